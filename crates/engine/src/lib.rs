@@ -1,1 +1,14 @@
-//! engine
+//! The sans-IO array engine: an input comes in, actions go out, nothing waits inside.
+//!
+//! The crate owns what an array *decides*: where a sector lies ([`geometry`]), what a write must read,
+//! compute and write ([`array`]), in which order, and what a failure means. It does no I/O, reads no clock,
+//! starts no thread, draws no random number and has no `unsafe`; the two loops (the crates `host` and `sim`)
+//! do that around it.
+#![forbid(unsafe_code)]
+
+pub mod io;
+pub mod policy;
+pub mod units;
+pub mod workload;
+
+pub use stripewise_format::level;

@@ -1,1 +1,4 @@
-//! lab
+//! The lab: plans, cells, targets, the store, statistics, recommendations and reports.
+#![forbid(unsafe_code)]
+
+pub mod results;

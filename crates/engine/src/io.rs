@@ -1,0 +1,359 @@
+//! The engine's two vocabularies: what comes in ([`Input`]) and what goes out ([`Action`]).
+//!
+//! # Contract
+//! *Ownership.* The engine never holds bytes. It names them: [`Buf::Request`] is the caller's buffer of a
+//! request in flight, [`Buf::Page`] a page of the stripe cache, which the loop that runs the engine keeps
+//! (one page per entry and slot; a simulator with phantom buffers keeps none).
+//! *Ordering.* Actions may be carried out in any order and at the same time; where order matters the engine
+//! waits for [`Input::IoDone`] or [`Input::Computed`] before it asks for the next step.
+//! *Completion.* Every [`Action::Io`] and [`Action::Compute`] is answered exactly once by its tag; every
+//! request is answered by exactly one [`Action::Complete`].
+
+use crate::units::{SectorRange, Slot};
+
+/// The caller's handle of a request; unique among those in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub u32);
+
+/// The engine's handle of an action in flight, opaque to the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tag(pub u64);
+
+/// What a request asks of the array, or an action of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Read bytes into the buffer.
+    Read,
+    /// Write the buffer's bytes.
+    Write,
+    /// Make every acknowledged write durable. The range is ignored.
+    Flush,
+    /// Tell that the range is no longer used; its content is undefined afterwards.
+    Discard,
+    /// Make the range read as zeroes. Carries no buffer.
+    WriteZeroes,
+}
+
+impl Op {
+    /// Whether the operation changes what later reads return.
+    pub const fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::Discard | Self::WriteZeroes)
+    }
+}
+
+/// What a request asks for beyond its operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// The write is durable before it is acknowledged (forced unit access).
+    pub fua: bool,
+    /// More requests follow at once: delayed partial stripes stay plugged to gather them.
+    pub more: bool,
+    /// The submitter waits for this request (md treats such writes without delay since Linux 3.2).
+    pub sync: bool,
+}
+
+/// Why a member's I/O, or a request, failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoError {
+    /// The medium cannot return these sectors (EIO); the member itself answers.
+    Media,
+    /// The member is gone or answers nothing (ENODEV, ETIMEDOUT).
+    Gone,
+    /// No room for the write (ENOSPC, EDQUOT).
+    NoSpace,
+    /// The request lies outside the array or is not sector-shaped (EINVAL).
+    Range,
+    /// The array is read-only or stopped writing after too many failures (EROFS).
+    ReadOnly,
+    /// The bytes cannot be had: more members are lost than the level survives (EIO).
+    Lost,
+}
+
+impl std::fmt::Display for IoError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Media => "the medium cannot return these sectors",
+            Self::Gone => "the member does not answer",
+            Self::NoSpace => "no space left on the member's storage",
+            Self::Range => "the range is outside the array",
+            Self::ReadOnly => "the array does not take writes",
+            Self::Lost => "more members are lost than the level survives",
+        })
+    }
+}
+
+impl std::error::Error for IoError {}
+
+/// The outcome of an I/O or of a request.
+pub type IoResult = Result<(), IoError>;
+
+/// What the loop tells the engine.
+#[derive(Clone, Copy, Debug)]
+pub enum Input {
+    /// A request from above.
+    Request(Request),
+    /// An [`Action::Io`] ended.
+    IoDone {
+        /// The action's tag.
+        tag: Tag,
+        /// How it ended.
+        result: IoResult,
+    },
+    /// An [`Action::Compute`] ended.
+    Computed {
+        /// The action's tag.
+        tag: Tag,
+    },
+    /// The deadline the engine named in `next_deadline` has come.
+    Timer,
+    /// An administrator's command, answered by [`Action::Replied`].
+    Admin {
+        /// The caller's handle of the command.
+        id: u32,
+        /// The command.
+        command: AdminCommand,
+    },
+}
+
+/// A request of the layer above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Handle, returned in [`Action::Complete`].
+    pub id: RequestId,
+    /// What is asked.
+    pub op: Op,
+    /// Which sectors of the array.
+    pub range: SectorRange,
+    /// What else is asked.
+    pub flags: Flags,
+}
+
+/// An administrator's command to a running array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminCommand {
+    /// Treat the member as failed from now on.
+    Fail(Slot),
+}
+
+/// The answer to an administrator's command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminReply {
+    /// Done.
+    Done,
+    /// There is no such slot in this array.
+    NoSuchSlot,
+    /// The member had failed before.
+    AlreadyFailed,
+}
+
+/// Bytes, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buf {
+    /// The caller's buffer of a request in flight, from a byte offset.
+    Request {
+        /// The request.
+        id: RequestId,
+        /// Offset in bytes.
+        offset: u64,
+    },
+    /// A page of the stripe cache, from a byte offset within it. Runs longer than a page go on in the
+    /// pages of the following entries of the same slot.
+    Page {
+        /// Stripe-cache entry.
+        entry: u32,
+        /// Slot.
+        slot: Slot,
+        /// Offset in bytes, below [`crate::units::PAGE_BYTES`].
+        offset: u32,
+    },
+    /// Zeroes.
+    Zero,
+}
+
+/// A run of named bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seg {
+    /// Where.
+    pub buf: Buf,
+    /// Length in bytes.
+    pub bytes: u32,
+}
+
+/// A range of [`ActionQueue::segs`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegList {
+    /// Index of the first segment.
+    pub first: u32,
+    /// Number of segments.
+    pub count: u32,
+}
+
+/// An I/O to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberIo {
+    /// To be returned in [`Input::IoDone`].
+    pub tag: Tag,
+    /// The member.
+    pub slot: Slot,
+    /// What to do.
+    pub op: Op,
+    /// Which sectors, counted from the start of the member's data.
+    pub range: SectorRange,
+    /// Forced unit access.
+    pub fua: bool,
+    /// The bytes, in order; together as long as the range for reads and writes, none otherwise.
+    pub segs: SegList,
+}
+
+/// What part a block plays in a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Data with this index in the Q syndrome (coefficient 2 to the power of the index).
+    Data(u16),
+    /// P, the xor of the data.
+    P,
+    /// Q, the Reed–Solomon syndrome.
+    Q,
+}
+
+/// Bytes of a stripe with the part they play. The segments of all operands of one computation are
+/// as long as each other in sum, but may be cut at different places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// The part.
+    pub role: Role,
+    /// The bytes.
+    pub segs: SegList,
+}
+
+/// A range of [`ActionQueue::operands`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OperandList {
+    /// Index of the first operand.
+    pub first: u32,
+    /// Number of operands.
+    pub count: u32,
+}
+
+/// What to compute over buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Target *i* becomes a copy of source *i*.
+    Copy,
+    /// Targets (P, Q or both) are computed from the sources, which are all data; a data index that is
+    /// not among the sources counts as zero.
+    Generate,
+    /// Targets (P, Q or both) are brought up to date in place: sources come in pairs of equal role,
+    /// old bytes then new bytes.
+    Update,
+    /// Targets (one or two roles) are rebuilt from the sources, which hold every other data block that is
+    /// not zero and the parities needed.
+    Recover,
+}
+
+/// A computation over buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compute {
+    /// To be returned in [`Input::Computed`].
+    pub tag: Tag,
+    /// What to compute.
+    pub kernel: Kernel,
+    /// Bytes of each operand.
+    pub bytes: u64,
+    /// What is read.
+    pub sources: OperandList,
+    /// What is written.
+    pub targets: OperandList,
+}
+
+/// Something the layers above, or an administrator, should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayEvent {
+    /// A member was taken out of use after an error or by command.
+    MemberFailed {
+        /// The member.
+        slot: Slot,
+    },
+    /// A read error was hidden by reading the redundancy instead.
+    ReadErrorCorrected {
+        /// The member.
+        slot: Slot,
+        /// The member's sectors.
+        range: SectorRange,
+    },
+    /// More members are lost than the level survives: writes are refused from now on.
+    ArrayFailed,
+}
+
+/// What the engine asks of the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Do this I/O.
+    Io(MemberIo),
+    /// Compute this.
+    Compute(Compute),
+    /// The request has ended.
+    Complete {
+        /// The request.
+        id: RequestId,
+        /// How.
+        result: IoResult,
+    },
+    /// The administrator's command has ended.
+    Replied {
+        /// The command's handle.
+        id: u32,
+        /// How.
+        reply: AdminReply,
+    },
+    /// Something happened.
+    Event(ArrayEvent),
+}
+
+/// The actions of one or more calls to `handle`, with the segments and operands they name. The loop takes
+/// them and then calls [`ActionQueue::clear`]; nothing is allocated once the vectors have grown.
+#[derive(Clone, Debug, Default)]
+pub struct ActionQueue {
+    /// The actions, oldest first.
+    pub actions: Vec<Action>,
+    /// Segments named by [`SegList`].
+    pub segs: Vec<Seg>,
+    /// Operands named by [`OperandList`].
+    pub operands: Vec<Operand>,
+}
+
+impl ActionQueue {
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.actions.clear();
+        self.segs.clear();
+        self.operands.clear();
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// The segments of a list.
+    pub fn segs(&self, list: SegList) -> &[Seg] {
+        &self.segs[list.first as usize..(list.first + list.count) as usize]
+    }
+
+    /// The operands of a list.
+    pub fn operands(&self, list: OperandList) -> &[Operand] {
+        &self.operands[list.first as usize..(list.first + list.count) as usize]
+    }
+
+    /// Adds segments under a name.
+    pub fn add_segs(&mut self, segs: impl IntoIterator<Item = Seg>) -> SegList {
+        let first = self.segs.len() as u32;
+        self.segs.extend(segs);
+        SegList { first, count: self.segs.len() as u32 - first }
+    }
+
+    /// Adds an action.
+    pub fn push(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+}

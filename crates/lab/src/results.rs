@@ -1,0 +1,192 @@
+//! What a study found, as one document: the store fills it, statistics judge it, reports draw it and
+//! `--json` prints it. The schema has a version; fields are added, never changed in meaning.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the schema of [`StudyResults`].
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A study's results.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct StudyResults {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The plan's name, e.g. `chunk-size`.
+    pub study: String,
+    /// The plan's title, for people.
+    pub title: String,
+    /// The question the study answers.
+    pub question: String,
+    /// Whether the figures come from modelled drives in virtual time.
+    pub simulated: bool,
+    /// Whether this is the shortened plan.
+    pub quick: bool,
+    /// The factor whose best value is sought, e.g. `chunk`.
+    pub subject: String,
+    /// The subject's values in order, as printed, e.g. `64K`.
+    pub subject_values: Vec<String>,
+    /// Where and on what it ran.
+    pub environment: Environment,
+    /// One entry per combination of factors and replicate.
+    pub cells: Vec<CellResult>,
+    /// What to do.
+    pub recommendation: Recommendation,
+}
+
+/// Where and on what a study ran.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Environment {
+    /// The target as given to `--on`, e.g. `model`, `files:/mnt/x`, `memory`.
+    pub target: String,
+    /// One line of what was measured, e.g. `5 × ST31000333AS on 88SX6081 …`.
+    pub description: String,
+    /// stripewise's version.
+    pub version: String,
+    /// Content hash of the engine's and loops' sources.
+    pub engine_hash: String,
+    /// CPU model of the machine that ran it.
+    pub host_cpu: String,
+    /// Kernel of the machine that ran it.
+    pub host_kernel: String,
+    /// Start, RFC 3339 UTC.
+    pub started: String,
+    /// Seconds of real time spent on the cells that were run (not those found in the store).
+    pub wall_seconds: f64,
+    /// Notes a reader must know: a fallback from O_DIRECT, cells that failed, and so on.
+    pub notes: Vec<String>,
+    /// Provenance of every model parameter used (empty for real storage).
+    pub provenance: Vec<Provenance>,
+}
+
+/// Where a model parameter's value comes from.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Provenance {
+    /// The model, e.g. `ST31000333AS`.
+    pub model: String,
+    /// The parameter, e.g. `seek_average_read`.
+    pub parameter: String,
+    /// Its value, as printed.
+    pub value: String,
+    /// Unit.
+    pub unit: String,
+    /// `quoted`, `derived` or `assumed`.
+    pub kind: String,
+    /// Source.
+    pub source: String,
+}
+
+/// One measured cell: one combination of factors, one replicate.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct CellResult {
+    /// Key in the store.
+    pub key: String,
+    /// `array` or `drive`.
+    pub target: String,
+    /// Every factor's value, as printed: `chunk` → `64K`, `rw` → `randrw`, `rwmixread` → `100`,
+    /// `numjobs` → `1`, `bs` → `4k`, `iodepth` → `1`. The subject is absent for targets it does not touch.
+    pub factors: BTreeMap<String, String>,
+    /// Replicate number from 0.
+    pub replicate: u32,
+    /// Seed of the replicate.
+    pub seed: u64,
+    /// The run's length in seconds (virtual for a simulation), without the ramp.
+    pub seconds: f64,
+    /// Reads.
+    pub read: DirectionResult,
+    /// Writes.
+    pub write: DirectionResult,
+    /// Why the cell has no figures, where it has none.
+    pub error: Option<String>,
+}
+
+impl CellResult {
+    /// Bytes per second, reads and writes together.
+    pub fn bytes_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { (self.read.bytes + self.write.bytes) as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Completed I/Os per second, reads and writes together.
+    pub fn iops(&self) -> f64 {
+        if self.seconds > 0.0 { (self.read.ios + self.write.ios) as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// Reads or writes of a cell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+pub struct DirectionResult {
+    /// Completed I/Os.
+    pub ios: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// I/Os that failed.
+    pub errors: u64,
+    /// Completion latency in nanoseconds: mean; zero when there was no I/O, as below.
+    pub latency_mean_ns: f64,
+    /// Percentiles in nanoseconds: 50.
+    pub latency_p50_ns: u64,
+    /// 90.
+    pub latency_p90_ns: u64,
+    /// 99.
+    pub latency_p99_ns: u64,
+    /// 99.9.
+    pub latency_p999_ns: u64,
+    /// Largest.
+    pub latency_max_ns: u64,
+}
+
+/// What a study recommends, with its evidence.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Recommendation {
+    /// The subject's values from best to worst score.
+    pub ranking: Vec<RankedValue>,
+    /// The best value, unless `tied_with` names others it cannot be told from.
+    pub best: String,
+    /// Values whose difference from the best the evidence does not separate.
+    pub tied_with: Vec<String>,
+    /// One sentence for people, saying best or tie.
+    pub summary: String,
+    /// How the values were compared, in a sentence.
+    pub method: String,
+    /// Weights by workload family that the score used.
+    pub weights: BTreeMap<String, f64>,
+    /// Best value per workload family, with ties.
+    pub by_family: Vec<FamilyBest>,
+    /// Commands that apply it, e.g. the `mdadm --create` line.
+    pub commands: Vec<String>,
+}
+
+/// A subject value with its score.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct RankedValue {
+    /// The value, e.g. `64K`.
+    pub value: String,
+    /// Weighted geometric mean, over cells, of throughput relative to the best value of the same cell; 0 to 1.
+    pub score: f64,
+    /// 95 % confidence interval of the score, low and high.
+    pub score_ci: (f64, f64),
+    /// The smallest relative throughput over cells.
+    pub worst: f64,
+    /// The factors of that cell, in words.
+    pub worst_cell: String,
+    /// Ratio of this value's score to the best one's, with its 95 % interval (paired over replicates).
+    pub ratio_to_best: f64,
+    /// The interval.
+    pub ratio_to_best_ci: (f64, f64),
+}
+
+/// The best subject value for one workload family.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct FamilyBest {
+    /// Family, e.g. `random-write` (see `cell` families), as used in `--weight`.
+    pub family: String,
+    /// Best value.
+    pub best: String,
+    /// Its score within the family, 0 to 1.
+    pub score: f64,
+    /// Values not separated from it.
+    pub tied_with: Vec<String>,
+    /// Score of every value within the family, in the order of `subject_values`.
+    pub scores: Vec<f64>,
+}
