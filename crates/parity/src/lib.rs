@@ -1,1 +1,44 @@
-//! parity
+//! RAID parity: xor, P+Q, read-modify-write of both, recovery of any two blocks of a stripe, checking.
+//!
+//! # Contract
+//! P is the xor of the data blocks. Q is the sum of `2^i` times data block `i` in GF(2^8) with the
+//! polynomial 0x11D: the code of Linux md's RAID-6. All blocks of a call are of one length, which may
+//! be any and need no alignment; blocks of whole 4 KiB pages, page-aligned, are the fast case. Unequal
+//! lengths and data indexes above [`INDEX_MAX`] are the caller's bug and panic; losing more blocks than
+//! parity covers is a value, [`RecoverError`].
+//!
+//! # Kernels
+//! [`kernels`] returns the sets a short race found fastest on this CPU, for xor and for P+Q apart, as
+//! the Linux kernel does; [`Kernels::all`] lists every set that runs here. Every set gives the same
+//! bytes.
+//!
+//! `unsafe` is in `simd` alone.
+
+mod check;
+mod field;
+mod kernels;
+mod race;
+mod recover;
+mod scalar;
+mod simd;
+
+pub use check::Verdict;
+pub use kernels::{Kernels, kernels};
+pub use race::{Heat, Operation};
+pub use recover::{Lost, RecoverError, Role, Stripe};
+
+/// The highest index a data block can have in a stripe with Q.
+///
+/// The powers of the generator repeat after 255, so block 255 could not be told from block 0.
+pub const INDEX_MAX: u16 = field::ORDER as u16 - 1;
+
+/// One data block's old and new contents, for [`Kernels::pq_update`].
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// The block's index in the stripe, which is its power of 2 in Q.
+    pub index: u16,
+    /// The contents the parity was computed with.
+    pub old: &'a [u8],
+    /// The contents it is to cover.
+    pub new: &'a [u8],
+}

@@ -1,0 +1,200 @@
+//! The kernels in the CPU's own instructions, one file for each instruction set; all `unsafe` of the
+//! crate is below this module.
+//!
+//! The algorithms ([`xor`], [`pq`], [`update`]) are written once over [`vector::Vector`]; an
+//! instruction set implements that trait and names its features in [`kernel_set`]. Functions below the
+//! generated entry points are `inline(always)` so that they are compiled for those features.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod pq;
+pub(crate) mod set;
+#[cfg(target_arch = "x86_64")]
+mod sse;
+mod update;
+mod vector;
+mod xor;
+
+use std::mem::MaybeUninit;
+
+use set::Set;
+
+/// Blocks read side by side. Eight is the associativity of L1 on the CPUs that matter, which bounds
+/// how many blocks at the same page offset it holds at once.
+const GROUP: usize = 8;
+
+/// Bytes of each block taken in one go: a multiple of every unrolled register, small enough that two
+/// strips of partial sums stay in L1 beside the data.
+const STRIP: usize = 4096;
+
+/// Room for the partial sums of a strip, aligned like a cache line.
+#[repr(align(64))]
+struct Strip(MaybeUninit<[u8; STRIP]>);
+
+impl Strip {
+    fn uninit() -> Self {
+        Self(MaybeUninit::uninit())
+    }
+
+    /// Returns a pointer that the block offsets of a strip beginning at `start` can be added to.
+    fn addressed_from(&mut self, start: usize) -> *mut u8 {
+        self.0.as_mut_ptr().cast::<u8>().wrapping_sub(start)
+    }
+}
+
+/// Returns the sets this CPU runs, slowest instruction set first.
+pub(crate) fn runnable() -> Vec<&'static Set> {
+    let mut sets = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        let candidates = [
+            (std::is_x86_feature_detected!("sse2"), &sse::sse2::SET),
+            (std::is_x86_feature_detected!("ssse3"), &sse::ssse3::SET),
+            (std::is_x86_feature_detected!("avx2"), &avx2::kernels::SET),
+            (has_avx512(), &avx512::bw::SET),
+            (has_avx512() && std::is_x86_feature_detected!("gfni"), &avx512::gfni::SET),
+        ];
+        sets.extend(candidates.into_iter().filter_map(|(runs, set)| runs.then_some(set)));
+    }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("neon") {
+        sets.push(&neon::kernels::SET);
+    }
+    sets
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512bw")
+}
+
+/// Defines the module `$module` with `SET`, the entry points for the vector `$vector` compiled for the
+/// CPU features `$features`.
+macro_rules! kernel_set {
+    ($module:ident, $name:literal, $vector:ty, $features:literal) => {
+        // SAFETY of every block below: the contract of `Set`'s fields, which is that of the functions
+        // called; a block is as long as every other, and streaming is asked for aligned targets only.
+        #[expect(clippy::undocumented_unsafe_blocks, reason = "one justification holds for all, see above")]
+        pub(super) mod $module {
+            use std::ptr::{null, null_mut};
+
+            use super::*;
+            use $crate::Change;
+            use $crate::simd::set::{Data, Set, SolveP, SolveQ};
+            use $crate::simd::vector::Vector;
+            use $crate::simd::{pq, update, xor};
+
+            type V = $vector;
+
+            /// The kernels, for a CPU that has the features.
+            pub(in crate::simd) static SET: Set = Set {
+                name: $name,
+                xor,
+                xor_into,
+                xor_streaming,
+                pq,
+                pq_streaming,
+                q,
+                solve_q,
+                solve_p,
+                differs,
+                update,
+            };
+
+            #[target_feature(enable = $features)]
+            unsafe fn xor(target: &mut [u8], sources: &[&[u8]]) {
+                unsafe { xor::xor::<V, false, false>(target, sources) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn xor_into(target: &mut [u8], sources: &[&[u8]]) {
+                unsafe { xor::xor::<V, true, false>(target, sources) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn xor_streaming(target: &mut [u8], sources: &[&[u8]]) {
+                if target.as_ptr().addr() % V::BYTES == 0 {
+                    unsafe { xor::xor::<V, false, true>(target, sources) }
+                } else {
+                    unsafe { xor::xor::<V, false, false>(target, sources) }
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn pq(p: &mut [u8], q: &mut [u8], data: Data<'_>) {
+                let mut write = pq::Write::<true, false> { p: p.as_mut_ptr(), q: q.as_mut_ptr() };
+                unsafe { pq::sums::<V, _>(data, q.len(), &mut write) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn pq_streaming(p: &mut [u8], q: &mut [u8], data: Data<'_>) {
+                if (p.as_ptr().addr() | q.as_ptr().addr()) % V::BYTES == 0 {
+                    let mut write = pq::Write::<true, true> { p: p.as_mut_ptr(), q: q.as_mut_ptr() };
+                    unsafe { pq::sums::<V, _>(data, q.len(), &mut write) }
+                    unsafe { V::fence() }
+                } else {
+                    unsafe { pq(p, q, data) }
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn q(q: &mut [u8], data: Data<'_>) {
+                let mut write = pq::Write::<false, false> { p: null_mut(), q: q.as_mut_ptr() };
+                unsafe { pq::sums::<V, _>(data, q.len(), &mut write) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn solve_q(data: Data<'_>, solve: SolveQ<'_>) {
+                let mut finish = pq::SolveQ::<V> {
+                    p: solve.p.map_or(null(), <[u8]>::as_ptr),
+                    q: solve.q.as_ptr(),
+                    a: unsafe { V::factor(solve.a) },
+                    b: unsafe { V::factor(solve.b) },
+                    x: solve.x.map_or(null_mut(), <[u8]>::as_mut_ptr),
+                    y: solve.y.map_or(null_mut(), <[u8]>::as_mut_ptr),
+                };
+                unsafe { pq::sums::<V, _>(data, solve.q.len(), &mut finish) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn solve_p(data: Data<'_>, solve: SolveP<'_>) {
+                let mut finish = pq::SolveP::<V> {
+                    p: solve.p.as_ptr(),
+                    factor: unsafe { V::factor(solve.factor) },
+                    x: solve.x.map_or(null_mut(), <[u8]>::as_mut_ptr),
+                    new_q: solve.new_q.as_mut_ptr(),
+                };
+                unsafe { pq::sums::<V, _>(data, solve.p.len(), &mut finish) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn differs(data: Data<'_>, p: &[u8], q: Option<&[u8]>) -> (bool, bool) {
+                unsafe {
+                    if let Some(q) = q {
+                        let mut compare = pq::Compare::<V, true>::new(p.as_ptr(), q.as_ptr());
+                        pq::sums::<V, _>(data, p.len(), &mut compare);
+                        compare.differs()
+                    } else {
+                        let mut compare = pq::Compare::<V, false>::new(p.as_ptr(), null());
+                        pq::sums::<V, _>(data, p.len(), &mut compare);
+                        compare.differs()
+                    }
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn update(p: Option<&mut [u8]>, q: &mut [u8], changes: &[Change<'_>]) {
+                let (len, q) = (q.len(), q.as_mut_ptr());
+                match p {
+                    Some(p) => unsafe { update::update::<V, true>(p.as_mut_ptr(), q, len, changes) },
+                    None => unsafe { update::update::<V, false>(null_mut(), q, len, changes) },
+                }
+            }
+        }
+    };
+}
+use kernel_set;

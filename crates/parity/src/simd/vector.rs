@@ -1,0 +1,148 @@
+//! The operations an instruction set brings: one implementation of [`Vector`] per set.
+
+/// A register of bytes, each an element of GF(2^8).
+///
+/// Contract of every method: the CPU supports the instruction set the implementation is written for.
+/// Pointers need no alignment except in [`stream`](Vector::stream).
+pub(super) trait Vector: Copy {
+    /// A factor in the form the set multiplies by.
+    type Factor: Copy;
+
+    /// Bytes in the register, a power of two of at most 64.
+    const BYTES: usize;
+
+    /// Returns all zeroes.
+    unsafe fn zero() -> Self;
+
+    /// Loads `BYTES` readable bytes.
+    unsafe fn load(from: *const u8) -> Self;
+
+    /// Stores to `BYTES` writable bytes.
+    unsafe fn store(self, to: *mut u8);
+
+    /// Stores past the caches, to an address that is a multiple of `BYTES`.
+    unsafe fn stream(self, to: *mut u8);
+
+    /// Orders earlier [`stream`](Vector::stream) stores before whatever publishes the buffer.
+    unsafe fn fence();
+
+    /// Adds in the field.
+    unsafe fn xor(self, other: Self) -> Self;
+
+    /// Adds two more; sets with a three-operand instruction do it in one.
+    #[inline(always)]
+    unsafe fn xor3(self, second: Self, third: Self) -> Self {
+        // SAFETY: the caller upholds the trait's contract.
+        unsafe { self.xor(second).xor(third) }
+    }
+
+    /// One step of Horner's rule: doubles, then adds `data`.
+    unsafe fn horner(self, data: Self) -> Self;
+
+    /// Prepares a factor.
+    unsafe fn factor(value: u8) -> Self::Factor;
+
+    /// Multiplies each byte by a factor.
+    unsafe fn mul(self, factor: Self::Factor) -> Self;
+
+    /// Unites the set bits of both.
+    unsafe fn or(self, other: Self) -> Self;
+
+    /// Whether every bit is clear.
+    unsafe fn is_zero(self) -> bool;
+}
+
+/// One register's worth of a block: its offset and how many of its bytes exist.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub(super) offset: usize,
+    pub(super) bytes: usize,
+}
+
+impl At {
+    /// Returns the position `lane` registers further on.
+    #[inline(always)]
+    pub(super) fn lane<V: Vector>(self, lane: usize) -> Self {
+        Self { offset: self.offset + lane * V::BYTES, bytes: self.bytes }
+    }
+}
+
+/// Loads the register at `at`; with `PARTIAL`, only `at.bytes` of it, the rest zero.
+///
+/// # Safety
+/// The CPU supports `V`, and `at.bytes` bytes (all of `V::BYTES` unless `PARTIAL`) at `base + at.offset`
+/// are readable.
+#[inline(always)]
+pub(super) unsafe fn load<V: Vector, const PARTIAL: bool>(base: *const u8, at: At) -> V {
+    // SAFETY: the caller vouches for the range; the padded copy is as long as the longest register.
+    unsafe {
+        let from = base.add(at.offset);
+        if PARTIAL {
+            let mut padded = [0u8; 64];
+            std::ptr::copy_nonoverlapping(from, padded.as_mut_ptr(), at.bytes);
+            V::load(padded.as_ptr())
+        } else {
+            V::load(from)
+        }
+    }
+}
+
+/// Stores the register at `at`; with `PARTIAL`, only `at.bytes` of it.
+///
+/// # Safety
+/// As [`load`], for writing.
+#[inline(always)]
+pub(super) unsafe fn store<V: Vector, const PARTIAL: bool>(base: *mut u8, at: At, value: V) {
+    // SAFETY: the caller vouches for the range; the padded copy is as long as the longest register.
+    unsafe {
+        let to = base.add(at.offset);
+        if PARTIAL {
+            let mut padded = [0u8; 64];
+            value.store(padded.as_mut_ptr());
+            std::ptr::copy_nonoverlapping(padded.as_ptr(), to, at.bytes);
+        } else {
+            value.store(to);
+        }
+    }
+}
+
+/// Stores the register at `at`, past the caches if `STREAM` and the register is whole.
+///
+/// # Safety
+/// As [`store`]; with `STREAM`, `base + at.offset` is a multiple of `V::BYTES`.
+#[inline(always)]
+pub(super) unsafe fn store_or_stream<V: Vector, const PARTIAL: bool, const STREAM: bool>(
+    base: *mut u8,
+    at: At,
+    value: V,
+) {
+    // SAFETY: the caller vouches for the range and the alignment.
+    unsafe {
+        if STREAM && !PARTIAL {
+            value.stream(base.add(at.offset));
+        } else {
+            store::<V, PARTIAL>(base, at, value);
+        }
+    }
+}
+
+/// Runs `$step::<UNROLL, PARTIAL>(offset, bytes)` over `$start..$end`: four registers at a time, then
+/// one, then what is left of one.
+macro_rules! each_register {
+    ($vector:ty, $start:expr, $end:expr, $step:ident :: <$($generic:tt),*> ( $($argument:expr),* )) => {{
+        let bytes = <$vector>::BYTES;
+        let (mut offset, end) = ($start, $end);
+        while offset + 4 * bytes <= end {
+            $step::<$($generic,)* 4, false>($($argument,)* At { offset, bytes });
+            offset += 4 * bytes;
+        }
+        while offset + bytes <= end {
+            $step::<$($generic,)* 1, false>($($argument,)* At { offset, bytes });
+            offset += bytes;
+        }
+        if offset < end {
+            $step::<$($generic,)* 1, true>($($argument,)* At { offset, bytes: end - offset });
+        }
+    }};
+}
+pub(super) use each_register;
