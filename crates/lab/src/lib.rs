@@ -2,3 +2,4 @@
 #![forbid(unsafe_code)]
 
 pub mod results;
+pub mod workload;

@@ -1,0 +1,72 @@
+//! What a run measures: I/Os, bytes, errors and latencies per direction.
+
+use hdrhistogram::Histogram;
+use stripewise_engine::units::Nanos;
+
+use crate::results::DirectionResult;
+
+/// Latencies above this (about 17 minutes) count as this.
+const LATENCY_MAX_NS: u64 = 1 << 40;
+/// Significant decimal digits of a recorded latency.
+const LATENCY_DIGITS: u8 = 3;
+
+/// What a run measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Length of the measure in seconds.
+    pub seconds: f64,
+    /// Reads.
+    pub read: DirectionResult,
+    /// Writes; a failed flush counts among their errors.
+    pub write: DirectionResult,
+    /// Flushes completed.
+    pub flushes: u64,
+}
+
+/// The counters of one direction while a run goes on.
+#[derive(Clone, Debug)]
+pub(super) struct Counters {
+    latencies: Histogram<u64>,
+    sum_ns: u128,
+    max_ns: u64,
+    ios: u64,
+    pub(super) errors: u64,
+}
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        Self {
+            latencies: Histogram::new_with_bounds(1, LATENCY_MAX_NS, LATENCY_DIGITS)
+                .expect("the bounds and digits are constants that hdrhistogram accepts"),
+            sum_ns: 0,
+            max_ns: 0,
+            ios: 0,
+            errors: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn record(&mut self, latency: Nanos) {
+        self.ios += 1;
+        self.sum_ns += u128::from(latency.0);
+        self.max_ns = self.max_ns.max(latency.0);
+        self.latencies.saturating_record(latency.0);
+    }
+
+    pub(super) fn result(&self, block_bytes: u64) -> DirectionResult {
+        let mean = if self.ios == 0 { 0.0 } else { self.sum_ns as f64 / self.ios as f64 };
+        // A histogram answers with the upper edge of a bucket, which may lie beyond the largest latency.
+        let percentile = |p: f64| self.latencies.value_at_percentile(p).min(self.max_ns);
+        DirectionResult {
+            ios: self.ios,
+            bytes: self.ios * block_bytes,
+            errors: self.errors,
+            latency_mean_ns: mean,
+            latency_p50_ns: percentile(50.0),
+            latency_p90_ns: percentile(90.0),
+            latency_p99_ns: percentile(99.0),
+            latency_p999_ns: percentile(99.9),
+            latency_max_ns: self.max_ns,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The closed loop: `numjobs` × `iodepth` requests, each started again when it completes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
+use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange};
+use stripewise_engine::workload::{Next, Workload};
+
+use super::measure::{Counters, Measured};
+use super::random::Random;
+use super::{Job, JobError, Region};
+
+/// A run that met this many errors ends: a target that fails every request at once would let no time pass.
+const ERRORS_MAX: u64 = 1000;
+
+/// Runs a [`Job`] on a target of a known size.
+#[derive(Clone, Debug)]
+pub struct JobRunner {
+    block_bytes: u64,
+    block_sectors: u64,
+    read_percent: u64,
+    is_random: bool,
+    fsync: u32,
+    ramp_time: Nanos,
+    runtime: Option<Nanos>,
+    jobs: Vec<JobState>,
+    requests: Vec<RequestState>,
+    /// Requests to start, in order; as long as there are requests, so that it never grows.
+    ready: VecDeque<u32>,
+    clock: Option<Clock>,
+    last_completion: Instant,
+    read: Counters,
+    write: Counters,
+    flushes: u64,
+    cancel: Option<Arc<AtomicBool>>,
+}
+
+#[derive(Clone, Debug)]
+struct JobState {
+    random: Random,
+    region: Region,
+    next_read_block: u64,
+    next_write_block: u64,
+    blocks_left: u64,
+    writes_unflushed: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RequestState {
+    job: u32,
+    op: Op,
+    issued: Instant,
+}
+
+/// When the measure starts and ends; known once the loop has asked for the first request.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    measure_start: Instant,
+    end: Instant,
+}
+
+impl JobRunner {
+    /// Prepares the job on a target of that many sectors.
+    pub fn new(job: &Job, target_sectors: u64) -> Result<Self, JobError> {
+        job.check()?;
+        let regions = job.regions(target_sectors * SECTOR_BYTES)?;
+        let jobs = regions.into_iter().zip(0..).map(|(region, number)| JobState {
+            random: Random::new(job.randseed, number),
+            region,
+            next_read_block: 0,
+            next_write_block: 0,
+            blocks_left: if job.time_based { u64::MAX } else { region.blocks },
+            writes_unflushed: 0,
+        });
+        let in_flight = job.numjobs * job.iodepth;
+        let idle = |id| RequestState { job: id % job.numjobs, op: Op::Read, issued: Instant::ZERO };
+        Ok(Self {
+            block_bytes: job.bs,
+            block_sectors: job.bs / SECTOR_BYTES,
+            read_percent: u64::from(job.read_percent()),
+            is_random: job.rw.is_random(),
+            fsync: job.fsync,
+            ramp_time: job.ramp_time,
+            runtime: (job.runtime > Nanos(0)).then_some(job.runtime),
+            jobs: jobs.collect(),
+            requests: (0..in_flight).map(idle).collect(),
+            ready: (0..in_flight).collect(),
+            clock: None,
+            last_completion: Instant::ZERO,
+            read: Counters::new(),
+            write: Counters::new(),
+            flushes: 0,
+            cancel: None,
+        })
+    }
+
+    /// Stops issuing once the flag is set.
+    #[must_use]
+    pub fn with_cancel(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.cancel = Some(flag);
+        self
+    }
+
+    /// What was measured. Complete once the loop that ran it has returned.
+    pub fn measured(&self) -> Measured {
+        let Some(clock) = self.clock else { return Measured::default() };
+        let ended_early = self.jobs.iter().all(|job| job.blocks_left == 0);
+        let end = if ended_early { clock.end.min(self.last_completion) } else { clock.end };
+        let end = if end.0 == u64::MAX { self.last_completion } else { end };
+        Measured {
+            seconds: end.since(clock.measure_start).as_secs_f64(),
+            read: self.read.result(self.block_bytes),
+            write: self.write.result(self.block_bytes),
+            flushes: self.flushes,
+        }
+    }
+
+    fn start_clock(&mut self, now: Instant) -> Clock {
+        let measure_start = now + self.ramp_time;
+        let end = self.runtime.map_or(Instant(u64::MAX), |runtime| measure_start + runtime);
+        let clock = Clock { measure_start, end };
+        self.clock = Some(clock);
+        clock
+    }
+
+    fn errors(&self) -> u64 {
+        self.read.errors + self.write.errors
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+}
+
+impl JobState {
+    /// Draws the next operation and its block, or a flush that is due.
+    #[inline]
+    fn draw(&mut self, read_percent: u64, is_random: bool, fsync: u32) -> (Op, u64) {
+        if fsync > 0 && self.writes_unflushed >= fsync {
+            self.writes_unflushed = 0;
+            return (Op::Flush, 0);
+        }
+        let reads = match read_percent {
+            0 => false,
+            100 => true,
+            percent => self.random.below(100) < percent,
+        };
+        self.blocks_left -= 1;
+        if !reads {
+            self.writes_unflushed += 1;
+        }
+        let op = if reads { Op::Read } else { Op::Write };
+        if is_random {
+            return (op, self.random.below(self.region.blocks));
+        }
+        let position = if reads { &mut self.next_read_block } else { &mut self.next_write_block };
+        let block = *position;
+        *position = if block + 1 == self.region.blocks { 0 } else { block + 1 };
+        (op, block)
+    }
+}
+
+impl Workload for JobRunner {
+    fn in_flight_max(&self) -> u32 {
+        self.requests.len() as u32
+    }
+
+    fn request_bytes_max(&self) -> u64 {
+        self.block_bytes
+    }
+
+    #[inline]
+    fn next(&mut self, now: Instant) -> Next {
+        let clock = self.clock.unwrap_or_else(|| self.start_clock(now));
+        if now >= clock.end || self.errors() >= ERRORS_MAX || self.is_cancelled() {
+            return Next::Finished;
+        }
+        while let Some(id) = self.ready.pop_front() {
+            let request = &mut self.requests[id as usize];
+            let job = &mut self.jobs[request.job as usize];
+            if job.blocks_left == 0 {
+                continue;
+            }
+            let (op, block) = job.draw(self.read_percent, self.is_random, self.fsync);
+            request.op = op;
+            request.issued = now;
+            let range = if op == Op::Flush {
+                SectorRange::new(0, 0)
+            } else {
+                SectorRange::new(job.region.start_sector + block * self.block_sectors, self.block_sectors)
+            };
+            return Next::Issue(Request { id: RequestId(id), op, range, flags: Flags::default() });
+        }
+        if self.jobs.iter().all(|job| job.blocks_left == 0) { Next::Finished } else { Next::Wait }
+    }
+
+    #[inline]
+    fn complete(&mut self, now: Instant, id: RequestId, result: IoResult) {
+        self.ready.push_back(id.0);
+        let request = self.requests[id.0 as usize];
+        let counters = if request.op == Op::Read { &mut self.read } else { &mut self.write };
+        if result.is_err() {
+            counters.errors += 1;
+            return;
+        }
+        let Some(clock) = self.clock else { return };
+        if now < clock.measure_start || now > clock.end {
+            return;
+        }
+        self.last_completion = now;
+        if request.op == Op::Flush {
+            self.flushes += 1;
+        } else {
+            counters.record(now.since(request.issued));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "runner_tests.rs"]
+mod tests;
