@@ -1,0 +1,124 @@
+// Controls, and what redraws when they change.
+
+const PANELS_MAX = 24;
+
+/** A group of buttons of which one is pressed. */
+function segments(label, options, chosen, change) {
+  const group = element('div', { class: 'segments', role: 'group', 'aria-label': label });
+  group.append(...options.map(([value, words]) => element('button', {
+    type: 'button', 'aria-pressed': String(value === chosen), onclick: (event) => {
+      for (const button of group.children) button.setAttribute('aria-pressed', String(button === event.currentTarget));
+      change(value);
+    },
+  }, words)));
+  return element('div', { class: 'control' }, element('span', { 'aria-hidden': 'true' }, label), group);
+}
+
+/** A filter for one facet; few values are buttons, many a list. */
+function facetControl({ id, values }) {
+  const change = (value) => { choices.facets.set(id, value); showFigureGroups(); };
+  const words = (value) => (id === 'share' ? `${value ?? '–'} %` : value ?? 'none');
+  if (values.length <= 5) return segments(factorName(id), [[null, 'All'], ...values.map((value) => [value, words(value)])], choices.facets.get(id), change);
+  const options = [['', 'All'], ...values.map((value) => [value ?? '', words(value)])];
+  return element('div', { class: 'control' }, picker(factorName(id), options, choices.facets.get(id) ?? '', (value) => change(value === '' ? null : value)));
+}
+
+/** The legend: every subject value with its colour and mark; pressing one hides or shows it. */
+function legend() {
+  const chips = study.subject_values.map((value, index) => {
+    const chip = element('button', { type: 'button', class: 'chip', 'aria-pressed': 'true', title: 'Show or hide', onclick: () => {
+      if (!choices.hidden.delete(value)) choices.hidden.add(value);
+      if (choices.hidden.size === study.subject_values.length) choices.hidden.clear();
+      for (const [place, other] of chips.entries()) other.setAttribute('aria-pressed', String(!choices.hidden.has(study.subject_values[place])));
+      showFigureGroups();
+    } }, element('i', { class: `swatch ${markOf(index)}` }), value);
+    chip.style.setProperty('--own', `var(--value-${index})`);
+    return chip;
+  });
+  const references = model.references.map((target) => element('span', { class: 'chip reference' }, element('i', { class: 'dash' }), referenceName(target)));
+  return element('div', { class: 'control legend' }, element('span', {}, factorName(study.subject)),
+    element('div', { class: 'chips', role: 'group', 'aria-label': `${factorName(study.subject)}: values shown` }, ...chips, ...references));
+}
+
+function showControls() {
+  // One value of the facets beside access and read share at first, so that panels differ in what is titled.
+  for (const { id, values } of model.facets) {
+    choices.facets.set(id, id === 'access' || id === 'share' ? null : values[0]);
+  }
+  document.getElementById('controls').replaceChildren(
+    legend(),
+    ...model.facets.map(facetControl),
+    segments('Scale', [['log', 'Log'], ['linear', 'Linear']], choices.scale, (scale) => { choices.scale = scale; showThroughput(); }),
+    segments('Range', [[false, 'Own'], [true, 'Common']], choices.shared, (shared) => { choices.shared = shared; showThroughput(); }),
+  );
+}
+
+function panelsOrNone(container, panels, figures) {
+  const shown = panels.slice(0, PANELS_MAX);
+  const nodes = shown.length > 0 ? figures(shown) : [element('p', { class: 'empty' }, 'No cells pass the filters.')];
+  if (panels.length > shown.length) nodes.push(element('p', { class: 'empty' }, `${panels.length - shown.length} more panels pass the filters; narrow them to see these.`));
+  showFigures(document.getElementById(container), nodes);
+}
+
+function showThroughput() {
+  panelsOrNone('throughput', shownPanels(), throughputFigures);
+}
+
+function showFigureGroups() {
+  showThroughput();
+  panelsOrNone('relative', shownPanels(), relativeFigures);
+  showLatency();
+}
+
+function writeNotes() {
+  const replicates = Math.max(...study.cells.map((row) => row[REPLICATE] + 1));
+  const interval = replicates > 1 ? `Marks are means over up to ${replicates} replicates, whiskers their 95 % interval.` : 'One replicate, so there are no intervals.';
+  const fixed = model.fixed.map(({ id, values }) => facetWords(id, values[0])).join(', ');
+  const reference = model.references.length > 0 ? ` Dashed: ${model.references.map(referenceName).join(', ')}.` : '';
+  const axis = model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : '';
+  document.getElementById('throughput-note').textContent = `MB/s (10⁶ bytes per second)${axis}, reads and writes together. ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}`;
+  document.getElementById('relative-note').replaceChildren(
+    `Throughput of each ${factorName(study.subject)} in per cent of the best one of the same cell. Blank: no figures. `,
+    element('span', { class: 'ramp' }, element('span', {}, '0 %'), element('i', { 'aria-hidden': 'true' }), element('span', {}, '100 %')));
+  document.getElementById('latency-note').textContent = 'Completion latency for one workload, on a logarithmic axis; with several replicates, the mean of their percentiles.';
+}
+
+function themeButton() {
+  const button = document.getElementById('theme');
+  const label = () => { button.textContent = dark() ? 'Light theme' : 'Dark theme'; };
+  button.hidden = false;
+  button.addEventListener('click', () => {
+    document.documentElement.dataset.theme = dark() ? 'light' : 'dark';
+    try { localStorage.setItem('stripewise-theme', document.documentElement.dataset.theme); } catch { /* Not kept, then. */ }
+    label();
+    redrawAll();
+  });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { label(); redrawAll(); });
+  label();
+}
+
+function copyButtons() {
+  for (const button of document.querySelectorAll('.copy')) {
+    const source = document.getElementById(button.dataset.copy);
+    button.hidden = false;
+    button.addEventListener('click', async () => {
+      try {
+        await navigator.clipboard.writeText(source.textContent);
+        button.textContent = 'Copied';
+      } catch {
+        getSelection().selectAllChildren(source);
+        button.textContent = 'Selected: press Ctrl-C';
+      }
+      setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+    });
+  }
+}
+
+themeButton();
+copyButtons();
+showCells();
+if (document.getElementById('controls')) {
+  showControls();
+  writeNotes();
+  document.fonts.ready.then(showFigureGroups);
+}

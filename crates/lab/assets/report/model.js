@@ -1,0 +1,180 @@
+// The study's cells, gathered once: panels (one combination of the factors beside subject and axis) of
+// positions along the axis of means per subject value and per reference target.
+
+const study = JSON.parse(document.getElementById('study-data').textContent);
+const [KEY, TARGET, VALUES, REPLICATE, SEED, SECONDS, READ, WRITE, ERROR] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
+const [IOS, BYTES, ERRORS, , P50, P90, P99, P999] = [0, 1, 2, 3, 4, 5, 6, 7];
+const PERCENTILES = [['p50', P50], ['p90', P90], ['p99', P99], ['p99.9', P999]];
+const FACTOR_NAMES = { access: 'Access', share: 'Read share', numjobs: 'Threads', iodepth: 'Queue depth', bs: 'Block size' };
+// Student's t for a two-sided 95 % interval, by degrees of freedom from 1.
+const STUDENT_T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179,
+  2.16, 2.145, 2.131, 2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052,
+  2.048, 2.045, 2.042];
+
+const subjectFactor = study.factors.indexOf(study.subject);
+
+/** Value of a factor in a cell, or undefined. */
+function factorOf(cell, factor) {
+  const number = cell[VALUES][factor];
+  return number === undefined || number < 0 ? undefined : study.values[factor][number];
+}
+
+/** Words for a factor's name. */
+function factorName(factor) {
+  return FACTOR_NAMES[factor] ?? factor.replaceAll('_', ' ');
+}
+
+/** fio's `rw` and `rwmixread` taken apart into access (sequential, random) and read share in per cent. */
+function accessAndShare(rw, mix) {
+  const access = rw.startsWith('rand') ? 'random' : 'sequential';
+  const kind = rw.replace(/^rand/, '');
+  if (kind === 'read') return { access, share: '100' };
+  if (kind === 'write') return { access, share: '0' };
+  return kind === 'rw' || kind === 'readwrite' ? { access, share: mix ?? '50' } : { access: rw, share: mix };
+}
+
+/** The factors of a cell that are neither subject nor axis, as facets in the order they are shown. */
+function facetsOf(cell, axis) {
+  const facets = {};
+  const value = (name) => factorOf(cell, study.factors.indexOf(name));
+  const rw = value('rw');
+  if (rw !== undefined) Object.assign(facets, accessAndShare(rw, value('rwmixread')));
+  study.factors.forEach((name, factor) => {
+    if (factor === subjectFactor || factor === axis || name === 'rw' || (name === 'rwmixread' && rw)) return;
+    facets[name] = factorOf(cell, factor);
+  });
+  return facets;
+}
+
+/** The factor along the horizontal axis: block size where it varies, else the quantity with most values. */
+function chooseAxis() {
+  const varies = (factor) => study.values[factor].length > 1;
+  const bs = study.factors.indexOf('bs');
+  if (bs >= 0 && varies(bs)) return bs;
+  const others = study.factors.map((_, factor) => factor).filter((factor) => factor !== subjectFactor
+    && study.factors[factor] !== 'rwmixread' && varies(factor)
+    && study.values[factor].every((value) => !Number.isNaN(quantity(value))));
+  others.sort((a, b) => study.values[b].length - study.values[a].length);
+  return others[0] ?? -1;
+}
+
+/** Mean and 95 % interval of the mean; no interval from fewer than two. */
+function summary(numbers) {
+  const count = numbers.length;
+  const mean = numbers.reduce((sum, number) => sum + number, 0) / count;
+  if (count < 2) return { count, mean };
+  const variance = numbers.reduce((sum, number) => sum + (number - mean) ** 2, 0) / (count - 1);
+  const half = (STUDENT_T[count - 2] ?? 1.96) * Math.sqrt(variance / count);
+  return { count, mean, low: mean - half, high: mean + half };
+}
+
+/** Means of the replicates of one point: MB/s, I/Os per second, latency percentiles in nanoseconds. */
+function point(cells) {
+  const good = cells.filter((cell) => cell[ERROR] === null && cell[SECONDS] > 0);
+  if (good.length === 0) return { failed: cells.length, error: cells[0][ERROR] };
+  const total = (cell, field) => (cell[READ]?.[field] ?? 0) + (cell[WRITE]?.[field] ?? 0);
+  const latency = (direction) => {
+    const withIos = good.filter((cell) => cell[direction]?.[IOS] > 0);
+    return withIos.length === 0 ? null : PERCENTILES.map(([, field]) =>
+      withIos.reduce((sum, cell) => sum + cell[direction][field], 0) / withIos.length);
+  };
+  return {
+    ...summary(good.map((cell) => total(cell, BYTES) / cell[SECONDS] / 1e6)),
+    iops: summary(good.map((cell) => total(cell, IOS) / cell[SECONDS])).mean,
+    errors: good.reduce((sum, cell) => sum + total(cell, ERRORS), 0),
+    latency: { read: latency(READ), write: latency(WRITE) },
+    failed: cells.length - good.length,
+  };
+}
+
+const FACET_ORDER = {
+  access: ['sequential', 'random'],
+  share: ['100', '50', '0'],
+};
+
+/** Orders a facet's values: known orders first, then by quantity. */
+function facetOrder(id, values) {
+  const known = FACET_ORDER[id];
+  if (id === 'share') return [...values].sort((a, b) => quantity(b) - quantity(a));
+  return known ? [...values].sort((a, b) => known.indexOf(a) - known.indexOf(b)) : [...values].sort(byQuantity);
+}
+
+/** A facet's value in words. */
+function facetWords(id, value) {
+  if (value === undefined) return `no ${factorName(id).toLowerCase()}`;
+  if (id === 'access') return value;
+  if (id === 'share') return value === '100' ? 'reads' : value === '0' ? 'writes' : `${value} % reads`;
+  if (id === 'numjobs') return value === '1' ? '1 thread' : `${value} threads`;
+  return `${factorName(id).toLowerCase()} ${value}`;
+}
+
+/** Series names of targets that the subject does not touch, e.g. `single drive`. */
+function referenceName(target) {
+  return target === 'drive' ? 'single drive' : target;
+}
+
+function gather() {
+  const axis = chooseAxis();
+  const panels = new Map();
+  const seen = new Map();
+  const positions = new Set();
+  const references = new Set();
+  for (const cell of study.cells) {
+    const facets = facetsOf(cell, axis);
+    for (const [id, value] of Object.entries(facets)) {
+      if (!seen.has(id)) seen.set(id, new Set());
+      seen.get(id).add(value);
+    }
+    const id = JSON.stringify(Object.entries(facets).map(([name, value]) => [name, value ?? null]));
+    if (!panels.has(id)) panels.set(id, { id, facets, groups: new Map() });
+    const position = factorOf(cell, axis) ?? '';
+    positions.add(position);
+    const subject = factorOf(cell, subjectFactor);
+    const series = subject === undefined ? `reference:${study.targets[cell[TARGET]]}` : `value:${subject}`;
+    if (subject === undefined) references.add(study.targets[cell[TARGET]]);
+    const { groups } = panels.get(id);
+    const key = JSON.stringify([position, series]);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(cell);
+  }
+  for (const panel of panels.values()) {
+    panel.points = new Map([...panel.groups].map(([key, cells]) => [key, point(cells)]));
+    delete panel.groups;
+    panel.at = (position, series) => panel.points.get(JSON.stringify([position, series]));
+  }
+  const facets = [...seen].map(([id, values]) => ({ id, values: facetOrder(id, values) }));
+  const first = ['access', 'share', 'numjobs'];
+  const place = (id) => (first.indexOf(id) + first.length + 1) % (first.length + 1);
+  facets.sort((a, b) => place(a.id) - place(b.id));
+  return {
+    axis: axis < 0 ? null : study.factors[axis],
+    positions: [...positions].sort(byQuantity),
+    facets: facets.filter((facet) => facet.values.length > 1),
+    fixed: facets.filter((facet) => facet.values.length === 1),
+    references: [...references],
+    panels: orderPanels([...panels.values()], facets),
+  };
+}
+
+/** Panels by threads, then access, then read share: what is beside each other differs in the last. */
+function orderPanels(panels, facets) {
+  const order = facets.filter(({ id }) => id !== 'access' && id !== 'share').reverse()
+    .concat(facets.filter(({ id }) => id === 'access'), facets.filter(({ id }) => id === 'share'));
+  const rank = (panel) => order.map(({ id, values }) => values.indexOf(panel.facets[id]));
+  return panels.map((panel) => [rank(panel), panel]).sort(([a], [b]) => {
+    const differing = a.findIndex((place, index) => place !== b[index]);
+    return differing < 0 ? 0 : a[differing] - b[differing];
+  }).map(([, panel]) => panel);
+}
+
+const model = gather();
+
+/** A panel's title, from the facets that vary in this study. */
+function panelTitle(panel) {
+  const facets = model.facets.length > 0 ? model.facets : model.fixed;
+  const words = facets.map(({ id }) => facetWords(id, panel.facets[id]));
+  const joined = 'access' in panel.facets && facets[0]?.id === 'access' && facets[1]?.id === 'share'
+    ? [`${words[0]} ${words[1]}`, ...words.slice(2)] : words;
+  const title = joined.join(', ') || 'all cells';
+  return title[0].toUpperCase() + title.slice(1);
+}

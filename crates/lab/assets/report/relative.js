@@ -1,0 +1,56 @@
+// Heat maps of throughput relative to the best subject value of the same position: where a choice costs.
+
+/** A panel's squares as [position, value, share, MB/s]. */
+function shares(panel, values) {
+  return model.positions.flatMap((position, column) => {
+    const means = study.subject_values.map((value) => panel.at(position, `value:${value}`)?.mean ?? NaN);
+    const best = Math.max(...means.filter(Number.isFinite));
+    return values.map(({ index }, row) => [column, row, means[index] / best, means[index]])
+      .filter(([, , share]) => Number.isFinite(share));
+  });
+}
+
+function relativeOption(panel, width) {
+  const colours = tokens();
+  const values = shownValues();
+  const squares = shares(panel, values);
+  const square = (width - 70) / model.positions.length;
+  const heat = [0, 1, 2, 3, 4].map((step) => colours[`heat-${step}`]);
+  // The ramp's end that stands for a high share is the one with text in the surface's colour.
+  const label = (share) => (share > 0.62 ? colours.surface : colours.ink);
+  return {
+    grid: { left: 4, right: 8, top: 8, bottom: 4, containLabel: true },
+    tooltip: tooltip('item', ({ data }) => {
+      const [column, row, share, mean] = data.value;
+      const { value, index } = values[row];
+      return tipBody(`${model.axis ? `${factorName(model.axis)} ${model.positions[column]}` : panelTitle(panel)}`,
+        [[colourOf(index), value, percent(share), 'of the best'], ['transparent', '', `${digits(mean)} MB/s`, '']]);
+    }),
+    xAxis: categoryAxis(model.positions, colours, { axisLine: { show: false }, splitArea: { show: false } }),
+    yAxis: categoryAxis(values.map(({ value }) => value), colours, { inverse: true, axisLine: { show: false } }),
+    visualMap: { show: false, min: 0, max: 1, dimension: 2, inRange: { color: heat } },
+    series: [{
+      type: 'heatmap',
+      data: squares.map((value) => ({ value, label: { color: label(value[2]), fontWeight: value[2] > 0.9995 ? 700 : 400 } })),
+      label: { show: square >= 24, fontSize: square >= 32 ? 11 : 10, fontFamily: FONT, formatter: ({ value }) => String(Math.round(value[2] * 100)) },
+      itemStyle: { borderColor: colours.surface, borderWidth: 2, borderRadius: 3 },
+      emphasis: { itemStyle: { borderColor: colours.ink, borderWidth: 2 } },
+    }],
+  };
+}
+
+function relativeWords(panel) {
+  const squares = shares(panel, study.subject_values.map((value, index) => ({ value, index })));
+  const worst = squares.reduce((low, square) => (square[2] < low[2] ? square : low), [0, 0, Infinity]);
+  const words = Number.isFinite(worst[2])
+    ? `Lowest: ${study.subject_values[worst[1]]} at ${model.positions[worst[0]]}, ${percent(worst[2])}.` : 'No figures.';
+  return `Throughput relative to the best ${factorName(study.subject)}, ${panelTitle(panel)}. ${words}`;
+}
+
+function relativeFigures(panels) {
+  return panels.map((panel) => {
+    const node = figure(panelTitle(panel), relativeWords(panel), (width) => relativeOption(panel, width), 'heat');
+    node.querySelector('.chart').style.setProperty('--rows', shownValues().length);
+    return node;
+  });
+}

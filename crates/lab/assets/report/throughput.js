@@ -1,0 +1,140 @@
+// Throughput along the axis (block size, as a rule), one line per subject value, with the 95 % interval of
+// the mean over replicates; targets the subject does not touch are dashed. Without an axis the subject's
+// values themselves stand along it.
+
+/** Whiskers with caps; data rows are [x, low, high, colour]. */
+function whiskers(rows) {
+  return {
+    type: 'custom',
+    silent: true,
+    z: 3,
+    data: rows.map(([x, low, high, colour]) => ({ value: [x, low, high], itemStyle: { color: colour } })),
+    encode: { x: 0, y: [1, 2] },
+    tooltip: { show: false },
+    renderItem: (_, api) => {
+      const [x, top] = api.coord([api.value(0), api.value(2)]);
+      const bottom = api.coord([api.value(0), api.value(1)])[1];
+      const stroke = { stroke: api.visual('color'), lineWidth: 1, opacity: 0.75, fill: null };
+      const line = (x1, y1, x2, y2) => ({ type: 'line', shape: { x1, y1, x2, y2 }, style: stroke });
+      return { type: 'group', children: [line(x, top, x, bottom), line(x - 3, top, x + 3, top), line(x - 3, bottom, x + 3, bottom)] };
+    },
+  };
+}
+
+/** A panel's lines: what to draw and to say of each subject value and reference. */
+function linesOf(panel, colours) {
+  const along = (series) => model.positions.map((position) => panel.at(position, series));
+  const values = shownValues().map(({ value, index }) => ({
+    name: value, points: along(`value:${value}`), colour: colourOf(index), mark: markOf(index),
+    top: value === study.best || study.tied_with.includes(value),
+  }));
+  const references = model.references.map((target) => ({
+    name: referenceName(target), points: along(`reference:${target}`), colour: colours.reference, dashed: true,
+  }));
+  return [...values, ...references].filter(({ points }) => points.some((entry) => entry?.mean !== undefined));
+}
+
+/** Every number a panel's value axis must hold. */
+function numbersOf(lines) {
+  return lines.flatMap(({ points }) => points.flatMap((entry) => (entry?.mean === undefined ? [] : [entry.mean, entry.low ?? entry.mean, entry.high ?? entry.mean])));
+}
+
+function lineSeries({ name, points, colour, mark, top, dashed }) {
+  const positive = (number) => (number > 0 || choices.scale !== 'log' ? number : null);
+  return {
+    type: 'line',
+    name,
+    data: points.map((entry) => positive(entry?.mean ?? null)),
+    connectNulls: false,
+    symbol: dashed ? 'none' : mark,
+    symbolSize: top ? 8 : 6,
+    showAllSymbol: true,
+    color: colour,
+    lineStyle: { width: top ? 3 : 1.5, type: dashed ? [6, 4] : 'solid', color: colour },
+    itemStyle: { color: colour },
+    emphasis: { focus: 'series', lineStyle: { width: top ? 3.5 : 2.5 } },
+    blur: { lineStyle: { opacity: 0.15 }, itemStyle: { opacity: 0.15 } },
+    z: top ? 5 : 4,
+  };
+}
+
+function megabytes(entry) {
+  if (entry?.mean === undefined) return entry?.error ? ['no figures', entry.error] : ['–', ''];
+  const range = entry.low === undefined ? `${entry.count} run${entry.count === 1 ? '' : 's'}` : `${digits(Math.max(entry.low, 0))} – ${digits(entry.high)}`;
+  return [`${digits(entry.mean)} MB/s`, range];
+}
+
+function throughputTip(lines, heading) {
+  return (hovered) => {
+    const place = (Array.isArray(hovered) ? hovered[0] : hovered).dataIndex;
+    const rows = lines.map((line) => [line, line.points[place]]).filter(([, entry]) => entry)
+      .sort(([, a], [, b]) => (b.mean ?? -1) - (a.mean ?? -1))
+      .map(([line, entry]) => [line.colour, line.name, ...megabytes(entry)]);
+    return tipBody(heading(place), rows, 'mean and 95 % interval');
+  };
+}
+
+function lineOption(panel, range) {
+  const colours = tokens();
+  const lines = linesOf(panel, colours);
+  const bounds = lines.flatMap(({ points, colour }) => points.flatMap((entry, place) => (
+    entry?.low === undefined || (choices.scale === 'log' && entry.mean <= 0) ? [] : [[place, lowest(entry), entry.high, colour]])));
+  return {
+    grid: { left: 8, right: 14, top: 26, bottom: 4, containLabel: true },
+    tooltip: tooltip('axis', throughputTip(lines, (place) => `${factorName(model.axis)} ${model.positions[place]}`)),
+    xAxis: categoryAxis(model.positions, colours, { boundaryGap: false }),
+    yAxis: { ...valueAxis(range ?? numbersOf(lines), choices.scale, tick, colours), ...unitName('MB/s', colours) },
+    series: [...lines.map(lineSeries), ...(bounds.length > 0 ? [whiskers(bounds)] : [])],
+  };
+}
+
+/** An interval's lower bound as drawn: a logarithmic axis has no place for zero. */
+function lowest({ low, mean }) {
+  return choices.scale === 'log' ? Math.max(low, mean / 10) : Math.max(low, 0);
+}
+
+function unitName(name, colours) {
+  return { name, nameLocation: 'end', nameGap: 12, nameTextStyle: { color: colours.muted, fontSize: 11, fontFamily: FONT, align: 'right', padding: [0, 6, 0, 0] } };
+}
+
+/** With no axis: one dot per subject value, references as dashed lines across. */
+function dotOption(panel, range) {
+  const colours = tokens();
+  const values = shownValues();
+  const entries = values.map(({ value }) => panel.at('', `value:${value}`));
+  const references = model.references.map((target) => ({ name: referenceName(target), entry: panel.at('', `reference:${target}`) }))
+    .filter(({ entry }) => entry?.mean !== undefined);
+  const numbers = [...entries, ...references.map(({ entry }) => entry)].flatMap((entry) => (entry?.mean === undefined ? [] : [entry.mean, entry.low ?? entry.mean, entry.high ?? entry.mean]));
+  const bounds = entries.flatMap((entry, place) => (entry?.low === undefined ? [] : [[place, lowest(entry), entry.high, colourOf(values[place].index)]]));
+  const rows = (place) => [[colourOf(values[place].index), values[place].value, ...megabytes(entries[place])],
+    ...references.map(({ name, entry }) => [colours.reference, name, ...megabytes(entry)])];
+  return {
+    grid: { left: 8, right: 14, top: 26, bottom: 4, containLabel: true },
+    tooltip: tooltip('axis', ([{ dataIndex }]) => tipBody(`${factorName(study.subject)} ${values[dataIndex].value}`, rows(dataIndex), 'mean and 95 % interval')),
+    xAxis: categoryAxis(values.map(({ value }) => value), colours),
+    yAxis: { ...valueAxis(range ?? numbers, choices.scale, tick, colours), ...unitName('MB/s', colours) },
+    series: [
+      { type: 'line', lineStyle: { width: 1, color: colours.rule }, symbol: 'circle', symbolSize: 10, showAllSymbol: true, z: 4,
+        data: entries.map((entry, place) => ({ value: entry?.mean ?? null, itemStyle: { color: colourOf(values[place].index) } })) },
+      ...references.map(({ name, entry }) => ({ type: 'line', name, symbol: 'none', color: colours.reference,
+        lineStyle: { type: [6, 4], width: 1.5 }, data: values.map(() => entry.mean) })),
+      ...(bounds.length > 0 ? [whiskers(bounds)] : []),
+    ],
+  };
+}
+
+/** What the chart shows, for readers who do not see it. */
+function throughputWords(panel) {
+  const best = model.positions.map((position) => {
+    const ranked = study.subject_values.map((value) => [value, panel.at(position, `value:${value}`)?.mean ?? -1]).sort((a, b) => b[1] - a[1]);
+    return ranked[0]?.[1] >= 0 ? `${position} ${ranked[0][0]} (${digits(ranked[0][1])} MB/s)` : null;
+  }).filter(Boolean);
+  return `Throughput, ${panelTitle(panel)}. Fastest ${factorName(study.subject)}${model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : ''}: ${best.join(', ') || 'no figures'}. The table of cells has every figure.`;
+}
+
+function throughputFigures(panels) {
+  const colours = tokens();
+  const range = choices.shared ? panels.flatMap((panel) => numbersOf(linesOf(panel, colours))) : null;
+  const option = model.axis ? lineOption : dotOption;
+  return panels.map((panel) => figure(panelTitle(panel), throughputWords(panel), () => option(panel, range)));
+}
