@@ -5,7 +5,7 @@ use std::arch::x86_64::{
     __m512i, _mm_loadu_si128, _mm_sfence, _mm512_add_epi8, _mm512_and_si512, _mm512_broadcast_i32x4,
     _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512, _mm512_maskz_mov_epi8, _mm512_movepi8_mask,
     _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_shuffle_epi8,
-    _mm512_srli_epi64, _mm512_storeu_si512, _mm512_stream_si512, _mm512_ternarylogic_epi64,
+    _mm512_srli_epi64, _mm512_storeu_si512, _mm512_stream_si512, _mm512_ternarylogic_epi32,
     _mm512_test_epi64_mask, _mm512_xor_si512,
 };
 
@@ -61,7 +61,7 @@ impl Multiply for ByShuffle {
         unsafe {
             let polynomial = _mm512_set1_epi8(POLYNOMIAL_LOW as i8);
             let reduction = _mm512_maskz_mov_epi8(_mm512_movepi8_mask(value), polynomial);
-            _mm512_ternarylogic_epi64::<XOR3>(_mm512_add_epi8(value, value), reduction, data)
+            _mm512_ternarylogic_epi32::<XOR3>(_mm512_add_epi8(value, value), reduction, data)
         }
     }
 
@@ -152,7 +152,7 @@ impl<M: Multiply> Vector for Avx512<M> {
 
     #[inline(always)]
     unsafe fn xor3(self, second: Self, third: Self) -> Self {
-        wrap(unsafe { _mm512_ternarylogic_epi64::<XOR3>(self.0, second.0, third.0) })
+        wrap(unsafe { _mm512_ternarylogic_epi32::<XOR3>(self.0, second.0, third.0) })
     }
 
     #[inline(always)]
