@@ -6,9 +6,12 @@
 //! do that around it.
 #![forbid(unsafe_code)]
 
+pub mod array;
+pub mod geometry;
 pub mod io;
 pub mod policy;
 pub mod units;
+pub mod volume;
 pub mod workload;
 
 pub use stripewise_format::level;

@@ -1,5 +1,7 @@
 //! What differs between kernels, as data. The engine has no `if era`: it reads these fields.
 //!
+//! md's `preread_bypass_threshold` has no field here: it orders the work that waits for raid5d's turn on the CPU,
+//! and the engine keeps no such backlog (a full stripe starts the moment it is complete).
 //! The figures are facts about md of the named kernels (md's raid5.c and md.c of 2.6.18, 2.6.27, 3.2, 6.1).
 
 use crate::units::Nanos;
@@ -22,8 +24,6 @@ pub struct Policy {
     pub name: &'static str,
     /// Reads within a chunk go straight to the member, past the stripe cache (since 2.6.23).
     pub aligned_reads_bypass_cache: bool,
-    /// How many full-stripe writes may pass a held partial stripe (`preread_bypass_threshold`; 0 before 2.6.26).
-    pub preread_bypass_threshold: u32,
     /// Delayed partial stripes start only while fewer stripes than this are reading (md's `IO_THRESHOLD`).
     pub preread_active_max: u32,
     /// A queue with delayed stripes unplugs after this many requests (`unplug_thresh`).
@@ -49,7 +49,6 @@ impl Policy {
         Self {
             name: "linux-2.6.18",
             aligned_reads_bypass_cache: false,
-            preread_bypass_threshold: 0,
             preread_active_max: 1,
             unplug_requests: 4,
             unplug_delay: Nanos::from_millis(3),
@@ -63,12 +62,7 @@ impl Policy {
 
     /// Linux 2.6.27 (Ubuntu 8.10).
     pub const fn linux_2_6_27() -> Self {
-        Self {
-            name: "linux-2.6.27",
-            aligned_reads_bypass_cache: true,
-            preread_bypass_threshold: 1,
-            ..Self::linux_2_6_18()
-        }
+        Self { name: "linux-2.6.27", aligned_reads_bypass_cache: true, ..Self::linux_2_6_18() }
     }
 
     /// Linux 3.2 (Debian 7, Ubuntu 12.04).

@@ -1,0 +1,214 @@
+//! What every level's machine shares: requests and I/Os in flight, the range lock, which members work.
+
+use std::collections::VecDeque;
+
+use super::range_lock::RangeLock;
+use super::slab::Slab;
+use super::slots::SlotSet;
+use crate::geometry::Geometry;
+use crate::io::{
+    Action, ActionQueue, ArrayEvent, Buf, IoError, IoResult, MemberIo, Op, Request, Seg, SegList, Tag,
+};
+use crate::policy::Policy;
+use crate::units::{SectorRange, Slot};
+
+/// Key of a request in [`Core::requests`].
+pub(crate) type RequestKey = u64;
+
+/// A request in flight.
+#[derive(Debug)]
+pub(crate) struct RequestState {
+    pub(crate) request: Request,
+    /// Byte offset of this request's range in the buffer (not zero for a part of another request).
+    pub(crate) buffer_offset: u64,
+    /// The request this one is a part of.
+    pub(crate) parent: Option<RequestKey>,
+    /// Parts under way, plus one while parts are still being made.
+    pub(crate) parts: u32,
+    pub(crate) result: IoResult,
+    pub(crate) locked: bool,
+    /// Sectors of the range already handed to the level's machine.
+    pub(crate) admitted: u64,
+    /// Reads must go through the stripe cache.
+    pub(crate) through_cache: bool,
+}
+
+/// Whom a member's answer concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A part of a request, from this sector of the array.
+    Part { request: RequestKey, sector: u64 },
+    /// A read of one copy of a part; these members were tried.
+    CopyRead { request: RequestKey, sector: u64, tried: SlotSet },
+    /// A flush.
+    Flush { request: RequestKey },
+    /// An operation on rows of a stripe.
+    Stripe { op: u64 },
+}
+
+/// An I/O in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IoRecord {
+    pub(crate) slot: Slot,
+    pub(crate) op: Op,
+    pub(crate) range: SectorRange,
+    pub(crate) owner: Owner,
+}
+
+/// State that all levels share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) geometry: Geometry,
+    pub(crate) policy: Policy,
+    /// Members take discards and write-zeroes, and read as zeroes afterwards.
+    pub(crate) discard: bool,
+    /// Members out of use.
+    pub(crate) failed: SlotSet,
+    /// More is lost than the level survives, or a flush failed: no more writes.
+    pub(crate) read_only: bool,
+    pub(crate) requests: Slab<RequestState>,
+    pub(crate) ios: Slab<IoRecord>,
+    /// I/Os under way on each member.
+    pub(crate) in_flight: Vec<u32>,
+    pub(crate) ranges: RangeLock,
+    /// Requests that may go on: their range was granted.
+    pub(crate) granted: VecDeque<RequestKey>,
+}
+
+impl Core {
+    pub(crate) fn new(geometry: Geometry, policy: Policy, discard: bool) -> Self {
+        let members = usize::from(geometry.raid_disks());
+        Self {
+            geometry,
+            policy,
+            discard,
+            failed: SlotSet::EMPTY,
+            read_only: false,
+            requests: Slab::new(),
+            ios: Slab::new(),
+            in_flight: vec![0; members],
+            ranges: RangeLock::default(),
+            granted: VecDeque::new(),
+        }
+    }
+
+    /// Asks a member for an I/O.
+    pub(crate) fn io(&mut self, out: &mut ActionQueue, record: IoRecord, fua: bool, segs: SegList) {
+        self.in_flight[record.slot.index()] += 1;
+        let IoRecord { slot, op, range, .. } = record;
+        let tag = Tag(self.ios.insert(record));
+        out.push(Action::Io(MemberIo { tag, slot, op, range, fua, segs }));
+    }
+
+    /// Takes the record of an I/O that ended.
+    pub(crate) fn io_ended(&mut self, tag: Tag) -> Option<IoRecord> {
+        let record = self.ios.remove(tag.0)?;
+        self.in_flight[record.slot.index()] -= 1;
+        Some(record)
+    }
+
+    /// The request of a key.
+    pub(crate) fn request(&mut self, key: RequestKey) -> &mut RequestState {
+        self.requests.get_mut(key).expect("a request lives until its last part ended")
+    }
+
+    /// The bytes of a request from an array sector on.
+    pub(crate) fn request_seg(&mut self, key: RequestKey, sector: u64, sectors: u64) -> Seg {
+        let state = self.request(key);
+        let bytes = (sectors * 512) as u32;
+        if state.request.op == Op::WriteZeroes {
+            return Seg { buf: Buf::Zero, bytes };
+        }
+        let offset = state.buffer_offset + (sector - state.request.range.start) * 512;
+        Seg { buf: Buf::Request { id: state.request.id, offset }, bytes }
+    }
+
+    /// Notes that one more part of a request is under way.
+    pub(crate) fn part_begins(&mut self, key: RequestKey) {
+        self.request(key).parts += 1;
+    }
+
+    /// Notes that a part ended; the last one ends the request.
+    pub(crate) fn part_ends(&mut self, out: &mut ActionQueue, key: RequestKey, result: IoResult) {
+        let state = self.request(key);
+        if state.result.is_ok() {
+            state.result = result;
+        }
+        state.parts -= 1;
+        if state.parts > 0 {
+            return;
+        }
+        let state = self.requests.remove(key).expect("it was there a moment ago");
+        if state.locked {
+            self.ranges.unlock(state.request.range, &mut self.granted);
+        }
+        match state.parent {
+            Some(parent) => self.part_ends(out, parent, state.result),
+            None => out.push(Action::Complete { id: state.request.id, result: state.result }),
+        }
+    }
+
+    /// Takes a member out of use. Answers whether it was in use before.
+    pub(crate) fn fail(&mut self, out: &mut ActionQueue, slot: Slot) -> bool {
+        if self.failed.contains(slot) {
+            return false;
+        }
+        self.failed.insert(slot);
+        out.push(Action::Event(ArrayEvent::MemberFailed { slot }));
+        if !self.read_only && !super::survives(&self.geometry, self.failed) {
+            self.read_only = true;
+            out.push(Action::Event(ArrayEvent::ArrayFailed));
+        }
+        true
+    }
+
+    /// Members in use.
+    pub(crate) fn working(&self) -> impl Iterator<Item = Slot> + use<> {
+        SlotSet::first(self.geometry.raid_disks()).minus(self.failed).iter()
+    }
+
+    /// Sends a flush to every working member.
+    pub(crate) fn flush(&mut self, out: &mut ActionQueue, key: RequestKey) {
+        for slot in self.working() {
+            self.part_begins(key);
+            let record = IoRecord {
+                slot,
+                op: Op::Flush,
+                range: SectorRange::new(0, 0),
+                owner: Owner::Flush { request: key },
+            };
+            self.io(out, record, false, SegList::default());
+        }
+    }
+
+    /// A member answered a flush. After a failed one its cache is not to be trusted: the member fails, and
+    /// an array without redundancy takes no more writes.
+    pub(crate) fn flushed(&mut self, out: &mut ActionQueue, record: IoRecord, result: IoResult) {
+        let Owner::Flush { request } = record.owner else { unreachable!("only flushes come here") };
+        let result = match result {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.fail(out, record.slot);
+                if self.read_only { Err(error) } else { Ok(()) }
+            }
+        };
+        self.part_ends(out, request, result);
+    }
+
+    /// Why a write cannot be taken, if it cannot.
+    pub(crate) fn refuses(&self, request: &Request) -> Option<IoError> {
+        let range = request.range;
+        if request.op == Op::Flush {
+            return None;
+        }
+        let end = range.start.checked_add(range.count);
+        if range.count == 0 || end.is_none_or(|end| end > self.geometry.array_sectors()) {
+            return Some(IoError::Range);
+        }
+        // Buffers are named by 32-bit lengths.
+        if matches!(request.op, Op::Read | Op::Write) && range.count > u64::from(u32::MAX) / 512 {
+            return Some(IoError::Range);
+        }
+        (request.op.is_write() && self.read_only).then_some(IoError::ReadOnly)
+    }
+}

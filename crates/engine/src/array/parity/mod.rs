@@ -1,0 +1,375 @@
+//! RAID-4, 5 and 6.
+//!
+//! # The life of a write
+//! admitted (cut into pieces, rows of the stripe cache taken) → gathered in windows while the array is
+//! plugged → cut into runs of rows that are alike → planned (RMW, RCW) → delayed while other partial
+//! stripes read → read → computed → written → acknowledged.
+//!
+//! # Contract
+//! *Ordering.* An operation owns its rows from its first read to its last write; what comes for the same rows
+//! waits. Requests whose bytes overlap are ordered before they come here.
+//! *Limits.* A request waits, cut in the middle if need be, when every stripe-cache entry is active, and goes
+//! on when active entries have fallen to the policy's share; first come, first served.
+
+mod cache;
+mod op;
+pub mod plan;
+mod runs;
+mod window;
+
+use std::collections::VecDeque;
+
+use super::core::{Core, IoRecord, Owner, RequestKey, RequestState};
+use super::slab::Slab;
+use crate::geometry::ParityShape;
+use crate::io::{ActionQueue, Flags, IoError, IoResult, Op, Request, SegList};
+use crate::units::{Instant, PAGE_SECTORS, SectorRange};
+use cache::StripeCache;
+use op::StripeOp;
+use window::{Piece, Windows};
+
+/// The machine of these levels.
+#[derive(Debug)]
+pub(crate) struct Parity {
+    shape: ParityShape,
+    cache: StripeCache,
+    windows: Windows,
+    ops: Slab<StripeOp>,
+    /// Requests that wait for stripe-cache entries.
+    waiting: VecDeque<RequestKey>,
+    /// Windows to look at when the plug is pulled.
+    gathering: Vec<u32>,
+    /// Windows with partial stripes that wait until others have read.
+    delayed: Vec<u32>,
+    /// Partial-stripe writes that are reading.
+    preread_active: u32,
+    /// When the plug is pulled at the latest, and requests gathered behind it.
+    plug: Option<(Instant, u32)>,
+    /// Vectors to use again.
+    spare: Vec<Vec<Piece>>,
+    runs: Vec<runs::Run>,
+}
+
+impl Parity {
+    pub(crate) fn new(shape: ParityShape, chunk_sectors: u64, entries: u32) -> Self {
+        Self {
+            shape,
+            cache: StripeCache::new(entries),
+            windows: Windows::new(chunk_sectors),
+            ops: Slab::new(),
+            waiting: VecDeque::new(),
+            gathering: Vec::new(),
+            delayed: Vec::new(),
+            preread_active: 0,
+            plug: None,
+            spare: Vec::new(),
+            runs: Vec::new(),
+        }
+    }
+
+    pub(crate) fn cache_entries(&self) -> u32 {
+        self.cache.entries()
+    }
+
+    /// Takes a request. It holds its range if it writes or reads through the cache.
+    pub(crate) fn admit(&mut self, core: &mut Core, out: &mut ActionQueue, now: Instant, key: RequestKey) {
+        let state = core.request(key);
+        let (request, through_cache) = (state.request, state.through_cache);
+        match request.op {
+            Op::Flush => unreachable!("flushes are sent to the members, not to the stripes"),
+            Op::Read if !through_cache => Self::read_past_cache(core, out, key),
+            Op::Discard => {
+                if let Some(stripes) = self.whole_stripes(core, request.range) {
+                    self.whole(core, out, key, stripes);
+                }
+                core.request(key).admitted = request.range.count;
+            }
+            Op::Read | Op::Write | Op::WriteZeroes => {
+                core.part_begins(key);
+                self.plug(core, now, request.flags);
+                if self.waiting.is_empty() && self.take_rows(core, out, key) {
+                    core.part_ends(out, key, Ok(()));
+                } else {
+                    self.waiting.push_back(key);
+                    self.plug = None;
+                }
+                if request.op == Op::Read {
+                    self.plug = None;
+                }
+            }
+        }
+    }
+
+    /// Starts whatever may start now. To be called after every input.
+    pub(crate) fn settle(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        loop {
+            if self.plug.is_none() && !self.gathering.is_empty() {
+                self.unplug(core, out);
+            } else if !self.delayed.is_empty() && self.preread_active < core.policy.preread_active_max {
+                self.release_delayed(core, out);
+            } else if !self.wake(core, out) {
+                return;
+            }
+        }
+    }
+
+    /// Notes a request behind the plug, or pulls it.
+    fn plug(&mut self, core: &Core, now: Instant, flags: Flags) {
+        let (deadline, requests) = self.plug.unwrap_or((now + core.policy.unplug_delay, 0));
+        let gathers = flags.more && requests + 1 < core.policy.unplug_requests;
+        self.plug = gathers.then_some((deadline, requests + 1));
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.plug.map(|(deadline, _)| deadline)
+    }
+
+    pub(crate) fn timer(&mut self, now: Instant) {
+        if self.plug.is_some_and(|(deadline, _)| deadline <= now) {
+            self.plug = None;
+        }
+    }
+
+    /// Starts what was gathered.
+    fn unplug(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        let gate_open = self.preread_active < core.policy.preread_active_max;
+        let mut list = std::mem::take(&mut self.gathering);
+        for index in list.drain(..) {
+            self.windows.get(index).gathering = false;
+            self.start_runs(core, out, index, gate_open);
+        }
+        self.gathering = list;
+    }
+
+    /// Starts partial stripes that waited for others to read.
+    fn release_delayed(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        let list = std::mem::take(&mut self.delayed);
+        for &index in &list {
+            self.windows.get(index).delayed = false;
+        }
+        for index in list {
+            self.start_runs(core, out, index, true);
+        }
+    }
+
+    /// Reads straight into the request's buffer; parts whose member is gone go through the cache.
+    fn read_past_cache(core: &mut Core, out: &mut ActionQueue, key: RequestKey) {
+        let range = core.request(key).request.range;
+        let mut sector = range.start;
+        while sector < range.end() {
+            let count = core.geometry.contiguous(sector).min(range.end() - sector);
+            let place = core.geometry.place(sector, 0);
+            if core.failed.contains(place.slot) {
+                Self::read_through_cache(core, key, SectorRange::new(sector, count));
+            } else {
+                core.part_begins(key);
+                let seg = core.request_seg(key, sector, count);
+                let segs = out.add_segs([seg]);
+                let record = IoRecord {
+                    slot: place.slot,
+                    op: Op::Read,
+                    range: SectorRange::new(place.sector, count),
+                    owner: Owner::Part { request: key, sector },
+                };
+                core.io(out, record, false, segs);
+            }
+            sector += count;
+        }
+        core.request(key).admitted = range.count;
+    }
+
+    /// Makes a request of its own of a part that must be rebuilt from the other members.
+    fn read_through_cache(core: &mut Core, parent: RequestKey, part: SectorRange) {
+        core.part_begins(parent);
+        let state = core.request(parent);
+        let buffer_offset = state.buffer_offset + (part.start - state.request.range.start) * 512;
+        let request = Request { range: part, ..state.request };
+        let child = core.requests.insert(RequestState {
+            request,
+            buffer_offset,
+            parent: Some(parent),
+            parts: 1,
+            result: Ok(()),
+            locked: true,
+            admitted: 0,
+            through_cache: true,
+        });
+        if core.ranges.lock(part, child) {
+            core.granted.push_back(child);
+        }
+    }
+
+    /// Cuts a request into pieces as far as stripe-cache entries go. Answers whether it is all taken.
+    fn take_rows(&mut self, core: &mut Core, out: &mut ActionQueue, key: RequestKey) -> bool {
+        let state = core.request(key);
+        let (request, mut admitted) = (state.request, state.admitted);
+        let whole =
+            if request.op == Op::WriteZeroes { self.whole_stripes(core, request.range) } else { None };
+        while admitted < request.range.count {
+            let sector = request.range.start + admitted;
+            if let Some(whole) = whole.filter(|w| w.start == sector) {
+                self.whole(core, out, key, whole);
+                admitted += whole.count;
+                continue;
+            }
+            let end = whole.filter(|w| w.start > sector).map_or(request.range.end(), |w| w.start);
+            let (taken, complete) =
+                self.take_piece(core, key, &request, SectorRange::new(sector, end - sector));
+            admitted += taken;
+            core.request(key).admitted = admitted;
+            if !complete {
+                return false;
+            }
+        }
+        core.request(key).admitted = admitted;
+        true
+    }
+
+    /// Queues the first piece of a range in its window. Answers how many sectors were taken and whether that
+    /// was the whole piece.
+    fn take_piece(
+        &mut self,
+        core: &mut Core,
+        key: RequestKey,
+        request: &Request,
+        range: SectorRange,
+    ) -> (u64, bool) {
+        let window_rows = self.windows.rows;
+        let window_sectors = window_rows * PAGE_SECTORS;
+        let (stripe, data, offset) = self.shape.split(range.start);
+        let start = offset % window_sectors;
+        let count = (window_sectors - start).min(range.count).min(core.geometry.contiguous(range.start));
+        let number = (stripe * core.geometry.chunk_sectors() + offset) / window_sectors;
+        let index = self.windows.open(number);
+        let window = self.windows.get(index);
+        let mut piece = Piece {
+            request: key,
+            read: request.op == Op::Read,
+            sync: request.flags.sync,
+            fua: request.flags.fua,
+            data,
+            start: start as u32,
+            count: count as u32,
+            sector: range.start,
+        };
+        let rows = piece.rows();
+        for row in rows.0..rows.1 {
+            let entry = &mut window.entries[row as usize];
+            if *entry != window::NO_ENTRY {
+                continue;
+            }
+            let Some(acquired) = self.cache.acquire(number * window_rows + u64::from(row)) else {
+                piece.count = (row * PAGE_SECTORS as u32).saturating_sub(piece.start);
+                break;
+            };
+            *entry = acquired;
+        }
+        if piece.count == 0 {
+            self.windows.close_if_free(index);
+            return (0, false);
+        }
+        window.queue.push(piece);
+        if !window.gathering {
+            window.gathering = true;
+            self.gathering.push(index);
+        }
+        core.part_begins(key);
+        (u64::from(piece.count), u64::from(piece.count) == count)
+    }
+
+    /// Lets the request that has waited longest for entries go on, if active ones are few enough. Answers
+    /// whether it did.
+    fn wake(&mut self, core: &mut Core, out: &mut ActionQueue) -> bool {
+        let quarters = u64::from(core.policy.cache_wake_quarters);
+        let few = u64::from(self.cache.active_count()) * 4 < u64::from(self.cache.entries()) * quarters;
+        let Some(&key) = self.waiting.front().filter(|_| few) else { return false };
+        if self.take_rows(core, out, key) {
+            self.waiting.pop_front();
+            core.part_ends(out, key, Ok(()));
+        }
+        self.plug = None;
+        true
+    }
+
+    /// The whole stripes in a range, if members can be told to zero or discard them at once.
+    fn whole_stripes(&self, core: &Core, range: SectorRange) -> Option<SectorRange> {
+        let stripe = self.shape.stripe_sectors();
+        let start = range.start.next_multiple_of(stripe);
+        let end = range.end() / stripe * stripe;
+        (core.discard && start < end).then(|| SectorRange::new(start, end - start))
+    }
+
+    /// Zeroes or discards whole stripes on every member; the parity of zeroes is zero.
+    fn whole(&mut self, core: &mut Core, out: &mut ActionQueue, key: RequestKey, stripes: SectorRange) {
+        let data_disks = u64::from(self.shape.data_disks());
+        let range = SectorRange::new(stripes.start / data_disks, stripes.count / data_disks);
+        self.cache.forget(range.start / PAGE_SECTORS, range.count / PAGE_SECTORS);
+        let Request { op, flags, .. } = core.request(key).request;
+        for slot in core.working() {
+            core.part_begins(key);
+            let owner = Owner::Part { request: key, sector: stripes.start };
+            core.io(out, IoRecord { slot, op, range, owner }, flags.fua, SegList::default());
+        }
+    }
+
+    /// A member answered.
+    pub(crate) fn ended(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        record: IoRecord,
+        result: IoResult,
+    ) {
+        match record.owner {
+            Owner::Part { request, sector } => {
+                let result = match (record.op, result) {
+                    (_, Ok(())) => Ok(()),
+                    (Op::Read, Err(error)) => {
+                        if error == IoError::Gone {
+                            core.fail(out, record.slot);
+                        }
+                        // Read again, rebuilding what this member does not give.
+                        Self::read_through_cache(core, request, SectorRange::new(sector, record.range.count));
+                        Ok(())
+                    }
+                    (_, Err(error)) => {
+                        core.fail(out, record.slot);
+                        if core.read_only { Err(error) } else { Ok(()) }
+                    }
+                };
+                core.part_ends(out, request, result);
+            }
+            Owner::Stripe { op } => self.op_io_ended(core, out, op, &record, result),
+            Owner::CopyRead { .. } | Owner::Flush { .. } => unreachable!("not of these levels' machine"),
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ops.len() == 0 && self.waiting.is_empty() && self.windows.len() == 0
+    }
+
+    /// Panics if the machine contradicts itself.
+    pub(crate) fn check_invariants(&self) {
+        self.cache.check();
+        let held: usize =
+            self.windows.iter().flat_map(|w| &w.entries).filter(|e| **e != window::NO_ENTRY).count();
+        assert_eq!(held as u32, self.cache.active_count(), "active entries are those that windows hold");
+        let working: usize = self.windows.iter().map(|w| w.active.len()).sum();
+        assert_eq!(working, self.ops.len(), "every operation owns its rows");
+        let reading = self.ops.iter().filter(|op| op.is_prereading()).count();
+        assert_eq!(reading as u32, self.preread_active, "prereading operations are counted");
+        for window in self.windows.iter() {
+            for (i, a) in window.active.iter().enumerate() {
+                assert!(window.active[i + 1..].iter().all(|b| !window::share(*a, *b)), "rows have one owner");
+            }
+        }
+        if self.plug.is_none() {
+            assert!(self.gathering.is_empty(), "nothing gathers without a plug");
+        }
+        assert!(
+            self.delayed.is_empty() || self.preread_active > 0,
+            "delayed stripes wait only while others read"
+        );
+    }
+}

@@ -1,0 +1,581 @@
+//! An operation on a run of rows: read what is missing, rebuild what is lost, compute parity, write.
+//!
+//! | step | asks for | then |
+//! |---|---|---|
+//! | Reading | missing pages | Recovering, or Reading again if a member did not answer |
+//! | Recovering | lost pages from the others | CopyingOut (reads), Updating (RMW), Draining (RCW) |
+//! | Updating | parity from old and new data | Draining |
+//! | Draining | new data into the cache | Generating (RCW), Writing (RMW) |
+//! | Generating | parity from all data | Writing |
+//! | Writing | data and parity to the members | the end |
+//! | CopyingOut | pages to the request's buffer | the end |
+//!
+//! A step without work is passed over.
+
+use super::Parity;
+use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan, plan_write};
+use super::window::{Piece, Rows};
+use crate::array::core::{Core, IoRecord, Owner};
+use crate::array::slots::SlotSet;
+use crate::geometry::StripeMap;
+use crate::io::{
+    Action, ActionQueue, ArrayEvent, Buf, Compute, IoError, IoResult, Kernel, Op, Operand, OperandList, Seg,
+    SegList, Tag,
+};
+use crate::level::Level;
+use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
+
+/// What the operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One piece is read.
+    Read,
+    /// Pieces are written.
+    Write,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Reading,
+    Recovering,
+    /// From this piece on, if the pieces are updated one by one.
+    Updating(usize),
+    Draining,
+    Generating,
+    Writing,
+    CopyingOut,
+}
+
+/// An operation.
+#[derive(Debug)]
+pub(super) struct StripeOp {
+    window: u32,
+    rows: Rows,
+    kind: Kind,
+    map: StripeMap,
+    /// Sorted by data chunk and place.
+    pub(super) pieces: Vec<Piece>,
+    covered: SlotSet,
+    partial: SlotSet,
+    /// Slots that did not give these rows although their member works.
+    unreadable: SlotSet,
+    plan: WritePlan,
+    step: Step,
+    /// Answers awaited.
+    pending: u32,
+    /// It counts among the partial stripes that are reading.
+    prereading: bool,
+    result: IoResult,
+}
+
+impl StripeOp {
+    pub(super) fn new(
+        window: u32,
+        rows: Rows,
+        kind: Kind,
+        map: StripeMap,
+        pieces: Vec<Piece>,
+        covered: SlotSet,
+        partial: SlotSet,
+    ) -> Self {
+        let plan = WritePlan { read: SlotSet::EMPTY, recover: SlotSet::EMPTY, method: WriteMethod::NoParity };
+        Self {
+            window,
+            rows,
+            kind,
+            map,
+            pieces,
+            covered,
+            partial,
+            unreadable: SlotSet::EMPTY,
+            plan,
+            step: Step::Reading,
+            pending: 0,
+            prereading: false,
+            result: Ok(()),
+        }
+    }
+
+    pub(super) fn is_prereading(&self) -> bool {
+        self.prereading
+    }
+
+    fn sectors(&self) -> (u32, u32) {
+        (self.rows.0 * PAGE_SECTORS as u32, self.rows.1 * PAGE_SECTORS as u32)
+    }
+
+    fn bytes(&self) -> u64 {
+        u64::from(self.rows.1 - self.rows.0) * PAGE_BYTES
+    }
+
+    /// Slots whose new content goes into the cache.
+    fn drained(&self, core: &Core) -> SlotSet {
+        if core.policy.writes_fill_cache { self.covered.union(self.partial) } else { self.partial }
+    }
+}
+
+impl Parity {
+    fn view(&mut self, core: &Core, op: &StripeOp) -> StripeView {
+        let all = SlotSet::first(core.geometry.raid_disks());
+        let mut data = all;
+        data.remove(op.map.p);
+        if let Some(q) = op.map.q {
+            data.remove(q);
+        }
+        let entries = &self.windows.get(op.window).entries;
+        let uptodate = (op.rows.0..op.rows.1)
+            .map(|row| *self.cache.uptodate(entries[row as usize]))
+            .fold(all, SlotSet::and);
+        StripeView {
+            data,
+            p: op.map.p,
+            q: op.map.q,
+            covered: op.covered,
+            partial: op.partial,
+            uptodate,
+            lost: core.failed.union(op.unreadable),
+            failed: core.failed,
+        }
+    }
+
+    fn plan(&mut self, core: &Core, op: &StripeOp) -> Result<WritePlan, TooMuchLost> {
+        let view = self.view(core, op);
+        if op.kind == Kind::Read {
+            let wanted = SlotSet::one(op.map.data_slot(op.pieces[0].data));
+            let (read, recover) = view.plan_fetch(wanted)?;
+            return Ok(WritePlan { read, recover, method: WriteMethod::NoParity });
+        }
+        if core.read_only {
+            return Err(TooMuchLost);
+        }
+        let policy = &core.policy;
+        let rmw =
+            if core.geometry.level() == Level::Raid6 { policy.raid6_rmw_level } else { policy.rmw_level };
+        plan_write(&view, rmw)
+    }
+
+    /// Whether a write must read before it can go on.
+    pub(super) fn must_read(&mut self, core: &Core, op: &StripeOp) -> bool {
+        self.plan(core, op).is_ok_and(|plan| !plan.read.is_empty())
+    }
+
+    /// Gives an operation its rows and starts it.
+    pub(super) fn start(&mut self, core: &mut Core, out: &mut ActionQueue, op: StripeOp) {
+        self.windows.get(op.window).active.push(op.rows);
+        let key = self.ops.insert(op);
+        self.read_missing(core, out, key);
+        self.advance(core, out, key);
+    }
+
+    /// Plans, and asks for the pages that are missing.
+    fn read_missing(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
+        let mut op = self.take(key);
+        match self.plan(core, &op) {
+            Err(TooMuchLost) => {
+                op.result = Err(if core.read_only && op.kind == Kind::Write {
+                    IoError::ReadOnly
+                } else if op.unreadable.is_empty() {
+                    IoError::Lost
+                } else {
+                    IoError::Media
+                });
+            }
+            Ok(plan) => {
+                op.plan = plan;
+                for slot in plan.read.iter() {
+                    let segs = self.page_segs(out, &op, slot, op.sectors());
+                    self.member_io(core, out, key, &mut op, slot, Op::Read, segs);
+                }
+            }
+        }
+        let prereading = op.kind == Kind::Write && op.pending > 0;
+        self.set_prereading(&mut op, prereading);
+        self.put(key, op);
+    }
+
+    fn set_prereading(&mut self, op: &mut StripeOp, prereading: bool) {
+        match (op.prereading, prereading) {
+            (false, true) => self.preread_active += 1,
+            (true, false) => self.preread_active -= 1,
+            _ => {}
+        }
+        op.prereading = prereading;
+    }
+
+    /// A member answered an operation.
+    pub(super) fn op_io_ended(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        key: u64,
+        record: &IoRecord,
+        result: IoResult,
+    ) {
+        let mut op = self.take(key);
+        op.pending -= 1;
+        match (record.op, result) {
+            (Op::Read, Ok(())) => self.mark(&op, record.slot, true),
+            (Op::Read, Err(error)) => {
+                op.unreadable.insert(record.slot);
+                if error == IoError::Gone {
+                    core.fail(out, record.slot);
+                }
+            }
+            (_, Ok(())) => {}
+            (_, Err(error)) => {
+                core.fail(out, record.slot);
+                if core.read_only {
+                    op.result = Err(error);
+                }
+            }
+        }
+        self.put(key, op);
+        self.advance(core, out, key);
+    }
+
+    /// A computation of an operation ended.
+    pub(crate) fn computed(&mut self, core: &mut Core, out: &mut ActionQueue, tag: Tag) {
+        if let Some(op) = self.ops.get_mut(tag.0) {
+            op.pending -= 1;
+            self.advance(core, out, tag.0);
+        }
+    }
+
+    /// Goes from step to step until an answer is awaited.
+    fn advance(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
+        loop {
+            let mut op = self.take(key);
+            if op.pending > 0 {
+                return self.put(key, op);
+            }
+            if op.result.is_err() {
+                return self.end(core, out, key, op);
+            }
+            match op.step {
+                Step::Reading => {
+                    if op.plan.read.and(op.unreadable).is_empty() {
+                        op.step = Step::Recovering;
+                        self.recover(out, key, &mut op);
+                    } else {
+                        self.put(key, op);
+                        self.read_missing(core, out, key);
+                        continue;
+                    }
+                }
+                Step::Recovering => {
+                    op.plan.recover.iter().for_each(|slot| self.mark(&op, slot, true));
+                    match (op.kind, op.plan.method) {
+                        (Kind::Read, _) => {
+                            op.step = Step::CopyingOut;
+                            self.copy_pieces(
+                                core,
+                                out,
+                                key,
+                                &mut op,
+                                SlotSet::first(core.geometry.raid_disks()),
+                            );
+                        }
+                        (Kind::Write, WriteMethod::Rmw) => {
+                            op.step = Step::Updating(0);
+                            self.update(core, out, key, &mut op, 0);
+                        }
+                        (Kind::Write, _) => self.drain(core, out, key, &mut op),
+                    }
+                }
+                Step::Updating(index) if !op.partial.is_empty() && index + 1 < op.pieces.len() => {
+                    op.step = Step::Updating(index + 1);
+                    self.update(core, out, key, &mut op, index + 1);
+                }
+                Step::Updating(_) => self.drain(core, out, key, &mut op),
+                Step::Draining if op.plan.method == WriteMethod::Rcw => {
+                    op.step = Step::Generating;
+                    self.generate(core, out, key, &mut op);
+                }
+                Step::Draining | Step::Generating => {
+                    op.step = Step::Writing;
+                    self.write(core, out, key, &mut op);
+                }
+                Step::Writing | Step::CopyingOut => return self.end(core, out, key, op),
+            }
+            self.put(key, op);
+        }
+    }
+
+    fn take(&mut self, key: u64) -> StripeOp {
+        let op = self.ops.get_mut(key).expect("an operation lives until its last answer");
+        let pieces = std::mem::take(&mut op.pieces);
+        StripeOp { pieces, ..*op }
+    }
+
+    fn put(&mut self, key: u64, op: StripeOp) {
+        *self.ops.get_mut(key).expect("an operation lives until its last answer") = op;
+    }
+
+    fn mark(&mut self, op: &StripeOp, slot: Slot, uptodate: bool) {
+        let entries = &self.windows.get(op.window).entries;
+        for row in op.rows.0..op.rows.1 {
+            let set = self.cache.uptodate(entries[row as usize]);
+            if uptodate { set.insert(slot) } else { set.remove(slot) }
+        }
+    }
+
+    /// The pages of a slot between two sectors of the window.
+    fn page_segs(
+        &mut self,
+        out: &mut ActionQueue,
+        op: &StripeOp,
+        slot: Slot,
+        sectors: (u32, u32),
+    ) -> SegList {
+        let page = PAGE_SECTORS as u32;
+        let first = out.segs.len();
+        let entries = &self.windows.get(op.window).entries;
+        let mut sector = sectors.0;
+        let mut next = None;
+        while sector < sectors.1 {
+            let entry = entries[(sector / page) as usize];
+            let end = ((sector / page + 1) * page).min(sectors.1);
+            let bytes = (end - sector) * 512;
+            if next == Some(entry) {
+                out.segs.last_mut().expect("a segment to go on with").bytes += bytes;
+            } else {
+                let offset = sector % page * 512;
+                out.segs.push(Seg { buf: Buf::Page { entry, slot, offset }, bytes });
+            }
+            next = Some(entry + 1);
+            sector = end;
+        }
+        SegList { first: first as u32, count: (out.segs.len() - first) as u32 }
+    }
+
+    /// The new content of a slot: the pieces' own bytes, or its pages.
+    fn new_content(&mut self, core: &mut Core, out: &mut ActionQueue, op: &StripeOp, slot: Slot) -> SegList {
+        if !op.covered.contains(slot) || op.drained(core).contains(slot) {
+            return self.page_segs(out, op, slot, op.sectors());
+        }
+        let first = out.segs.len() as u32;
+        for piece in op.pieces.iter().filter(|p| op.map.data_slot(p.data) == slot) {
+            out.segs.push(core.request_seg(piece.request, piece.sector, u64::from(piece.count)));
+        }
+        SegList { first, count: out.segs.len() as u32 - first }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "an I/O has this many parts")]
+    fn member_io(
+        &self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        key: u64,
+        op: &mut StripeOp,
+        slot: Slot,
+        what: Op,
+        segs: SegList,
+    ) {
+        let first_row = self.windows.number(op.window) * self.windows.rows + u64::from(op.rows.0);
+        let rows = u64::from(op.rows.1 - op.rows.0);
+        let range = SectorRange::new(first_row * PAGE_SECTORS, rows * PAGE_SECTORS);
+        let fua = what == Op::Write && op.pieces.iter().any(|p| p.fua);
+        op.pending += 1;
+        core.io(out, IoRecord { slot, op: what, range, owner: Owner::Stripe { op: key } }, fua, segs);
+    }
+
+    fn compute(
+        out: &mut ActionQueue,
+        key: u64,
+        op: &mut StripeOp,
+        kernel: Kernel,
+        bytes: u64,
+        sources: OperandList,
+        targets: OperandList,
+    ) {
+        op.pending += 1;
+        out.push(Action::Compute(Compute { tag: Tag(key), kernel, bytes, sources, targets }));
+    }
+
+    /// Names the pages of slots as operands.
+    fn page_operands(
+        &mut self,
+        out: &mut ActionQueue,
+        op: &StripeOp,
+        slots: SlotSet,
+        sectors: (u32, u32),
+    ) -> OperandList {
+        let first = out.operands.len() as u32;
+        for slot in slots.iter() {
+            let segs = self.page_segs(out, op, slot, sectors);
+            out.operands.push(Operand { role: op.map.operand_role(slot), segs });
+        }
+        OperandList { first, count: out.operands.len() as u32 - first }
+    }
+
+    fn recover(&mut self, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
+        let missing = op.plan.recover;
+        if missing.is_empty() {
+            return;
+        }
+        let entry = self.windows.get(op.window).entries[op.rows.0 as usize];
+        let known = *self.cache.uptodate(entry);
+        let parity: SlotSet = [Some(op.map.p), op.map.q]
+            .into_iter()
+            .flatten()
+            .filter(|s| known.contains(*s))
+            .take(missing.len())
+            .collect();
+        let data = known.iter().filter(|s| matches!(op.map.operand_role(*s), crate::io::Role::Data(_)));
+        let sources = data.collect::<SlotSet>().minus(missing).union(parity);
+        let sources = self.page_operands(out, op, sources, op.sectors());
+        let targets = self.page_operands(out, op, missing, op.sectors());
+        let bytes = op.bytes();
+        Self::compute(out, key, op, Kernel::Recover, bytes, sources, targets);
+    }
+
+    /// Brings parity up to date from old and new data: all pieces at once where each fills its pages, else
+    /// only the sectors of one piece.
+    fn update(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp, index: usize) {
+        let parity = self.view(core, op).parity();
+        if op.partial.is_empty() {
+            let first = out.operands.len() as u32;
+            for slot in op.covered.iter() {
+                let role = op.map.operand_role(slot);
+                let old = self.page_segs(out, op, slot, op.sectors());
+                out.operands.push(Operand { role, segs: old });
+                let new = {
+                    let first = out.segs.len() as u32;
+                    for piece in op.pieces.iter().filter(|p| op.map.data_slot(p.data) == slot) {
+                        out.segs.push(core.request_seg(piece.request, piece.sector, u64::from(piece.count)));
+                    }
+                    SegList { first, count: out.segs.len() as u32 - first }
+                };
+                out.operands.push(Operand { role, segs: new });
+            }
+            let sources = OperandList { first, count: out.operands.len() as u32 - first };
+            let targets = self.page_operands(out, op, parity, op.sectors());
+            let bytes = op.bytes();
+            return Self::compute(out, key, op, Kernel::Update, bytes, sources, targets);
+        }
+        let piece = op.pieces[index];
+        let slot = op.map.data_slot(piece.data);
+        let sectors = (piece.start, piece.end());
+        let sources = self.page_operands(out, op, SlotSet::one(slot), sectors);
+        let new = core.request_seg(piece.request, piece.sector, u64::from(piece.count));
+        let segs = out.add_segs([new]);
+        out.operands.push(Operand { role: op.map.operand_role(slot), segs });
+        let sources = OperandList { count: sources.count + 1, ..sources };
+        let targets = self.page_operands(out, op, parity, sectors);
+        let bytes = u64::from(piece.count) * 512;
+        Self::compute(out, key, op, Kernel::Update, bytes, sources, targets);
+    }
+
+    fn drain(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
+        op.step = Step::Draining;
+        let slots = op.drained(core);
+        self.copy_pieces(core, out, key, op, slots);
+    }
+
+    /// Copies pieces between their requests' buffers and the pages of these slots: in for writes, out for reads.
+    fn copy_pieces(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        key: u64,
+        op: &mut StripeOp,
+        slots: SlotSet,
+    ) {
+        let is_copied = |p: &Piece| slots.contains(op.map.data_slot(p.data));
+        let bytes: u64 = op.pieces.iter().filter(|p| is_copied(p)).map(|p| u64::from(p.count) * 512).sum();
+        if bytes == 0 {
+            return;
+        }
+        let first = out.segs.len() as u32;
+        for piece in op.pieces.iter().filter(|p| is_copied(p)) {
+            out.segs.push(core.request_seg(piece.request, piece.sector, u64::from(piece.count)));
+        }
+        let buffers = SegList { first, count: out.segs.len() as u32 - first };
+        let first = out.segs.len() as u32;
+        for piece in op.pieces.iter().filter(|p| is_copied(p)) {
+            self.page_segs(out, op, op.map.data_slot(piece.data), (piece.start, piece.end()));
+        }
+        let pages = SegList { first, count: out.segs.len() as u32 - first };
+        let (from, to) = if op.kind == Kind::Read { (pages, buffers) } else { (buffers, pages) };
+        let role = crate::io::Role::Data(0);
+        let first = out.operands.len() as u32;
+        out.operands.extend([Operand { role, segs: from }, Operand { role, segs: to }]);
+        let (sources, targets) =
+            (OperandList { first, count: 1 }, OperandList { first: first + 1, count: 1 });
+        Self::compute(out, key, op, Kernel::Copy, bytes, sources, targets);
+    }
+
+    fn generate(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
+        let view = self.view(core, op);
+        let first = out.operands.len() as u32;
+        for slot in view.data.iter() {
+            let segs = self.new_content(core, out, op, slot);
+            out.operands.push(Operand { role: op.map.operand_role(slot), segs });
+        }
+        let sources = OperandList { first, count: out.operands.len() as u32 - first };
+        let targets = self.page_operands(out, op, view.parity(), op.sectors());
+        let bytes = op.bytes();
+        Self::compute(out, key, op, Kernel::Generate, bytes, sources, targets);
+    }
+
+    fn write(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
+        self.set_prereading(op, false);
+        let parity = self.view(core, op).parity();
+        for slot in op.covered.union(op.partial).minus(core.failed).iter() {
+            let segs = self.new_content(core, out, op, slot);
+            self.member_io(core, out, key, op, slot, Op::Write, segs);
+        }
+        if op.plan.method != WriteMethod::NoParity {
+            for slot in parity.iter() {
+                let segs = self.page_segs(out, op, slot, op.sectors());
+                self.member_io(core, out, key, op, slot, Op::Write, segs);
+            }
+        }
+        if op.pending == 0 {
+            op.result = Err(IoError::Lost);
+        }
+    }
+
+    /// Notes what the cache now holds, gives the rows back and ends the pieces.
+    fn end(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, mut op: StripeOp) {
+        self.set_prereading(&mut op, false);
+        if op.kind == Kind::Write {
+            let view = self.view(core, &op);
+            let written = op.covered.union(op.partial);
+            let computed =
+                if op.plan.method == WriteMethod::NoParity { SlotSet::EMPTY } else { view.parity() };
+            let known = if op.result.is_ok() { op.drained(core).union(computed) } else { SlotSet::EMPTY };
+            let all = SlotSet::first(core.geometry.raid_disks());
+            let stale =
+                if op.result.is_ok() { all.minus(view.data).union(written).minus(known) } else { all };
+            known.iter().for_each(|slot| self.mark(&op, slot, true));
+            stale.iter().for_each(|slot| self.mark(&op, slot, false));
+        } else if op.result.is_ok() {
+            self.report_corrected(out, core, &op);
+        }
+        let window = self.windows.get(op.window);
+        let position = window.active.iter().position(|r| *r == op.rows).expect("it owned its rows");
+        window.active.swap_remove(position);
+        window.release_rows(op.rows, &mut self.cache);
+        if !window.queue.is_empty() && !window.gathering && !window.delayed {
+            window.gathering = true;
+            self.gathering.push(op.window);
+        }
+        self.windows.close_if_free(op.window);
+        self.ops.remove(key);
+        for piece in &op.pieces {
+            core.part_ends(out, piece.request, op.result);
+        }
+        self.recycle(op.pieces);
+    }
+
+    /// Tells of read errors that the redundancy made good.
+    fn report_corrected(&self, out: &mut ActionQueue, core: &Core, op: &StripeOp) {
+        let first_row = self.windows.number(op.window) * self.windows.rows + u64::from(op.rows.0);
+        let rows = u64::from(op.rows.1 - op.rows.0);
+        let range = SectorRange::new(first_row * PAGE_SECTORS, rows * PAGE_SECTORS);
+        for slot in op.unreadable.minus(core.failed).iter() {
+            out.push(Action::Event(ArrayEvent::ReadErrorCorrected { slot, range }));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Cutting what a window has gathered into runs of rows that are alike, and starting them.
+
+use super::Parity;
+use super::op::{Kind, StripeOp};
+use super::window::{Piece, Rows, share};
+use crate::array::core::Core;
+use crate::array::slots::SlotSet;
+use crate::geometry::StripeMap;
+use crate::io::ActionQueue;
+use crate::units::PAGE_SECTORS;
+
+/// Rows written alike: the same slots wholly, or the same one row in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    rows: Rows,
+    covered: SlotSet,
+    partial: SlotSet,
+}
+
+/// What a window starts with.
+struct Starting<'a> {
+    index: u32,
+    map: StripeMap,
+    chosen: &'a [Piece],
+    gate_open: bool,
+}
+
+impl Parity {
+    /// Starts what waits in a window and whose rows are free. Writes that must read first start only if the
+    /// gate is open (or their submitter's wait opens it, by policy); else they stay, on the delayed list.
+    pub(super) fn start_runs(&mut self, core: &mut Core, out: &mut ActionQueue, index: u32, gate_open: bool) {
+        let mut chosen = self.spare.pop().unwrap_or_default();
+        self.choose(index, &mut chosen);
+        let map = self.stripe_map(core, index);
+        for piece in chosen.iter().filter(|p| p.read) {
+            let pieces = self.pieces(core, [*piece].into_iter());
+            let op =
+                StripeOp::new(index, piece.rows(), Kind::Read, map, pieces, SlotSet::EMPTY, SlotSet::EMPTY);
+            self.start(core, out, op);
+        }
+        let mut runs = std::mem::take(&mut self.runs);
+        cut(&map, &chosen, &mut runs);
+        let starting = Starting { index, map, chosen: &chosen, gate_open };
+        for run in runs.drain(..) {
+            self.start_run(core, out, &starting, run);
+        }
+        self.runs = runs;
+        // What was started or put back is counted anew, piece by piece as cut.
+        for piece in chosen.drain(..) {
+            core.part_ends(out, piece.request, Ok(()));
+        }
+        self.spare.push(chosen);
+        self.windows.close_if_free(index);
+    }
+
+    /// Takes out of a window's queue what can start: whose rows no operation owns and nothing before it in
+    /// the queue waits for. Writes to the same rows go together, reads each alone.
+    fn choose(&mut self, index: u32, chosen: &mut Vec<Piece>) {
+        let window = self.windows.get(index);
+        if window.active.is_empty() && window.queue.iter().all(|p| !p.read) {
+            chosen.append(&mut window.queue);
+            return;
+        }
+        let mut kept = 0;
+        for i in 0..window.queue.len() {
+            let piece = window.queue[i];
+            let rows = piece.rows();
+            let blocked = window.active.iter().any(|r| share(*r, rows))
+                || window.queue[..kept].iter().any(|p| share(p.rows(), rows))
+                || chosen.iter().any(|p| (p.read || piece.read) && share(p.rows(), rows));
+            if blocked {
+                window.queue[kept] = piece;
+                kept += 1;
+            } else {
+                chosen.push(piece);
+            }
+        }
+        window.queue.truncate(kept);
+    }
+
+    fn stripe_map(&mut self, core: &Core, index: u32) -> StripeMap {
+        let first_sector = self.windows.get(index).number * self.windows.rows * PAGE_SECTORS;
+        self.shape.stripe(first_sector / core.geometry.chunk_sectors())
+    }
+
+    /// Pieces of an operation, each counted as a part of its request.
+    fn pieces(&mut self, core: &mut Core, from: impl Iterator<Item = Piece>) -> Vec<Piece> {
+        let mut pieces = self.spare.pop().unwrap_or_default();
+        pieces.extend(from);
+        pieces.sort_unstable_by_key(|p| (p.data, p.start));
+        pieces.iter().for_each(|p| core.part_begins(p.request));
+        pieces
+    }
+
+    /// Starts a run, cut further where the cache holds different slots for different rows.
+    fn start_run(&mut self, core: &mut Core, out: &mut ActionQueue, starting: &Starting<'_>, run: Run) {
+        let index = starting.index;
+        let mut first = run.rows.0;
+        while first < run.rows.1 {
+            let rows = (first, self.alike(index, first, &run));
+            first = rows.1;
+            let pieces = self.pieces(core, starting.chosen.iter().filter_map(|p| p.clip(rows)));
+            let waited_for = core.policy.sync_writes_skip_delay && pieces.iter().any(|p| p.sync);
+            let op = StripeOp::new(index, rows, Kind::Write, starting.map, pieces, run.covered, run.partial);
+            if starting.gate_open || waited_for || !self.must_read(core, &op) {
+                self.start(core, out, op);
+            } else {
+                let window = self.windows.get(index);
+                window.queue.extend_from_slice(&op.pieces);
+                if !window.delayed {
+                    window.delayed = true;
+                    self.delayed.push(index);
+                }
+                self.recycle(op.pieces);
+            }
+        }
+    }
+
+    /// The end of the rows from `first` on for which the cache holds the same slots; all of them if the
+    /// whole stripe is written, when it does not matter.
+    fn alike(&mut self, index: u32, first: u32, run: &Run) -> u32 {
+        if run.covered.len() == usize::from(self.shape.data_disks()) {
+            return run.rows.1;
+        }
+        let entries = &self.windows.get(index).entries;
+        let uptodate = *self.cache.uptodate(entries[first as usize]);
+        (first + 1..run.rows.1)
+            .find(|row| *self.cache.uptodate(entries[*row as usize]) != uptodate)
+            .unwrap_or(run.rows.1)
+    }
+
+    pub(super) fn recycle(&mut self, mut pieces: Vec<Piece>) {
+        pieces.clear();
+        self.spare.push(pieces);
+    }
+}
+
+/// Cuts writes into runs of rows in ascending order.
+fn cut(map: &StripeMap, writes: &[Piece], runs: &mut Vec<Run>) {
+    let page = PAGE_SECTORS as u32;
+    let mut cuts: Vec<u32> = Vec::with_capacity(writes.len() * 4);
+    for piece in writes.iter().filter(|p| !p.read) {
+        let rows = piece.rows();
+        cuts.extend([rows.0, rows.1]);
+        if !piece.start.is_multiple_of(page) {
+            cuts.push(rows.0 + 1);
+        }
+        if !piece.end().is_multiple_of(page) {
+            cuts.push(rows.1 - 1);
+        }
+    }
+    cuts.sort_unstable();
+    cuts.dedup();
+    for between in cuts.windows(2) {
+        let run = coverage(map, writes, (between[0], between[1]));
+        match runs.last_mut() {
+            Some(last)
+                if last.rows.1 == run.rows.0
+                    && last.covered == run.covered
+                    && last.partial.is_empty()
+                    && run.partial.is_empty() =>
+            {
+                last.rows.1 = run.rows.1;
+            }
+            _ if run.covered.is_empty() && run.partial.is_empty() => {}
+            _ => runs.push(run),
+        }
+    }
+}
+
+/// Which slots the writes cover in rows between two cuts. Their bytes do not overlap, so that a slot is
+/// wholly written if the sectors add up.
+fn coverage(map: &StripeMap, writes: &[Piece], rows: Rows) -> Run {
+    let whole = (rows.1 - rows.0) * PAGE_SECTORS as u32;
+    let mut run = Run { rows, covered: SlotSet::EMPTY, partial: SlotSet::EMPTY };
+    for piece in writes.iter().filter(|p| !p.read).filter_map(|p| p.clip(rows)) {
+        let slot = map.data_slot(piece.data);
+        if piece.count == whole {
+            run.covered.insert(slot);
+        } else {
+            run.partial.insert(slot);
+        }
+    }
+    for slot in run.partial.iter() {
+        let of_slot = |p: &Piece| !p.read && map.data_slot(p.data) == slot;
+        let sectors: u32 =
+            writes.iter().filter(|p| of_slot(p)).filter_map(|p| p.clip(rows)).map(|p| p.count).sum();
+        if sectors == whole {
+            run.partial.remove(slot);
+            run.covered.insert(slot);
+        }
+    }
+    run
+}

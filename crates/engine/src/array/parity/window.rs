@@ -1,0 +1,166 @@
+//! Windows: the rows of one stripe that writes are gathered in, at most [`WINDOW_ROWS_MAX`] of them.
+//!
+//! A window owns the active stripe-cache entries of its rows, the pieces of requests that wait for their
+//! rows, and the intervals of rows that an operation works on.
+
+use rustc_hash::FxHashMap;
+
+use super::cache::StripeCache;
+use crate::array::core::RequestKey;
+use crate::units::PAGE_SECTORS;
+
+/// The most rows in a window: 1 MiB of each member.
+pub(crate) const WINDOW_ROWS_MAX: u64 = 256;
+
+/// No stripe-cache entry.
+pub(crate) const NO_ENTRY: u32 = u32::MAX;
+
+/// Rows of a window: from, to (not included).
+pub(crate) type Rows = (u32, u32);
+
+/// Whether two intervals of rows share one.
+pub(crate) const fn share(a: Rows, b: Rows) -> bool {
+    a.0 < b.1 && b.0 < a.1
+}
+
+/// A part of a request in one data chunk of one window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) request: RequestKey,
+    pub(crate) read: bool,
+    /// Its submitter waits for it.
+    pub(crate) sync: bool,
+    /// Forced unit access.
+    pub(crate) fua: bool,
+    /// Data chunk in the stripe.
+    pub(crate) data: u16,
+    /// First sector, from the start of the window.
+    pub(crate) start: u32,
+    pub(crate) count: u32,
+    /// The array's sector.
+    pub(crate) sector: u64,
+}
+
+impl Piece {
+    pub(crate) const fn end(&self) -> u32 {
+        self.start + self.count
+    }
+
+    /// Rows it touches.
+    pub(crate) const fn rows(&self) -> Rows {
+        (self.start / PAGE_SECTORS as u32, self.end().div_ceil(PAGE_SECTORS as u32))
+    }
+
+    /// The part of it in these rows.
+    pub(crate) fn clip(&self, rows: Rows) -> Option<Self> {
+        let start = self.start.max(rows.0 * PAGE_SECTORS as u32);
+        let end = self.end().min(rows.1 * PAGE_SECTORS as u32);
+        (start < end).then(|| Self {
+            start,
+            count: end - start,
+            sector: self.sector + u64::from(start - self.start),
+            ..*self
+        })
+    }
+}
+
+/// A window in use.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    /// Its number: first row divided by the rows in a window.
+    pub(crate) number: u64,
+    /// Stripe-cache entry of each row, or [`NO_ENTRY`].
+    pub(crate) entries: Vec<u32>,
+    pub(crate) queue: Vec<Piece>,
+    /// Rows that operations work on.
+    pub(crate) active: Vec<Rows>,
+    /// It is on the list of those to look at when the plug is pulled.
+    pub(crate) gathering: bool,
+    /// It is on the list of those that wait for others' reads.
+    pub(crate) delayed: bool,
+}
+
+impl Window {
+    /// Gives back the entries of rows that nothing waits for any more.
+    pub(crate) fn release_rows(&mut self, rows: Rows, cache: &mut StripeCache) {
+        for row in rows.0..rows.1 {
+            let wanted = self.queue.iter().any(|p| share(p.rows(), (row, row + 1)));
+            let entry = &mut self.entries[row as usize];
+            if !wanted && *entry != NO_ENTRY {
+                cache.release(*entry);
+                *entry = NO_ENTRY;
+            }
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        self.queue.is_empty() && self.active.is_empty()
+    }
+}
+
+/// The windows in use, by number. Memory is kept for the next ones.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    /// Rows in a window.
+    pub(crate) rows: u64,
+    windows: Vec<Window>,
+    free: Vec<u32>,
+    by_number: FxHashMap<u64, u32>,
+}
+
+impl Windows {
+    pub(crate) fn new(chunk_sectors: u64) -> Self {
+        Self {
+            rows: (chunk_sectors / PAGE_SECTORS).min(WINDOW_ROWS_MAX),
+            windows: Vec::new(),
+            free: Vec::new(),
+            by_number: FxHashMap::default(),
+        }
+    }
+
+    /// The window of a number, made if it is not in use.
+    pub(crate) fn open(&mut self, number: u64) -> u32 {
+        if let Some(&index) = self.by_number.get(&number) {
+            return index;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            let entries = vec![NO_ENTRY; self.rows as usize];
+            self.windows.push(Window { entries, ..Window::default() });
+            (self.windows.len() - 1) as u32
+        });
+        self.windows[index as usize].number = number;
+        self.by_number.insert(number, index);
+        index
+    }
+
+    pub(crate) fn get(&mut self, index: u32) -> &mut Window {
+        &mut self.windows[index as usize]
+    }
+
+    /// The number of a window.
+    pub(crate) fn number(&self, index: u32) -> u64 {
+        self.windows[index as usize].number
+    }
+
+    /// Frees the window if nothing uses it.
+    pub(crate) fn close_if_free(&mut self, index: u32) {
+        let window = &mut self.windows[index as usize];
+        if window.is_free()
+            && !window.gathering
+            && !window.delayed
+            && self.by_number.remove(&window.number).is_some()
+        {
+            debug_assert!(window.entries.iter().all(|e| *e == NO_ENTRY), "a free window holds no entry");
+            self.free.push(index);
+        }
+    }
+
+    /// Windows in use.
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Window> {
+        self.windows.iter()
+    }
+}
