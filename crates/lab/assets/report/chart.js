@@ -5,8 +5,8 @@ const reducedMotion = matchMedia('(prefers-reduced-motion: reduce)').matches;
 const choices = { facets: new Map(), hidden: new Set(), scale: 'log', shared: false };
 
 /** Marks by subject value, so that lines are told apart without colour. */
-const MARKS = ['circle', 'rect', 'triangle', 'diamond', 'emptyCircle', 'emptyRect', 'emptyTriangle', 'emptyDiamond'];
-const markOf = (index) => MARKS[index % MARKS.length];
+const MARKS = ['circle', 'rect', 'triangle', 'diamond'];
+const markOf = (index) => ({ symbol: MARKS[index % MARKS.length], hollow: index % (2 * MARKS.length) >= MARKS.length });
 
 const dark = () => document.documentElement.dataset.theme === 'dark'
   || (document.documentElement.dataset.theme !== 'light' && matchMedia('(prefers-color-scheme: dark)').matches);
@@ -32,21 +32,21 @@ function shownPanels() {
 const provenance = () => element('span', { class: `badge ${study.simulated ? 'simulated' : 'measured'}` },
   study.simulated ? 'simulated' : `measured on ${study.target}`);
 
-/** A logarithmic range with ticks at 1, 2, 5 (or fewer, or more, as the span asks). */
+/** A logarithmic range a little wider than the numbers, with two to seven round ticks in it. */
 function logRange(low, high) {
-  if (low === high) [low, high] = [low / 1.5, high * 1.5];
-  const sets = high / low < 3 ? [[1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8]] : [[1, 2, 5], [1, 3], [1]];
-  const from = Math.floor(Math.log10(low));
-  const to = Math.ceil(Math.log10(high));
-  for (const set of sets) {
-    const all = [];
-    for (let power = from; power <= to; power += 1) all.push(...set.map((factor) => Number((factor * 10 ** power).toPrecision(6))));
-    const first = all.findLastIndex((value) => value <= low * 1.0001);
-    const last = all.findIndex((value) => value >= high * 0.9999);
-    const ticks = all.slice(Math.max(first, 0), (last < 0 ? all.length : last) + 1);
-    if (ticks.length <= 7 || set === sets.at(-1)) return { min: ticks[0], max: ticks.at(-1), ticks };
-  }
-  return { min: low, max: high, ticks: [low, high] };
+  const margin = Math.max((high / low) ** 0.05, 1.02);
+  const [min, max] = [low / margin, high * margin];
+  const round = (steps) => {
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); power += 1) {
+      ticks.push(...steps.map((step) => Number((step * 10 ** power).toPrecision(6))));
+    }
+    return ticks.filter((value) => value >= min && value <= max);
+  };
+  const fine = Array.from({ length: 90 }, (_, step) => 1 + step / 10);
+  const sets = [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 8], fine].map(round);
+  const fitting = sets.filter(({ length }) => length >= 2 && length <= 7);
+  return { min, max, ticks: fitting.at(-1) ?? sets.find(({ length }) => length > 7)?.filter((_, place, all) => place % Math.ceil(all.length / 7) === 0) ?? [min, max] };
 }
 
 /** A value axis over these numbers, logarithmic or from zero. */
@@ -118,8 +118,8 @@ function figure(title, description, option, className = '') {
   const widen = element('button', { type: 'button', class: 'quiet widen', 'aria-pressed': 'false', onclick: () => {
     const wide = node.classList.toggle('widened');
     widen.setAttribute('aria-pressed', String(wide));
-    widen.textContent = wide ? 'Reduce' : 'Enlarge';
-  } }, 'Enlarge');
+    widen.title = wide ? 'Reduce' : 'Enlarge';
+  }, title: 'Enlarge', 'aria-label': `Enlarge ${title}` }, element('i', { 'aria-hidden': 'true' }));
   const node = element('figure', { class: 'panel' },
     element('figcaption', {}, element('h4', {}, title), provenance(), widen), canvas);
   const chart = { canvas, option, instance: null, width: 0 };

@@ -31,7 +31,7 @@ function legend() {
       if (choices.hidden.size === study.subject_values.length) choices.hidden.clear();
       for (const [place, other] of chips.entries()) other.setAttribute('aria-pressed', String(!choices.hidden.has(study.subject_values[place])));
       showFigureGroups();
-    } }, element('i', { class: `swatch ${markOf(index)}` }), value);
+    } }, element('i', { class: `swatch ${markOf(index).symbol}${markOf(index).hollow ? ' hollow' : ''}` }), value);
     chip.style.setProperty('--own', `var(--value-${index})`);
     return chip;
   });
@@ -76,10 +76,10 @@ function writeNotes() {
   const fixed = model.fixed.map(({ id, values }) => facetWords(id, values[0])).join(', ');
   const reference = model.references.length > 0 ? ` Dashed: ${model.references.map(referenceName).join(', ')}.` : '';
   const axis = model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : '';
-  document.getElementById('throughput-note').textContent = `MB/s (10⁶ bytes per second)${axis}, reads and writes together. ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}`;
+  document.getElementById('throughput-note').textContent = `MB/s (1 MB = 1,000,000 bytes)${axis}, reads and writes together. ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}`;
   document.getElementById('relative-note').replaceChildren(
     `Throughput of each ${factorName(study.subject)} in per cent of the best one of the same cell. Blank: no figures. `,
-    element('span', { class: 'ramp' }, element('span', {}, '0 %'), element('i', { 'aria-hidden': 'true' }), element('span', {}, '100 %')));
+    element('span', { class: 'ramp' }, element('span', {}, percent(lowestShare).replace('.0', '')), element('i', { 'aria-hidden': 'true' }), element('span', {}, '100 %')));
   document.getElementById('latency-note').textContent = 'Completion latency for one workload, on a logarithmic axis; with several replicates, the mean of their percentiles.';
 }
 

@@ -10,14 +10,22 @@ function shares(panel, values) {
   });
 }
 
+/** The lowest share of the whole study, down to a full ten per cent: the foot of the colour ramp. */
+const lowestShare = (() => {
+  const all = model.panels.flatMap((panel) => shares(panel, study.subject_values.map((_, index) => ({ index }))));
+  const lowest = all.reduce((low, [, , share]) => Math.min(low, share), 0.9);
+  return Math.floor(lowest * 10) / 10;
+})();
+
 function relativeOption(panel, width) {
   const colours = tokens();
   const values = shownValues();
   const squares = shares(panel, values);
   const square = (width - 70) / model.positions.length;
   const heat = [0, 1, 2, 3, 4].map((step) => colours[`heat-${step}`]);
-  // The ramp's end that stands for a high share is the one with text in the surface's colour.
-  const label = (share) => (share > 0.62 ? colours.surface : colours.ink);
+  // Text takes the colour that stands out more; the ramps pass the point where both are equal here.
+  const turn = lowestShare + (1 - lowestShare) * (dark() ? 0.6 : 0.8);
+  const label = (share) => (share > turn ? colours.surface : colours.ink);
   return {
     grid: { left: 4, right: 8, top: 8, bottom: 4, containLabel: true },
     tooltip: tooltip('item', ({ data }) => {
@@ -26,9 +34,10 @@ function relativeOption(panel, width) {
       return tipBody(`${model.axis ? `${factorName(model.axis)} ${model.positions[column]}` : panelTitle(panel)}`,
         [[colourOf(index), value, percent(share), 'of the best'], ['transparent', '', `${digits(mean)} MB/s`, '']]);
     }),
-    xAxis: categoryAxis(model.positions, colours, { axisLine: { show: false }, splitArea: { show: false } }),
+    xAxis: categoryAxis(model.positions, colours, { axisLine: { show: false }, axisLabel: {
+      color: colours.muted, fontFamily: MONO, fontSize: square >= 34 ? 11 : 10, interval: square >= 25 ? 0 : 'auto', margin: 6 } }),
     yAxis: categoryAxis(values.map(({ value }) => value), colours, { inverse: true, axisLine: { show: false } }),
-    visualMap: { show: false, min: 0, max: 1, dimension: 2, inRange: { color: heat } },
+    visualMap: { show: false, min: lowestShare, max: 1, dimension: 2, inRange: { color: heat } },
     series: [{
       type: 'heatmap',
       data: squares.map((value) => ({ value, label: { color: label(value[2]), fontWeight: value[2] > 0.9995 ? 700 : 400 } })),

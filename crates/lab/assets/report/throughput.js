@@ -39,19 +39,19 @@ function numbersOf(lines) {
   return lines.flatMap(({ points }) => points.flatMap((entry) => (entry?.mean === undefined ? [] : [entry.mean, entry.low ?? entry.mean, entry.high ?? entry.mean])));
 }
 
-function lineSeries({ name, points, colour, mark, top, dashed }) {
+function lineSeries({ name, points, colour, mark, top, dashed }, surface) {
   const positive = (number) => (number > 0 || choices.scale !== 'log' ? number : null);
   return {
     type: 'line',
     name,
     data: points.map((entry) => positive(entry?.mean ?? null)),
     connectNulls: false,
-    symbol: dashed ? 'none' : mark,
-    symbolSize: top ? 8 : 6,
+    symbol: dashed ? 'none' : mark.symbol,
+    symbolSize: top ? 7 : 5.5,
     showAllSymbol: true,
     color: colour,
-    lineStyle: { width: top ? 3 : 1.5, type: dashed ? [6, 4] : 'solid', color: colour },
-    itemStyle: { color: colour },
+    lineStyle: { width: top ? 2.5 : 1.5, type: dashed ? [6, 4] : 'solid', color: colour },
+    itemStyle: mark?.hollow ? { color: surface, borderColor: colour, borderWidth: 1.5 } : { color: colour },
     emphasis: { focus: 'series', lineStyle: { width: top ? 3.5 : 2.5 } },
     blur: { lineStyle: { opacity: 0.15 }, itemStyle: { opacity: 0.15 } },
     z: top ? 5 : 4,
@@ -84,7 +84,7 @@ function lineOption(panel, range) {
     tooltip: tooltip('axis', throughputTip(lines, (place) => `${factorName(model.axis)} ${model.positions[place]}`)),
     xAxis: categoryAxis(model.positions, colours, { boundaryGap: false }),
     yAxis: { ...valueAxis(range ?? numbersOf(lines), choices.scale, tick, colours), ...unitName('MB/s', colours) },
-    series: [...lines.map(lineSeries), ...(bounds.length > 0 ? [whiskers(bounds)] : [])],
+    series: [...lines.map((line) => lineSeries(line, colours.surface)), ...(bounds.length > 0 ? [whiskers(bounds)] : [])],
   };
 }
 
@@ -94,7 +94,7 @@ function lowest({ low, mean }) {
 }
 
 function unitName(name, colours) {
-  return { name, nameLocation: 'end', nameGap: 12, nameTextStyle: { color: colours.muted, fontSize: 11, fontFamily: FONT, align: 'right', padding: [0, 6, 0, 0] } };
+  return { name, nameLocation: 'end', nameGap: 12, nameTextStyle: { color: colours.muted, fontSize: 11, fontFamily: FONT, align: 'left' } };
 }
 
 /** With no axis: one dot per subject value, references as dashed lines across. */

@@ -27,7 +27,7 @@ fn hero(html: &mut Html, results: &StudyResults) {
     }
     let tie = !advice.tied_with.is_empty();
     html.raw("<div class=\"hero\"><div class=\"verdict\"><p class=\"verdict-label\">");
-    html.raw(if tie { "Tie between the best values of " } else { "Best " }).text(&words(&results.subject));
+    html.raw(if tie { "A tie for the best " } else { "Best " }).text(&words(&results.subject));
     html.raw("</p><p class=\"verdict-value\">");
     value(html, results, &advice.best);
     for other in &advice.tied_with {
@@ -51,10 +51,15 @@ fn words(name: &str) -> String {
 /// A subject value in its colour.
 fn value(html: &mut Html, results: &StudyResults, value: &str) {
     html.raw("<b class=\"value\"");
+    own_colour(html, results, value);
+    html.raw(">").text(value).raw("</b>");
+}
+
+/// The attribute that gives an element its subject value's colour.
+fn own_colour(html: &mut Html, results: &StudyResults, value: &str) {
     if let Some(index) = results.subject_values.iter().position(|candidate| candidate == value) {
         html.raw(" style=\"--own:var(--value-").number(index as f64, 0).raw(")\"");
     }
-    html.raw(">").text(value).raw("</b>");
 }
 
 fn evidence(html: &mut Html, best: &RankedValue) {
@@ -135,14 +140,16 @@ fn axis_floor(ranking: &[RankedValue]) -> f64 {
 fn ranking_row(html: &mut Html, results: &StudyResults, ranked: &RankedValue, floor: f64) {
     let advice = &results.recommendation;
     let (best, tied) = (ranked.value == advice.best, advice.tied_with.contains(&ranked.value));
-    html.raw(if best || tied { "<tr class=\"top-rank\">" } else { "<tr>" }).raw("<th scope=\"row\">");
+    html.raw(if best || tied { "<tr class=\"top-rank\"" } else { "<tr" });
+    own_colour(html, results, &ranked.value);
+    html.raw("><th scope=\"row\">");
     value(html, results, &ranked.value);
     if tied || (best && !advice.tied_with.is_empty()) {
         html.raw("<span class=\"tag\">tie</span>");
     } else if best {
         html.raw("<span class=\"tag\">best</span>");
     }
-    html.raw("</th><td class=\"bar\"><span class=\"figure\">").percent(ranked.score, 1).raw("</span>");
+    html.raw("</th><td class=\"bar\"><div><span class=\"figure\">").percent(ranked.score, 1).raw("</span>");
     let place = |share: f64| ((share - floor) / (1.0 - floor) * 100.0).clamp(0.0, 100.0);
     html.raw("<span class=\"track\" aria-hidden=\"true\">");
     let bounds = interval(ranked.score_ci);
@@ -158,7 +165,7 @@ fn ranking_row(html: &mut Html, results: &StudyResults, ranked: &RankedValue, fl
         Some((low, high)) => html.number(low * 100.0, 1).raw(" – ").percent(high, 1),
         None => html.raw("no interval"),
     };
-    html.raw("</span></td><td data-label=\"Beside the best\">");
+    html.raw("</span></div></td><td data-label=\"Beside the best\">");
     if best {
         html.raw("<span class=\"muted\">—</span>");
     } else {
@@ -181,11 +188,10 @@ fn families(html: &mut Html, results: &StudyResults) {
     html.raw("The weight is the family’s share in the ranking above; <code>--weight</code> changes it.</p>");
     html.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"families-title\">");
     html.raw("<table class=\"families\"><thead><tr><th scope=\"col\">Family</th><th scope=\"col\">Best</th>");
-    html.raw("<th scope=\"col\">Weight</th>");
     for value in &results.subject_values {
         html.raw("<th scope=\"col\" class=\"score\">").text(value).raw("</th>");
     }
-    html.raw("</tr></thead><tbody>");
+    html.raw("<th scope=\"col\" class=\"weight\">Weight</th></tr></thead><tbody>");
     for family in &advice.by_family {
         family_row(html, results, family);
     }
@@ -199,11 +205,6 @@ fn family_row(html: &mut Html, results: &StudyResults, family: &FamilyBest) {
         html.raw(" <i>or</i> ");
         value(html, results, other);
     }
-    html.raw("</td><td class=\"weight\">");
-    match results.recommendation.weights.get(&family.family) {
-        Some(weight) => html.text(&weight.to_string()),
-        None => html.raw("–"),
-    };
     html.raw("</td>");
     for (index, name) in results.subject_values.iter().enumerate() {
         match family.scores.get(index).filter(|score| score.is_finite()) {
@@ -216,7 +217,12 @@ fn family_row(html: &mut Html, results: &StudyResults, family: &FamilyBest) {
             None => html.raw("<td class=\"score\"><span class=\"muted\">–</span></td>"),
         };
     }
-    html.raw("</tr>");
+    html.raw("<td class=\"weight\">");
+    match results.recommendation.weights.get(&family.family) {
+        Some(weight) => html.text(&weight.to_string()),
+        None => html.raw("–"),
+    };
+    html.raw("</td></tr>");
 }
 
 #[cfg(test)]

@@ -1,0 +1,54 @@
+// A browser that reports everything it wants to fetch and everything it complains of.
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+  '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+
+function binary() {
+  const candidates = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+  const found = candidates.find((path) => path && existsSync(path));
+  if (!found) throw new Error('no Chromium found: install the package chromium, or name the binary in CHROMIUM');
+  return found;
+}
+
+/** Opens `url` in a fresh profile, passes the page to `use`, and cleans up. */
+export async function withPage(url, { width, scheme }, use) {
+  const profile = mkdtempSync(join(tmpdir(), 'stripewise-chromium-'));
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: binary(),
+    headless: true,
+    args: FLAGS,
+    viewport: { width, height: 900 },
+    colorScheme: scheme,
+    reducedMotion: 'reduce',
+    permissions: ['clipboard-read', 'clipboard-write'],
+  });
+  try {
+    const page = context.pages()[0] ?? await context.newPage();
+    const seen = { complaints: [], requests: [] };
+    page.on('console', (message) => {
+      if (['error', 'warning'].includes(message.type())) seen.complaints.push(message.text());
+    });
+    page.on('pageerror', (error) => seen.complaints.push(error.stack));
+    page.on('request', (request) => {
+      // Fonts and ornaments are data inside the file itself.
+      if (!request.url().startsWith('data:')) seen.requests.push(request.url());
+    });
+    await page.goto(url);
+    await settled(page);
+    await use(page, seen);
+  } finally {
+    await context.close();
+    rmSync(profile, { recursive: true, force: true });
+  }
+}
+
+/** Waits until no chart waits to be drawn. */
+export async function settled(page) {
+  await page.waitForFunction(() => !document.getElementById('controls')
+    || document.documentElement.dataset.charts === 'ready', null, { timeout: 30_000 });
+  await page.evaluate(() => new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(done)); }));
+}

@@ -1,0 +1,204 @@
+// Checks a rendered report as a reader meets it: run.sh REPORT.html [SCREENSHOT_FOLDER]
+import { mkdirSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { settled, withPage } from './browser.mjs';
+
+const report = resolve(process.argv[2]);
+const url = pathToFileURL(report).href;
+const pictures = process.argv[3];
+let passed = 0;
+let failed = 0;
+
+function check(name, holds, detail = '') {
+  if (holds) passed += 1;
+  else failed += 1;
+  console.log(`${holds ? 'ok  ' : 'FAIL'} ${name}${!holds && detail !== '' ? `: ${JSON.stringify(detail)}` : ''}`);
+}
+
+/** Screenshots, one window's height at a time. */
+async function picture(page, name) {
+  if (!pictures) return;
+  mkdirSync(pictures, { recursive: true });
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  for (let top = 0, part = 0; top < height; top += 900, part += 1) {
+    await page.evaluate((y) => scrollTo(0, y), top);
+    await page.screenshot({ path: join(pictures, `${basename(report, '.html')}-${name}-${String(part).padStart(2, '0')}.png`) });
+  }
+  await page.evaluate(() => scrollTo(0, 0));
+}
+
+/** Marks drawn in each chart of a container: shapes that are filled or stroked in a colour. */
+const drawn = (page, container) => page.$$eval(`#${container} .chart`, (charts) => charts.map((chart) => (
+  chart.querySelectorAll('svg path[stroke], svg path[fill], svg polygon, svg rect[rx], svg circle').length)));
+
+const markup = (page, container) => page.$eval(`#${container}`, (node) => node.innerHTML);
+
+/** Texts of a chart that reach beyond its edges. */
+const cutTexts = (page) => page.$$eval('.chart', (charts) => charts.flatMap((chart) => {
+  const box = chart.getBoundingClientRect();
+  return [...chart.querySelectorAll('svg text')].filter((text) => {
+    const own = text.getBoundingClientRect();
+    return own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1 || own.bottom > box.bottom + 1;
+  }).map((text) => text.textContent);
+}));
+
+/** Pairs of texts of one chart that overlap. */
+const overlappingTexts = (page) => page.$$eval('.chart', (charts) => charts.flatMap((chart) => {
+  const texts = [...chart.querySelectorAll('svg text')].map((text) => [text.textContent, text.getBoundingClientRect()]);
+  return texts.flatMap(([name, a], index) => texts.slice(index + 1)
+    .filter(([, b]) => a.left + 1 < b.right && b.left + 1 < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom)
+    .map(([other]) => `${name}/${other}`));
+}));
+
+async function checkBasics(page, seen, name) {
+  const facts = await page.evaluate(() => ({
+    title: document.title,
+    badges: document.querySelectorAll('header .badge.simulated, header .badge.measured').length,
+    headings: document.querySelectorAll('h1').length,
+    width: document.documentElement.scrollWidth,
+    window: innerWidth,
+    unlabelled: document.querySelectorAll('.chart:not([aria-label])').length,
+    figures: document.querySelectorAll('figure').length,
+    labelled: document.querySelectorAll('figure .badge').length,
+    injected: 'injected' in window,
+  }));
+  check(`${name}: the page's title says simulated or measured`, /simulated|measured/.test(facts.title), facts.title);
+  check(`${name}: the header says simulated or measured`, facts.badges === 1, facts.badges);
+  check(`${name}: every chart's title says simulated or measured`, facts.figures === facts.labelled, facts);
+  check(`${name}: one main heading`, facts.headings === 1);
+  check(`${name}: no horizontal scroll of the page`, facts.width <= facts.window, facts);
+  check(`${name}: every chart has a description`, facts.unlabelled === 0);
+  check(`${name}: no text of the study ran as a script`, !facts.injected);
+  check(`${name}: nothing fetched but the file`, seen.requests.every((request) => request === url), seen.requests);
+}
+
+async function checkCharts(page, name) {
+  for (const container of ['throughput', 'relative', 'latency']) {
+    const counts = await drawn(page, container);
+    const empty = await page.$(`#${container} .empty`);
+    check(`${name}: ${container} is drawn, or says why not`, counts.length > 0 ? counts.every((count) => count > 0) : empty !== null, counts);
+  }
+  check(`${name}: no text of a chart is cut`, (await cutTexts(page)).length === 0, await cutTexts(page));
+  check(`${name}: no texts of a chart overlap`, (await overlappingTexts(page)).length === 0, await overlappingTexts(page));
+}
+
+/** Presses every unpressed button of the controls in turn; each must change something and leave it drawn. */
+async function checkControls(page, seen) {
+  const count = await page.locator('#controls .segments button').count();
+  for (let index = 0; index < count; index += 1) {
+    const button = page.locator('#controls .segments button').nth(index);
+    if (await button.getAttribute('aria-pressed') === 'true') continue;
+    const words = `${await button.locator('..').getAttribute('aria-label')}: ${await button.textContent()}`;
+    const before = await markup(page, 'throughput');
+    await button.click();
+    await settled(page);
+    const counts = await drawn(page, 'throughput');
+    const changed = before !== await markup(page, 'throughput');
+    const single = (await page.locator('#throughput figure').count()) <= 1;
+    check(`"${words}" redraws`, changed || (single && words.startsWith('Range')), counts);
+    check(`"${words}" leaves charts or a reason`, counts.length > 0 ? counts.every((n) => n > 0) : await page.$('#throughput .empty') !== null, counts);
+  }
+  for (const group of await page.locator('#controls .segments').all()) await group.locator('button').first().click();
+  await settled(page);
+  check('no complaint after the controls', seen.complaints.length === 0, seen.complaints);
+}
+
+async function checkLegend(page) {
+  const chip = page.locator('#controls button.chip').first();
+  const before = await markup(page, 'throughput');
+  await chip.click();
+  await settled(page);
+  check('hiding a value redraws', before !== await markup(page, 'throughput'));
+  check('a hidden value is marked', await chip.getAttribute('aria-pressed') === 'false');
+  await chip.click();
+  await settled(page);
+}
+
+async function checkLatency(page) {
+  const selects = page.locator('#latency-controls select');
+  for (let index = 0; index < await selects.count(); index += 1) {
+    const options = await selects.nth(index).locator('option').count();
+    if (options < 2) continue;
+    const before = await markup(page, 'latency');
+    await selects.nth(index).selectOption({ index: options - 1 });
+    await settled(page);
+    check(`latency: choice ${index + 1} redraws`, before !== await markup(page, 'latency'));
+  }
+}
+
+async function checkTooltip(page) {
+  const chart = page.locator('#throughput .chart').first();
+  await chart.scrollIntoViewIfNeeded();
+  const box = await chart.boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+  await page.waitForTimeout(200);
+  const text = await page.locator('#throughput .tip-body').first().textContent({ timeout: 3000 }).catch(() => '');
+  check('a tooltip gives figures with their unit', /MB\/s/.test(text), text);
+  await page.mouse.move(0, 0);
+}
+
+async function checkTheme(page) {
+  const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const before = [await paper(), await markup(page, 'throughput').catch(() => '')];
+  await page.click('#theme');
+  await settled(page);
+  check('the theme button changes the page', before[0] !== await paper());
+  if (before[1] !== '') check('the theme button changes the charts', before[1] !== await markup(page, 'throughput'));
+  await page.click('#theme');
+  await settled(page);
+}
+
+async function checkTables(page) {
+  const total = await page.$eval('#study-data', (node) => JSON.parse(node.textContent).cells.length);
+  await page.click('#cells-details > summary');
+  const rows = await page.locator('table.cells tbody tr:not(.why)').count();
+  check('the table of cells shows a page of them', rows === Math.min(total, 50), rows);
+  if (total > 0) {
+    const key = await page.$eval('#study-data', (node) => JSON.parse(node.textContent).cells.at(-1)[0]);
+    await page.fill('.cells-bar input', key);
+    check('a cell is found by its key', (await page.locator('table.cells tbody').textContent()).includes(key));
+    await page.fill('.cells-bar input', 'no-such-cell');
+    check('a search without result says so', (await page.locator('.cells-bar .status').textContent()).includes('No cell'));
+  }
+  await page.fill('.cells-bar input', '');
+  for (const details of await page.locator('details:not([open]) > summary').all()) await details.click();
+  const { width, window } = await page.evaluate(() => ({ width: document.documentElement.scrollWidth, window: innerWidth }));
+  check('no horizontal scroll with everything open', width <= window, { width, window });
+}
+
+async function checkCopy(page) {
+  const button = page.locator('.copy').first();
+  const expected = await page.locator(`#${await button.getAttribute('data-copy')}`).textContent();
+  await button.click();
+  await page.waitForTimeout(200);
+  const copied = await page.evaluate(() => navigator.clipboard.readText()).catch(() => getSelection().toString());
+  check('the copy button copies the commands', copied === expected, copied);
+}
+
+for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [390, 'light'], [390, 'dark']]) {
+  const name = `${width} px, ${scheme}`;
+  await withPage(url, { width, scheme }, async (page, seen) => {
+    const figures = await page.$('#controls') !== null;
+    await checkBasics(page, seen, name);
+    if (figures) await checkCharts(page, name);
+    else check(`${name}: without figures, the page says so`, await page.$('#figures .empty') !== null);
+    const light = await page.evaluate(() => getComputedStyle(document.body).colorScheme || getComputedStyle(document.documentElement).colorScheme);
+    check(`${name}: the system's theme holds`, light.includes(scheme), light);
+    await picture(page, `${width}-${scheme}`);
+    if (scheme === 'light') {
+      await checkTheme(page);
+      if (figures) {
+        if (width === 1280) await checkTooltip(page);
+        await checkLegend(page);
+        await checkLatency(page);
+        await checkControls(page, seen);
+      }
+      await checkCopy(page);
+      await checkTables(page);
+    }
+    check(`${name}: no complaint in the console`, seen.complaints.length === 0, seen.complaints);
+  });
+}
+console.log(`${passed} passed, ${failed} failed`);
+process.exitCode = failed === 0 ? 0 : 1;
