@@ -1,0 +1,276 @@
+//! The block layer's queue above one member: merging, the one-way elevator, limits, and which I/Os of the
+//! array a command answers.
+//!
+//! # Contract
+//! An I/O is cut into pieces no larger than a command; a piece joins a queued request it continues, at
+//! either end. At most `nr_requests` reads and as many writes are queued or outstanding; further I/Os wait in
+//! the order they came. Requests go to the drive in order of sectors, one way, then from the start again. A
+//! flush goes alone: when nothing is outstanding, and with nothing following until it completes.
+
+use crate::drive::CommandOp;
+use std::collections::VecDeque;
+use stripewise_engine::io::Tag;
+
+const NONE: u32 = u32::MAX;
+
+/// I/Os of the array in flight, and the chains that tie commands to them. Shared by all queues.
+#[derive(Debug, Default)]
+pub(crate) struct Fanout {
+    ios: Vec<InFlight>,
+    free_ios: Vec<u32>,
+    links: Vec<ChainLink>,
+    free_links: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    tag: Tag,
+    pieces: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ChainLink {
+    io: u32,
+    next: u32,
+}
+
+impl Fanout {
+    /// Takes note of an I/O; returns its index.
+    pub(crate) fn begin(&mut self, tag: Tag) -> u32 {
+        let io = InFlight { tag, pieces: 0 };
+        if let Some(index) = self.free_ios.pop() {
+            self.ios[index as usize] = io;
+            return index;
+        }
+        self.ios.push(io);
+        self.ios.len() as u32 - 1
+    }
+
+    fn link(&mut self, io: u32, next: u32) -> u32 {
+        self.ios[io as usize].pieces += 1;
+        if let Some(index) = self.free_links.pop() {
+            self.links[index as usize] = ChainLink { io, next };
+            return index;
+        }
+        self.links.push(ChainLink { io, next });
+        self.links.len() as u32 - 1
+    }
+
+    /// Completes every piece of a chain; the I/Os thereby complete are added to `done`.
+    fn complete(&mut self, chain: u32, done: &mut Vec<Tag>) {
+        let mut at = chain;
+        while at != NONE {
+            let ChainLink { io, next } = self.links[at as usize];
+            self.free_links.push(at);
+            let state = &mut self.ios[io as usize];
+            state.pieces -= 1;
+            if state.pieces == 0 {
+                done.push(state.tag);
+                self.free_ios.push(io);
+            }
+            at = next;
+        }
+    }
+}
+
+/// A request: one command's worth of one or more I/Os.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    start: u64,
+    end: u64,
+    op: CommandOp,
+    chain: u32,
+}
+
+/// An I/O that found the queue full.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    op: CommandOp,
+    start: u64,
+    end: u64,
+    io: u32,
+}
+
+/// Counts of what went through a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberStats {
+    /// I/Os of the array that read.
+    pub reads: u64,
+    /// I/Os of the array that wrote.
+    pub writes: u64,
+    /// Sectors read.
+    pub sectors_read: u64,
+    /// Sectors written.
+    pub sectors_written: u64,
+    /// Pieces that joined a queued request.
+    pub merges: u64,
+    /// Commands sent to the drive.
+    pub commands: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct BlockQueue {
+    request_sectors_max: u64,
+    nr_requests: u32,
+    /// By start sector.
+    queued: Vec<Request>,
+    /// Where the last request was added or joined, likely to be continued.
+    hint: usize,
+    waiting: VecDeque<Waiting>,
+    flushes: VecDeque<u32>,
+    flushing: bool,
+    /// Reads and writes queued or outstanding.
+    held: [u32; 2],
+    outstanding: Vec<Request>,
+    tags: u64,
+    all_tags: u64,
+    position: u64,
+    pub(crate) stats: MemberStats,
+}
+
+impl BlockQueue {
+    pub(crate) fn new(request_sectors_max: u64, nr_requests: u32, queue_depth: u32) -> Self {
+        let tags = u64::MAX >> (64 - queue_depth);
+        let none = Request { start: 0, end: 0, op: CommandOp::Flush, chain: NONE };
+        Self {
+            request_sectors_max,
+            nr_requests,
+            queued: Vec::with_capacity(2 * nr_requests as usize),
+            hint: 0,
+            waiting: VecDeque::new(),
+            flushes: VecDeque::new(),
+            flushing: false,
+            held: [0; 2],
+            outstanding: vec![none; queue_depth as usize],
+            tags,
+            all_tags: tags,
+            position: 0,
+            stats: MemberStats::default(),
+        }
+    }
+
+    /// Takes an I/O.
+    pub(crate) fn add(&mut self, op: CommandOp, start: u64, sectors: u64, io: u32, fanout: &mut Fanout) {
+        match op {
+            CommandOp::Flush => {
+                self.stats.flushes += 1;
+                self.flushes.push_back(io);
+                return;
+            }
+            CommandOp::Read => {
+                self.stats.reads += 1;
+                self.stats.sectors_read += sectors;
+            }
+            CommandOp::Write | CommandOp::WriteFua | CommandOp::Discard => {
+                self.stats.writes += 1;
+                self.stats.sectors_written += sectors;
+            }
+        }
+        let (mut at, end) = (start, start + sectors);
+        while at < end {
+            let piece_end = end.min(at + self.request_sectors_max);
+            if !self.waiting.is_empty() || !self.place(op, at, piece_end, io, fanout) {
+                // The piece counts from now on, or the I/O could complete without it.
+                fanout.ios[io as usize].pieces += 1;
+                self.waiting.push_back(Waiting { op, start: at, end: piece_end, io });
+            }
+            at = piece_end;
+        }
+    }
+
+    /// Joins a piece to a queued request or makes it one; false if the queue is full.
+    fn place(&mut self, op: CommandOp, start: u64, end: u64, io: u32, fanout: &mut Fanout) -> bool {
+        let fits = |r: &Request| r.op == op && r.end - r.start + end - start <= self.request_sectors_max;
+        let continues = |r: &Request| r.end == start && fits(r);
+        if op != CommandOp::Discard && !self.queued.is_empty() {
+            let mut back = self.hint;
+            if !self.queued.get(back).is_some_and(continues) {
+                back = self.queued.partition_point(|r| r.start <= start).wrapping_sub(1);
+            }
+            if self.queued.get(back).is_some_and(continues) {
+                self.queued[back].end = end;
+                self.queued[back].chain = fanout.link(io, self.queued[back].chain);
+                self.stats.merges += 1;
+                self.hint = back;
+                return true;
+            }
+            let front = back.wrapping_add(1);
+            if self.queued.get(front).is_some_and(|r| r.start == end && fits(r)) {
+                self.queued[front].start = start;
+                self.queued[front].chain = fanout.link(io, self.queued[front].chain);
+                self.stats.merges += 1;
+                self.hint = front;
+                return true;
+            }
+        }
+        let held = &mut self.held[usize::from(op != CommandOp::Read)];
+        if *held >= self.nr_requests {
+            return false;
+        }
+        *held += 1;
+        let index = self.queued.partition_point(|r| r.start <= start);
+        let chain = fanout.link(io, NONE);
+        self.queued.insert(index, Request { start, end, op, chain });
+        self.hint = index;
+        true
+    }
+
+    /// The next command for the drive with its tag, if it may have one.
+    pub(crate) fn next(&mut self, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
+        if self.tags == 0 || self.flushing {
+            return None;
+        }
+        if let Some(&io) = self.flushes.front() {
+            if self.tags != self.all_tags {
+                return None;
+            }
+            self.flushes.pop_front();
+            self.flushing = true;
+            let chain = fanout.link(io, NONE);
+            return Some(self.send(Request { start: 0, end: 0, op: CommandOp::Flush, chain }));
+        }
+        if self.queued.is_empty() {
+            return None;
+        }
+        let index = self.queued.partition_point(|r| r.start < self.position);
+        let index = if index == self.queued.len() { 0 } else { index };
+        let request = self.queued.remove(index);
+        self.position = request.end;
+        Some(self.send(request))
+    }
+
+    fn send(&mut self, request: Request) -> (u8, CommandOp, u64, u64) {
+        let tag = self.tags.trailing_zeros();
+        self.tags &= !(1 << tag);
+        self.outstanding[tag as usize] = request;
+        self.stats.commands += 1;
+        (tag as u8, request.op, request.start, request.end - request.start)
+    }
+
+    /// A command has completed; the I/Os thereby complete are added to `done`.
+    pub(crate) fn complete(&mut self, tag: u8, fanout: &mut Fanout, done: &mut Vec<Tag>) {
+        let request = self.outstanding[tag as usize];
+        assert!(self.tags & (1 << tag) == 0, "command {tag} completed twice");
+        self.tags |= 1 << tag;
+        if request.op == CommandOp::Flush {
+            self.flushing = false;
+        } else {
+            self.held[usize::from(request.op != CommandOp::Read)] -= 1;
+        }
+        fanout.complete(request.chain, done);
+        while let Some(&Waiting { op, start, end, io }) = self.waiting.front() {
+            if !self.place(op, start, end, io, fanout) {
+                return;
+            }
+            fanout.ios[io as usize].pieces -= 1;
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Whether nothing is queued, waiting or outstanding.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tags == self.all_tags && self.queued.is_empty() && self.waiting.is_empty() && self.flushes.is_empty()
+    }
+}

@@ -1,0 +1,192 @@
+//! Members and buffers with bytes, for runs that check what an array keeps.
+//!
+//! Everything is copied on the way: clear, and slow beside the real loop, which computes in place.
+
+use stripewise_engine::io::{ActionQueue, Buf, Compute, Kernel, MemberIo, Op, Operand, RequestId, Role, SegList};
+use stripewise_engine::units::{PAGE_BYTES, SECTOR_BYTES, Slot};
+use stripewise_parity::{Change, Kernels, Lost, Stripe};
+
+use crate::data::Data;
+
+/// The bytes of an array's members, its stripe cache and its requests.
+#[derive(Debug)]
+pub struct BytesStore {
+    members: Vec<Vec<u8>>,
+    /// One page for each entry, by slot.
+    pages: Vec<Vec<u8>>,
+    requests: Vec<Vec<u8>>,
+    kernels: Kernels,
+}
+
+impl BytesStore {
+    /// Members of these sizes in sectors, all zeroes, and a stripe cache of so many entries.
+    pub fn new(member_sectors: &[u64], entries: u32) -> Self {
+        let page_bytes = (u64::from(entries) * PAGE_BYTES) as usize;
+        Self {
+            members: member_sectors.iter().map(|s| vec![0; (s * SECTOR_BYTES) as usize]).collect(),
+            pages: vec![vec![0; page_bytes]; member_sectors.len()],
+            requests: Vec::new(),
+            kernels: Kernels::scalar(),
+        }
+    }
+
+    /// The bytes of a member.
+    pub fn member(&mut self, slot: Slot) -> &mut Vec<u8> {
+        &mut self.members[slot.index()]
+    }
+
+    /// The buffer of a request.
+    pub fn request(&mut self, id: RequestId) -> &mut Vec<u8> {
+        let index = id.0 as usize;
+        if self.requests.len() <= index {
+            self.requests.resize(index + 1, Vec::new());
+        }
+        &mut self.requests[index]
+    }
+
+    fn gather(&self, list: SegList, out: &ActionQueue) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for seg in out.segs(list) {
+            let count = seg.bytes as usize;
+            match seg.buf {
+                Buf::Zero => bytes.resize(bytes.len() + count, 0),
+                Buf::Request { id, offset } => {
+                    bytes.extend_from_slice(&self.requests[id.0 as usize][offset as usize..][..count]);
+                }
+                Buf::Page { entry, slot, offset } => {
+                    bytes.extend_from_slice(&self.pages[slot.index()][page_at(entry, offset)..][..count]);
+                }
+            }
+        }
+        bytes
+    }
+
+    fn scatter(&mut self, list: SegList, out: &ActionQueue, mut bytes: &[u8]) {
+        for seg in out.segs(list) {
+            let (now, rest) = bytes.split_at(seg.bytes as usize);
+            bytes = rest;
+            let target = match seg.buf {
+                Buf::Zero => panic!("zeroes are not written to"),
+                Buf::Request { id, offset } => &mut self.requests[id.0 as usize][offset as usize..],
+                Buf::Page { entry, slot, offset } => &mut self.pages[slot.index()][page_at(entry, offset)..],
+            };
+            target[..now.len()].copy_from_slice(now);
+        }
+        assert!(bytes.is_empty(), "segments are as long as their bytes");
+    }
+
+    fn generate(&mut self, sources: &[(Role, Vec<u8>)], targets: &[Operand], out: &ActionQueue) {
+        let length = sources[0].1.len();
+        let (mut p, mut q) = (vec![0; length], vec![0; length]);
+        let data = by_index(sources);
+        if targets.iter().any(|t| t.role == Role::Q) {
+            self.kernels.pq(&mut p, &mut q, &data);
+        } else {
+            let blocks: Vec<&[u8]> = data.into_iter().flatten().collect();
+            self.kernels.xor(&mut p, &blocks);
+        }
+        for target in targets {
+            self.scatter(target.segs, out, if target.role == Role::Q { &q } else { &p });
+        }
+    }
+
+    fn update(&mut self, sources: &[(Role, Vec<u8>)], targets: &[Operand], out: &ActionQueue) {
+        let changes: Vec<Change<'_>> = sources
+            .chunks(2)
+            .map(|pair| {
+                assert_eq!(pair[0].0, pair[1].0, "old and new bytes are of one block");
+                let Role::Data(index) = pair[0].0 else { panic!("only data is updated") };
+                Change { index, old: &pair[0].1, new: &pair[1].1 }
+            })
+            .collect();
+        for target in targets {
+            let mut bytes = self.gather(target.segs, out);
+            let block = Some(bytes.as_mut_slice());
+            let (p, q) = if target.role == Role::Q { (None, block) } else { (block, None) };
+            self.kernels.pq_update(p, q, &changes);
+            self.scatter(target.segs, out, &bytes);
+        }
+    }
+
+    fn recover(&mut self, sources: &[(Role, Vec<u8>)], targets: &[Operand], out: &ActionQueue) {
+        let length = sources[0].1.len();
+        let mut data = by_index(sources);
+        let highest = targets.iter().filter_map(|t| if let Role::Data(i) = t.role { Some(i) } else { None }).max();
+        data.resize(data.len().max(highest.map_or(0, |h| usize::from(h) + 1)), None);
+        let parity = |role| sources.iter().find(|(r, _)| *r == role).map(|(_, b)| b.as_slice());
+        let stripe = Stripe { data: &data, p: parity(Role::P), q: parity(Role::Q) };
+        let mut rebuilt = vec![vec![0; length]; targets.len()];
+        let mut lost: Vec<Lost<'_>> = targets
+            .iter()
+            .zip(&mut rebuilt)
+            .map(|(t, bytes)| Lost::wanted(parity_role(t.role), bytes.as_mut_slice()))
+            .collect();
+        self.kernels.recover(&stripe, &mut lost).expect("the engine asks only for what can be rebuilt");
+        for (target, bytes) in targets.iter().zip(&rebuilt) {
+            self.scatter(target.segs, out, bytes);
+        }
+    }
+}
+
+fn page_at(entry: u32, offset: u32) -> usize {
+    (u64::from(entry) * PAGE_BYTES) as usize + offset as usize
+}
+
+const fn parity_role(role: Role) -> stripewise_parity::Role {
+    match role {
+        Role::Data(index) => stripewise_parity::Role::Data(index),
+        Role::P => stripewise_parity::Role::P,
+        Role::Q => stripewise_parity::Role::Q,
+    }
+}
+
+fn by_index(sources: &[(Role, Vec<u8>)]) -> Vec<Option<&[u8]>> {
+    let mut data: Vec<Option<&[u8]>> = Vec::new();
+    for (role, bytes) in sources {
+        if let Role::Data(index) = role {
+            let index = usize::from(*index);
+            data.resize(data.len().max(index + 1), None);
+            assert!(data[index].replace(bytes).is_none(), "an index stands for one block");
+        }
+    }
+    data
+}
+
+impl Data for BytesStore {
+    fn io(&mut self, io: &MemberIo, out: &ActionQueue) {
+        let start = (io.range.start * SECTOR_BYTES) as usize;
+        let count = (io.range.count * SECTOR_BYTES) as usize;
+        match io.op {
+            Op::Read => {
+                let bytes = self.members[io.slot.index()][start..start + count].to_vec();
+                self.scatter(io.segs, out, &bytes);
+            }
+            Op::Write => {
+                let bytes = self.gather(io.segs, out);
+                self.members[io.slot.index()][start..start + count].copy_from_slice(&bytes);
+            }
+            Op::Discard | Op::WriteZeroes => self.members[io.slot.index()][start..start + count].fill(0),
+            Op::Flush => {}
+        }
+    }
+
+    fn compute(&mut self, compute: &Compute, out: &ActionQueue) {
+        let sources: Vec<(Role, Vec<u8>)> = out
+            .operands(compute.sources)
+            .iter()
+            .map(|o| (o.role, self.gather(o.segs, out)))
+            .collect();
+        assert!(sources.iter().all(|(_, b)| b.len() as u64 == compute.bytes), "operands are of one length");
+        let targets = out.operands(compute.targets).to_vec();
+        match compute.kernel {
+            Kernel::Copy => {
+                for (target, (_, bytes)) in targets.iter().zip(&sources) {
+                    self.scatter(target.segs, out, bytes);
+                }
+            }
+            Kernel::Generate => self.generate(&sources, &targets, out),
+            Kernel::Update => self.update(&sources, &targets, out),
+            Kernel::Recover => self.recover(&sources, &targets, out),
+        }
+    }
+}

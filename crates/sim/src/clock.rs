@@ -1,0 +1,110 @@
+//! The virtual clock: what happens next, by time and then by the order in which it was asked for.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Something that happens at a point in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The CPU has prepared a request: the engine takes it. Index into the requests in flight.
+    Submit(u32),
+    /// The CPU has completed a request: the workload is told.
+    Complete(u32),
+    /// A request failed; as `Complete`.
+    CompleteError(u32),
+    /// The workload asked to be called at this time.
+    Wake,
+    /// The oldest computation has ended.
+    Computed,
+    /// The arm of this member's drive has finished what it was committed to.
+    Arm(u32),
+    /// A command's data have crossed the bus: member and command.
+    Transferred(u32, u8),
+}
+
+const KIND_BITS: u32 = 3;
+const INDEX_BITS: u32 = 26;
+const ORDER_BITS: u32 = 64 - INDEX_BITS;
+const COMMAND_BITS: u32 = 6;
+
+impl Event {
+    /// The most members, requests in flight or commands of a drive the packed form takes.
+    pub(crate) const INDEX_MAX: u32 = 1 << (INDEX_BITS - KIND_BITS - COMMAND_BITS);
+
+    const fn pack(self) -> u64 {
+        (match self {
+            Self::Submit(id) => id << KIND_BITS,
+            Self::Complete(id) => 1 | id << KIND_BITS,
+            Self::CompleteError(id) => 2 | id << KIND_BITS,
+            Self::Wake => 3,
+            Self::Computed => 4,
+            Self::Arm(member) => 5 | member << KIND_BITS,
+            Self::Transferred(member, command) => {
+                6 | (command as u32) << KIND_BITS | member << (KIND_BITS + COMMAND_BITS)
+            }
+        }) as u64
+    }
+
+    const fn unpack(word: u64) -> Self {
+        let word = word as u32 & ((1 << INDEX_BITS) - 1);
+        let index = word >> KIND_BITS;
+        match word & ((1 << KIND_BITS) - 1) {
+            0 => Self::Submit(index),
+            1 => Self::Complete(index),
+            2 => Self::CompleteError(index),
+            3 => Self::Wake,
+            4 => Self::Computed,
+            5 => Self::Arm(index),
+            _ => Self::Transferred(index >> COMMAND_BITS, (index & ((1 << COMMAND_BITS) - 1)) as u8),
+        }
+    }
+}
+
+/// Events in order of time, then of scheduling. An entry is one word of 128 bits: time, order, event.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    heap: BinaryHeap<Reverse<u128>>,
+    scheduled: u64,
+}
+
+impl Schedule {
+    pub(crate) fn at(&mut self, time_ns: u64, event: Event) {
+        let low = (self.scheduled << INDEX_BITS) | event.pack();
+        self.scheduled = (self.scheduled + 1) & ((1 << ORDER_BITS) - 1);
+        self.heap.push(Reverse(u128::from(time_ns) << 64 | u128::from(low)));
+    }
+
+    pub(crate) fn next_time(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse(entry)| (entry >> 64) as u64)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
+        self.heap.pop().map(|Reverse(entry)| ((entry >> 64) as u64, Event::unpack(entry as u64)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_then_by_order_of_scheduling() {
+        let mut schedule = Schedule::default();
+        schedule.at(20, Event::Arm(3));
+        schedule.at(10, Event::Transferred(383, 63));
+        schedule.at(10, Event::Submit(7));
+        schedule.at(20, Event::Complete(1));
+        schedule.at(5, Event::Wake);
+        let order: Vec<_> = std::iter::from_fn(|| schedule.pop()).collect();
+        assert_eq!(
+            order,
+            [
+                (5, Event::Wake),
+                (10, Event::Transferred(383, 63)),
+                (10, Event::Submit(7)),
+                (20, Event::Arm(3)),
+                (20, Event::Complete(1)),
+            ]
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! The CPU: cores that serve requests and commands as they come, and md's one thread of the array, which
+//! computes parity one piece after another on the first core.
+
+use crate::models::CpuModel;
+use stripewise_engine::io::{ActionQueue, Compute, Kernel, Role};
+use stripewise_engine::units::PAGE_BYTES;
+
+/// The cores and their counters.
+#[derive(Clone, Debug)]
+pub(crate) struct Cpu {
+    model: CpuModel,
+    free_ns: Vec<u64>,
+    busy_ns: u64,
+}
+
+impl Cpu {
+    pub(crate) fn new(model: &CpuModel) -> Self {
+        Self { model: model.clone(), free_ns: vec![0; model.cores], busy_ns: 0 }
+    }
+
+    /// Prepares a request of so many bytes; returns when it is ready.
+    pub(crate) fn submit(&mut self, now_ns: u64, bytes: u64) -> u64 {
+        let cost = self.model.request_submit_ns + bytes.div_ceil(PAGE_BYTES) * self.model.page_ns;
+        self.serve(now_ns, cost)
+    }
+
+    /// Completes a request; returns when its submitter knows.
+    pub(crate) fn complete(&mut self, now_ns: u64) -> u64 {
+        self.serve(now_ns, self.model.request_complete_ns)
+    }
+
+    /// Hands over I/Os to members; returns when the drives can have them.
+    pub(crate) fn member_ios(&mut self, now_ns: u64, ios: u64) -> u64 {
+        self.serve(now_ns, ios * self.model.member_io_ns)
+    }
+
+    /// Issues a command to a drive, its interrupt included; returns when the drive has it.
+    pub(crate) fn command(&mut self, now_ns: u64) -> u64 {
+        self.serve(now_ns, self.model.command_ns)
+    }
+
+    /// Computes on the array's thread; returns the end.
+    pub(crate) fn compute(&mut self, now_ns: u64, compute: &Compute, queue: &ActionQueue) -> u64 {
+        let cost = self.compute_ns(compute, queue);
+        let end = self.free_ns[0].max(now_ns) + cost;
+        self.free_ns[0] = end;
+        self.busy_ns += cost;
+        end
+    }
+
+    pub(crate) fn cores(&self) -> usize {
+        self.free_ns.len()
+    }
+
+    pub(crate) const fn busy_ns(&self) -> u64 {
+        self.busy_ns
+    }
+
+    /// The core that is free first; the last of equals, to leave the first to the array's thread.
+    fn serve(&mut self, now_ns: u64, cost_ns: u64) -> u64 {
+        let mut core = self.free_ns.len() - 1;
+        for other in (0..core).rev() {
+            if self.free_ns[other].max(now_ns) < self.free_ns[core].max(now_ns) {
+                core = other;
+            }
+        }
+        let end = self.free_ns[core].max(now_ns) + cost_ns;
+        self.free_ns[core] = end;
+        self.busy_ns += cost_ns;
+        end
+    }
+
+    /// The slower of arithmetic and memory, and the handling of each row.
+    fn compute_ns(&self, compute: &Compute, queue: &ActionQueue) -> u64 {
+        let m = &self.model;
+        let sources = u64::from(compute.sources.count);
+        let touched = sources + u64::from(compute.targets.count);
+        if compute.kernel == Kernel::Copy {
+            return compute.bytes * sources * m.copy_byte_ps / 1000;
+        }
+        let roles = |list| queue.operands(list).iter().any(|o| o.role == Role::Q);
+        let arithmetic_ps = if roles(compute.targets) || roles(compute.sources) {
+            sources * m.pq_byte_ps
+        } else {
+            sources.saturating_sub(1) * m.xor_byte_ps
+        };
+        let rows = compute.bytes.div_ceil(PAGE_BYTES);
+        compute.bytes * arithmetic_ps.max(touched * m.memory_byte_ps) / 1000 + rows * m.row_ns
+    }
+}

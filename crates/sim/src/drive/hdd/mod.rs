@@ -1,0 +1,324 @@
+//! A mechanical drive: commands, cache and queue. The parts: [`geometry`] (where sectors are), [`seek`] (the
+//! arm), [`read_cache`] (segments and read-ahead), [`extents`] (dirty data), [`arm`] (what is done next).
+//!
+//! # Contract
+//! One command of the mechanics is under way at a time and cannot be interrupted; read-ahead can. A read is
+//! served from a segment or from dirty data if either holds all of it. A write is acknowledged when the
+//! cache has it. A command's firmware time comes one after another, its data move over link and bus.
+
+mod arm;
+mod extents;
+mod geometry;
+mod read_cache;
+mod seek;
+#[cfg(test)]
+mod tests;
+
+use super::{Command, CommandOp, Surroundings};
+use crate::bus::Link;
+use crate::models::HddModel;
+use arm::{Arm, Work};
+use extents::Extents;
+use geometry::{Geometry, Place};
+use read_cache::ReadCache;
+use std::collections::VecDeque;
+
+/// A command with what the drive knows of it.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    command: Command,
+    place: Place,
+    /// When the firmware has decoded it.
+    ready_ns: u64,
+    /// When its first sector came under the head.
+    media_ns: u64,
+}
+
+#[derive(Debug)]
+struct Limits {
+    queue_depth: u32,
+    command_ns: u64,
+    ageing_ns: u64,
+    write_cache_sectors: u64,
+    write_extents_max: usize,
+    high_water_sectors: u64,
+    destage_window: usize,
+    destage_run_sectors: u64,
+}
+
+/// A mechanical drive.
+#[derive(Debug)]
+pub(crate) struct Hdd {
+    limits: Limits,
+    geometry: Geometry,
+    arm: Arm,
+    reads: ReadCache,
+    commands: Vec<Pending>,
+    /// Tags of commands that wait for the arm, oldest first.
+    queue: Vec<u8>,
+    /// Tags of writes that wait for room in the cache, oldest first.
+    writes: VecDeque<u8>,
+    dirty: Extents,
+    /// Sectors and number of writes on their way into the cache.
+    arriving_sectors: u64,
+    arriving: usize,
+    flush: Option<u8>,
+    link: Link,
+    firmware_free_ns: u64,
+}
+
+impl Hdd {
+    /// A drive whose platters and arm are where `random` says.
+    pub(crate) fn new(model: &HddModel, random: u64) -> Self {
+        let geometry = Geometry::new(model);
+        let depth = model.queue_depth as usize;
+        let none =
+            Pending { command: Command::NONE, place: Place::default(), ready_ns: 0, media_ns: 0 };
+        Self {
+            limits: Limits {
+                queue_depth: model.queue_depth,
+                command_ns: model.command_ns,
+                ageing_ns: model.ageing_ns,
+                write_cache_sectors: model.write_cache_sectors,
+                write_extents_max: model.write_extents_max,
+                high_water_sectors: model.write_high_water_sectors,
+                destage_window: model.destage_window,
+                destage_run_sectors: model.destage_run_sectors,
+            },
+            arm: Arm::new(model, &geometry, random),
+            reads: ReadCache::new(model.segments, model.segment_sectors),
+            commands: vec![none; depth],
+            queue: Vec::with_capacity(depth),
+            writes: VecDeque::with_capacity(depth),
+            dirty: Extents::with_capacity(model.write_extents_max + depth),
+            arriving_sectors: 0,
+            arriving: 0,
+            flush: None,
+            link: Link::new(model.link_byte_ps),
+            firmware_free_ns: 0,
+            geometry,
+        }
+    }
+
+    pub(crate) const fn queue_depth(&self) -> u32 {
+        self.limits.queue_depth
+    }
+
+    pub(crate) const fn busy_ns(&self) -> u64 {
+        self.arm.busy_ns
+    }
+
+    /// Takes a command.
+    pub(crate) fn submit(&mut self, tag: u8, command: Command, around: &mut Surroundings<'_>) {
+        let ready_ns = self.firmware_free_ns.max(command.arrival_ns) + self.limits.command_ns;
+        self.firmware_free_ns = ready_ns;
+        let place = match command.op {
+            CommandOp::Read | CommandOp::WriteFua => self.geometry.place(command.start),
+            CommandOp::Write | CommandOp::Flush | CommandOp::Discard => Place::default(),
+        };
+        self.commands[tag as usize] = Pending { command, place, ready_ns, media_ns: 0 };
+        match command.op {
+            CommandOp::Read => self.read(tag, around),
+            CommandOp::Write if self.limits.write_cache_sectors > 0 => {
+                self.writes.push_back(tag);
+                self.admit_writes(around);
+            }
+            CommandOp::Write | CommandOp::WriteFua => {
+                self.commands[tag as usize].command.op = CommandOp::WriteFua;
+                self.commands[tag as usize].place = self.geometry.place(command.start);
+                self.transfer(tag, ready_ns, around);
+            }
+            CommandOp::Flush => {
+                self.flush = Some(tag);
+                if self.is_clean() {
+                    self.flush = None;
+                    around.transferred_at(ready_ns, tag);
+                }
+                self.arm_next(around);
+            }
+            CommandOp::Discard => around.transferred_at(ready_ns, tag),
+        }
+    }
+
+    /// A command's data have crossed the bus (or it had none).
+    pub(crate) fn transferred(&mut self, tag: u8, around: &mut Surroundings<'_>) {
+        let command = self.commands[tag as usize].command;
+        match command.op {
+            CommandOp::Read | CommandOp::Flush | CommandOp::Discard => around.done.push(tag),
+            CommandOp::Write => {
+                self.arriving_sectors -= command.sectors;
+                self.arriving -= 1;
+                self.dirty.insert(command.start, command.end(), &self.geometry);
+                around.done.push(tag);
+                self.arm_next(around);
+            }
+            CommandOp::WriteFua => {
+                self.queue.push(tag);
+                self.arm_next(around);
+            }
+        }
+    }
+
+    /// The arm has finished its work.
+    pub(crate) fn arm_free(&mut self, around: &mut Surroundings<'_>) {
+        match self.arm.finish() {
+            Work::None => unreachable!("the arm finishes only what it began"),
+            Work::Read(tag) => {
+                // The data cross the bus while they come off the medium: the transfer began as early as the
+                // first sector, as late as it takes to end with the last.
+                let pending = self.commands[tag as usize];
+                let holding_ns = around.bus.holding_ns(pending.command.bytes());
+                let arrival_ns = around.now_ns.saturating_sub(holding_ns).max(pending.media_ns);
+                let end_ns = around.bus.transfer(arrival_ns, pending.command.bytes(), &mut self.link);
+                if end_ns <= around.now_ns {
+                    around.done.push(tag);
+                } else {
+                    around.transferred_at(end_ns, tag);
+                }
+            }
+            Work::WriteFua(tag) => around.done.push(tag),
+            Work::Destage { .. } => {
+                self.admit_writes(around);
+                if self.is_clean() {
+                    around.done.extend(self.flush.take());
+                }
+            }
+        }
+        self.arm_next(around);
+    }
+
+    fn read(&mut self, tag: u8, around: &mut Surroundings<'_>) {
+        let Pending { command, ready_ns, .. } = self.commands[tag as usize];
+        let (start, end) = (command.start, command.end());
+        let destaging = matches!(self.arm.work(), Work::Destage { start: s, end: e } if s <= start && end <= e);
+        if destaging
+            || self.reads.hit(start, end, around.now_ns, &self.geometry, &self.arm)
+            || (!self.dirty.is_empty() && self.dirty.covers(start, end))
+        {
+            self.transfer(tag, ready_ns, around);
+            return;
+        }
+        self.queue.push(tag);
+        self.arm_next(around);
+    }
+
+    fn transfer(&mut self, tag: u8, ready_ns: u64, around: &mut Surroundings<'_>) {
+        let bytes = self.commands[tag as usize].command.bytes();
+        let end_ns = around.bus.transfer(ready_ns.max(around.now_ns), bytes, &mut self.link);
+        around.transferred_at(end_ns, tag);
+    }
+
+    /// Lets waiting writes into the cache while there is room. A write larger than the cache gets in alone.
+    fn admit_writes(&mut self, around: &mut Surroundings<'_>) {
+        while let Some(&tag) = self.writes.front() {
+            let Pending { command, ready_ns, .. } = self.commands[tag as usize];
+            let used = self.dirty.sectors() + self.arm.destaging_sectors() + self.arriving_sectors;
+            let room = used == 0 || used + command.sectors <= self.limits.write_cache_sectors;
+            let tracked = self.dirty.len() + self.arriving < self.limits.write_extents_max
+                || self.dirty.joins(command.start, command.end());
+            if !room || !tracked {
+                return;
+            }
+            self.writes.pop_front();
+            self.arriving_sectors += command.sectors;
+            self.arriving += 1;
+            self.transfer(tag, ready_ns, around);
+        }
+    }
+
+    fn is_clean(&self) -> bool {
+        self.dirty.is_empty() && self.arriving == 0 && self.arm.destaging_sectors() == 0
+    }
+
+    /// Whether dirty data must go even though reads wait.
+    fn is_pressed(&self) -> bool {
+        self.flush.is_some()
+            || !self.writes.is_empty()
+            || self.dirty.sectors() >= self.limits.high_water_sectors
+    }
+
+    /// Gives the arm its next work, if it is free and there is any. Reads go before dirty data; under
+    /// pressure they take turns.
+    fn arm_next(&mut self, around: &mut Surroundings<'_>) {
+        if !self.arm.is_free() || (self.queue.is_empty() && self.dirty.is_empty()) {
+            return;
+        }
+        self.arm.follow(&self.reads, around.now_ns, &self.geometry);
+        let destage = !self.dirty.is_empty()
+            && (self.queue.is_empty() || (self.is_pressed() && self.arm.last_was_command()));
+        let end_ns = if destage { self.destage(around.now_ns) } else { self.command(around.now_ns) };
+        around.arm_at(end_ns);
+    }
+
+    /// Begins the queued command that is reached first, or the oldest if it has waited too long.
+    fn command(&mut self, now_ns: u64) -> u64 {
+        let oldest = self.commands[self.queue[0] as usize].command;
+        let mut best = 0;
+        if self.queue.len() > 1 && now_ns.saturating_sub(oldest.arrival_ns) <= self.limits.ageing_ns {
+            let mut best_ns = u64::MAX;
+            for (index, &tag) in self.queue.iter().enumerate() {
+                let pending = &self.commands[tag as usize];
+                let reached_ns = self.reached_ns(pending, now_ns);
+                if reached_ns < best_ns {
+                    (best, best_ns) = (index, reached_ns);
+                }
+            }
+        }
+        let tag = self.queue.remove(best);
+        let pending = self.commands[tag as usize];
+        let (start, end) = (pending.command.start, pending.command.end());
+        let from_ns = now_ns.max(pending.ready_ns);
+        let (work, media_ns, end_ns) = if pending.command.op == CommandOp::Read {
+            let (media_ns, end_ns) = match self.reads.on_the_way(start, now_ns, &self.geometry) {
+                Some(reached_ns) => (reached_ns.max(from_ns), self.reads.carry_on(end, &self.geometry).max(from_ns)),
+                None => {
+                    let media_ns = self.arm.access_ns(from_ns, pending.place, false);
+                    (media_ns, self.reads.begin(start, end, now_ns, media_ns, &self.geometry))
+                }
+            };
+            (Work::Read(tag), media_ns, end_ns)
+        } else {
+            self.reads.stop(now_ns, &self.geometry);
+            let media_ns = self.arm.access_ns(from_ns, pending.place, true);
+            (Work::WriteFua(tag), media_ns, geometry::Run::new(&self.geometry, start, media_ns).end_ns(&self.geometry, end))
+        };
+        self.commands[tag as usize].media_ns = media_ns;
+        self.arm.begin(work, now_ns, end_ns, end, &self.geometry);
+        end_ns
+    }
+
+    /// When the head could be at the command's first sector.
+    fn reached_ns(&self, pending: &Pending, now_ns: u64) -> u64 {
+        let from_ns = now_ns.max(pending.ready_ns);
+        if pending.command.op == CommandOp::Read {
+            if let Some(reached_ns) = self.reads.on_the_way(pending.command.start, now_ns, &self.geometry) {
+                return reached_ns.max(from_ns);
+            }
+            return self.arm.access_ns(from_ns, pending.place, false);
+        }
+        self.arm.access_ns(from_ns, pending.place, true)
+    }
+
+    /// Begins to write the dirty range that is reached first among those next above the head, going round
+    /// at the end of the disk so that every range has its turn.
+    fn destage(&mut self, now_ns: u64) -> u64 {
+        self.reads.stop(now_ns, &self.geometry);
+        let first = self.dirty.after(self.arm.sector());
+        let mut best = 0;
+        let mut best_ns = u64::MAX;
+        for step in 0..self.limits.destage_window.min(self.dirty.len()) {
+            let mut index = first + step;
+            if index >= self.dirty.len() {
+                index -= self.dirty.len();
+            }
+            let reached_ns = self.arm.access_ns(now_ns, self.dirty.get(index).place, true);
+            if reached_ns < best_ns {
+                (best, best_ns) = (index, reached_ns);
+            }
+        }
+        let (start, end) = self.dirty.take(best, self.limits.destage_run_sectors, &self.geometry);
+        let end_ns = geometry::Run::new(&self.geometry, start, best_ns).end_ns(&self.geometry, end);
+        self.arm.begin(Work::Destage { start, end }, now_ns, end_ns, end, &self.geometry);
+        end_ns
+    }
+}

@@ -1,0 +1,26 @@
+//! The block layer above each member.
+
+use super::{Model, ModelError, ModelKind};
+
+/// Limits of the queue of requests above each member.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockModel {
+    /// The model as loaded.
+    pub model: Model,
+    /// Sectors of the largest request after merging.
+    pub request_sectors_max: u64,
+    /// Requests queued or outstanding, for reads and for writes each.
+    pub nr_requests: u32,
+}
+
+impl BlockModel {
+    /// Makes the typed model of a loaded one.
+    pub fn new(model: &Model) -> Result<Self, ModelError> {
+        model.expect_kind(ModelKind::Block)?;
+        Ok(Self {
+            request_sectors_max: model.kib_sectors("request_size_max"),
+            nr_requests: model.number("nr_requests") as u32,
+            model: model.clone(),
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! A CPU.
+
+use super::{Model, ModelError, ModelKind};
+
+/// A CPU as servers with rates (picoseconds a byte) and costs (nanoseconds).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CpuModel {
+    /// The model as loaded.
+    pub model: Model,
+    /// Cores.
+    pub cores: usize,
+    /// Xor, per byte of a block.
+    pub xor_byte_ps: u64,
+    /// P and Q, per byte of data.
+    pub pq_byte_ps: u64,
+    /// Memory, per byte touched.
+    pub memory_byte_ps: u64,
+    /// Copy, per byte of one side.
+    pub copy_byte_ps: u64,
+    /// Submitting a request.
+    pub request_submit_ns: u64,
+    /// Completing a request.
+    pub request_complete_ns: u64,
+    /// Each page of a request.
+    pub page_ns: u64,
+    /// Each I/O to a member.
+    pub member_io_ns: u64,
+    /// Each command to a drive.
+    pub command_ns: u64,
+    /// Each row of which parity is computed.
+    pub row_ns: u64,
+}
+
+impl CpuModel {
+    /// Makes the typed model of a loaded one.
+    pub fn new(model: &Model) -> Result<Self, ModelError> {
+        model.expect_kind(ModelKind::Cpu)?;
+        Ok(Self {
+            cores: model.number("cores") as usize,
+            xor_byte_ps: model.picoseconds_per_byte("xor_rate"),
+            pq_byte_ps: model.picoseconds_per_byte("pq_rate"),
+            memory_byte_ps: model.picoseconds_per_byte("memory_rate"),
+            copy_byte_ps: model.picoseconds_per_byte("copy_rate"),
+            request_submit_ns: model.microseconds("request_submit"),
+            request_complete_ns: model.microseconds("request_complete"),
+            page_ns: model.microseconds("page_cost"),
+            member_io_ns: model.microseconds("member_io_cost"),
+            command_ns: model.microseconds("command_cost"),
+            row_ns: model.microseconds("row_cost"),
+            model: model.clone(),
+        })
+    }
+}

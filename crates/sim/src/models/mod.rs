@@ -1,0 +1,243 @@
+//! Model files: drives, controllers, CPUs and block layers as TOML, every parameter with its unit, its
+//! source and whether it is quoted, derived or assumed.
+//!
+//! # Contract
+//! Whatever the simulator charges comes from a parameter of a model; nothing is hidden in code. A file is
+//! checked in full when it is loaded: unknown and missing parameters, units, bounds, and what must hold
+//! between parameters. A new model is one file in `studies/models/` and one line in [`BUILT_IN`].
+
+mod block;
+mod controller;
+mod cpu;
+mod drive;
+mod error;
+mod parse;
+mod schema;
+
+use std::fmt;
+
+pub use block::BlockModel;
+pub use controller::ControllerModel;
+pub use cpu::CpuModel;
+pub use drive::{ConstantModel, DriveModel, HddModel, SeekModel, ZoneModel};
+pub use error::{ModelError, Problem};
+
+/// A model file compiled into the program.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltIn {
+    /// Name, as written in plans.
+    pub name: &'static str,
+    /// File, from the root of the repository.
+    pub file: &'static str,
+    text: &'static str,
+}
+
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        [$(BuiltIn {
+            name: $name,
+            file: concat!("studies/models/", $name, ".toml"),
+            text: include_str!(concat!("../../../../studies/models/", $name, ".toml")),
+        }),*]
+    };
+}
+
+/// The models compiled into the program.
+pub const BUILT_IN: [BuiltIn; 5] =
+    built_in!["st31000333as", "constant-latency", "88sx6081-pci32", "opteron-244", "linux-block-2.6.27"];
+
+/// What a model describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// A mechanical drive.
+    Hdd,
+    /// A drive of constant latency.
+    Constant,
+    /// A controller and the bus it sits on.
+    Controller,
+    /// A CPU.
+    Cpu,
+    /// The block layer above each member.
+    Block,
+}
+
+impl ModelKind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::Hdd, Self::Constant, Self::Controller, Self::Cpu, Self::Block];
+
+    /// The word used in model files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hdd => "hdd",
+            Self::Constant => "constant",
+            Self::Controller => "controller",
+            Self::Cpu => "cpu",
+            Self::Block => "block",
+        }
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provenance {
+    /// A published figure for this very thing.
+    Quoted,
+    /// Computed from published figures; the source says how.
+    Derived,
+    /// A guess; the source says what it leans on.
+    Assumed,
+}
+
+impl Provenance {
+    /// The word used in model files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quoted => "quoted",
+            Self::Derived => "derived",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// One number.
+    Number(f64),
+    /// One number per zone.
+    List(Vec<f64>),
+}
+
+impl Value {
+    /// The numbers of the value.
+    pub fn numbers(&self) -> &[f64] {
+        match self {
+            Self::Number(number) => std::slice::from_ref(number),
+            Self::List(list) => list,
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, number) in self.numbers().iter().enumerate() {
+            write!(f, "{}{number}", if i == 0 { "" } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+/// One parameter of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Name.
+    pub name: &'static str,
+    /// What it means.
+    pub about: &'static str,
+    /// Value, in `unit`.
+    pub value: Value,
+    /// Unit.
+    pub unit: &'static str,
+    /// Whether it is quoted, derived or assumed.
+    pub kind: Provenance,
+    /// Where it comes from.
+    pub source: String,
+    /// What else should be known.
+    pub note: Option<String>,
+}
+
+/// A model as loaded: what is listed, reported and hashed. The typed models are made from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// Name.
+    pub name: String,
+    /// What it describes.
+    pub kind: ModelKind,
+    /// One line about it.
+    pub title: String,
+    /// The file it was loaded from.
+    pub file: String,
+    /// The parameters, in the order of the kind's table.
+    pub parameters: Vec<Parameter>,
+}
+
+impl Model {
+    /// Loads a built-in model by name, or any model by path (a name with `/` or ending in `.toml`).
+    pub fn load(name: &str) -> Result<Self, ModelError> {
+        let is_path = name.contains('/') || std::path::Path::new(name).extension().is_some_and(|e| e == "toml");
+        if is_path {
+            let text = std::fs::read_to_string(name)
+                .map_err(|e| ModelError::whole_file(name, Problem::Unreadable(e.to_string())))?;
+            return Self::parse(name, &text);
+        }
+        match BUILT_IN.iter().find(|b| b.name == name) {
+            Some(built_in) => Self::parse(built_in.file, built_in.text),
+            None => Err(ModelError::whole_file(name, Problem::NoSuchModel)),
+        }
+    }
+
+    /// Loads a model from the text of a file; `file` is named in errors.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ModelError> {
+        let model = parse::model(file, text)?;
+        model.check()?;
+        Ok(model)
+    }
+
+    /// A hash of what the simulator reads from the model: kind, names, units and values. Titles, sources
+    /// and notes do not count.
+    pub fn hash(&self) -> u64 {
+        let mut hash = crate::trace::Fnv::new();
+        hash.text(self.kind.name());
+        for parameter in &self.parameters {
+            hash.text(parameter.name);
+            hash.text(parameter.unit);
+            parameter.value.numbers().iter().for_each(|n| hash.word(n.to_bits()));
+        }
+        hash.finish()
+    }
+
+    fn check(&self) -> Result<(), ModelError> {
+        match self.kind {
+            ModelKind::Hdd => HddModel::new(self).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The first number of a parameter. The parameter is in the kind's table, hence present.
+    fn number(&self, name: &str) -> f64 {
+        self.list(name)[0]
+    }
+
+    fn list(&self, name: &str) -> &[f64] {
+        let parameter = self.parameters.iter().find(|p| p.name == name);
+        parameter.expect("a loaded model has every parameter of its kind").value.numbers()
+    }
+
+    fn milliseconds(&self, name: &str) -> u64 {
+        (self.number(name) * 1e6).round() as u64
+    }
+
+    fn microseconds(&self, name: &str) -> u64 {
+        (self.number(name) * 1e3).round() as u64
+    }
+
+    /// Sectors of a size in KiB.
+    fn kib_sectors(&self, name: &str) -> u64 {
+        (self.number(name) * 2.0) as u64
+    }
+
+    /// Picoseconds a byte takes at a rate in MB/s.
+    fn picoseconds_per_byte(&self, name: &str) -> u64 {
+        (1e6 / self.number(name)).round() as u64
+    }
+
+    fn expect_kind(&self, wanted: ModelKind) -> Result<(), ModelError> {
+        if self.kind == wanted {
+            return Ok(());
+        }
+        let problem = Problem::WrongKind { found: self.kind.name(), wanted: wanted.name() };
+        Err(ModelError::whole_file(&self.file, problem))
+    }
+}

@@ -1,0 +1,115 @@
+//! The parameters of each kind of model: name, unit, sensible bounds and meaning. Flat tables.
+
+use super::ModelKind;
+
+/// What a parameter must look like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spec {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) shape: Shape,
+    pub(crate) about: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Number,
+    Whole,
+    WholeList,
+}
+
+const fn spec(
+    name: &'static str,
+    unit: &'static str,
+    min: f64,
+    max: f64,
+    shape: Shape,
+    about: &'static str,
+) -> Spec {
+    Spec { name, unit, min, max, shape, about }
+}
+
+use Shape::{Number, Whole, WholeList};
+
+const CAPACITY: Spec =
+    spec("capacity", "sectors", 2048.0, 1e12, Whole, "sectors of 512 bytes the drive offers");
+const LINK_RATE: Spec =
+    spec("link_rate", "MB/s", 1.0, 100_000.0, Number, "rate of the link between drive and controller");
+const QUEUE_DEPTH: Spec =
+    spec("queue_depth", "commands", 1.0, 64.0, Whole, "commands outstanding to one drive at a time");
+
+const HDD: &[Spec] = &[
+    CAPACITY,
+    spec("rpm", "rpm", 1000.0, 30_000.0, Number, "revolutions a minute"),
+    spec("heads", "heads", 1.0, 64.0, Whole, "recording surfaces"),
+    spec("zone_cylinders", "cylinders", 1.0, 1e7, WholeList, "cylinders of each zone, outermost first"),
+    spec("zone_sectors_per_track", "sectors", 1.0, 1e6, WholeList, "sectors on each track of a zone"),
+    spec("seek_min_read", "ms", 0.01, 100.0, Number, "seek to the next cylinder, settled for reading"),
+    spec("seek_average_read", "ms", 0.01, 100.0, Number, "mean seek between random places, for reading"),
+    spec("seek_max_read", "ms", 0.01, 200.0, Number, "seek across all cylinders, for reading"),
+    spec("seek_min_write", "ms", 0.01, 100.0, Number, "seek to the next cylinder, settled for writing"),
+    spec("seek_average_write", "ms", 0.01, 100.0, Number, "mean seek between random places, for writing"),
+    spec("seek_max_write", "ms", 0.01, 200.0, Number, "seek across all cylinders, for writing"),
+    spec("head_switch", "ms", 0.001, 20.0, Number, "change to another head of the same cylinder"),
+    spec("track_skew", "ms", 0.001, 20.0, Number, "time the next track of a cylinder starts later"),
+    spec("cylinder_skew", "ms", 0.001, 20.0, Number, "time the first track of the next cylinder starts later"),
+    spec("command_overhead", "ms", 0.0, 20.0, Number, "firmware time of each command, one after another"),
+    QUEUE_DEPTH,
+    spec("ageing", "ms", 1.0, 100_000.0, Number, "age at which a queued command goes before better placed ones"),
+    spec("cache", "MiB", 0.01, 65_536.0, Number, "cache memory, for reading and writing"),
+    spec("read_segments", "segments", 1.0, 1024.0, Whole, "streams the read cache keeps apart"),
+    spec("read_segment_size", "KiB", 4.0, 1_048_576.0, Number, "size of a read segment"),
+    spec("write_cache", "MiB", 0.0, 65_536.0, Number, "most dirty data; 0 turns the write cache off"),
+    spec("write_extents", "extents", 1.0, 4096.0, Whole, "most separate dirty ranges"),
+    spec("write_high_water", "ratio", 0.0, 1.0, Number, "share of the write cache above which reads wait for it"),
+    spec("destage_window", "extents", 1.0, 4096.0, Whole, "dirty ranges around the head the drive chooses from"),
+    spec("destage_run", "KiB", 4.0, 1_048_576.0, Number, "most the drive writes before it looks at its queue"),
+    LINK_RATE,
+];
+
+const CONSTANT: &[Spec] = &[
+    CAPACITY,
+    spec("latency", "us", 0.0, 1e7, Number, "time from command to data, whatever the place"),
+    LINK_RATE,
+    QUEUE_DEPTH,
+];
+
+const CONTROLLER: &[Spec] = &[
+    spec("rate", "MB/s", 1.0, 1_000_000.0, Number, "bytes the bus moves for all its drives together"),
+    spec("command_cost", "us", 0.0, 10_000.0, Number, "time each command holds the bus besides its data"),
+    spec("command_size_max", "KiB", 4.0, 1_048_576.0, Whole, "largest command"),
+    spec("queue_depth", "commands", 1.0, 64.0, Whole, "commands outstanding to one drive; 1 without NCQ"),
+    spec("ports", "drives", 1.0, 1024.0, Whole, "most drives attached"),
+];
+
+const CPU: &[Spec] = &[
+    spec("cores", "cores", 1.0, 1024.0, Whole, "cores; md's thread of the array uses the first"),
+    spec("xor_rate", "MB/s", 1.0, 1e7, Number, "xor of one block into another, bytes of one block"),
+    spec("pq_rate", "MB/s", 1.0, 1e7, Number, "P and Q together, bytes of data"),
+    spec("memory_rate", "MB/s", 1.0, 1e7, Number, "bytes read and written in memory"),
+    spec("copy_rate", "MB/s", 1.0, 1e7, Number, "copy, bytes of one side"),
+    spec("request_submit", "us", 0.0, 1e5, Number, "submitting one request to the array"),
+    spec("request_complete", "us", 0.0, 1e5, Number, "completing one request of the array"),
+    spec("page_cost", "us", 0.0, 1e4, Number, "each 4 KiB page of a request"),
+    spec("member_io_cost", "us", 0.0, 1e5, Number, "each I/O of the array to a member"),
+    spec("command_cost", "us", 0.0, 1e5, Number, "each command to a drive, with its interrupt"),
+    spec("row_cost", "us", 0.0, 1e5, Number, "each row of the stripe cache of which parity is computed"),
+];
+
+const BLOCK: &[Spec] = &[
+    spec("request_size_max", "KiB", 4.0, 1_048_576.0, Whole, "largest request after merging"),
+    spec("nr_requests", "requests", 1.0, 100_000.0, Whole, "requests queued for a member, reads and writes each"),
+];
+
+/// The parameters of a kind of model.
+pub(crate) const fn of(kind: ModelKind) -> &'static [Spec] {
+    match kind {
+        ModelKind::Hdd => HDD,
+        ModelKind::Constant => CONSTANT,
+        ModelKind::Controller => CONTROLLER,
+        ModelKind::Cpu => CPU,
+        ModelKind::Block => BLOCK,
+    }
+}

@@ -1,0 +1,36 @@
+//! What a run did.
+
+use crate::block::MemberStats;
+use stripewise_engine::units::Instant;
+
+/// A member's part in a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemberReport {
+    /// What went through its queue.
+    pub stats: MemberStats,
+    /// Share of the time its drive's mechanics were at work for a command or dirty data.
+    pub busy_share: f64,
+}
+
+/// What a run did. All of it is simulated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimReport {
+    /// Hash over every event, command and completion.
+    pub trace_hash: u64,
+    /// Virtual time at the end.
+    pub end: Instant,
+    /// Requests completed.
+    pub requests: u64,
+    /// I/Os the array did to its members.
+    pub member_ios: u64,
+    /// Events simulated.
+    pub events: u64,
+    /// Members by slot.
+    pub members: Vec<MemberReport>,
+    /// Share of the time each controller's bus was taken.
+    pub bus_busy_share: Vec<f64>,
+    /// Bytes each controller's bus moved.
+    pub bus_bytes: Vec<u64>,
+    /// Share of the time of all cores together.
+    pub cpu_busy_share: f64,
+}

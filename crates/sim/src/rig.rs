@@ -1,0 +1,170 @@
+//! A rig: which drives, on which controllers, under which CPU and block layer.
+
+use crate::models::{BlockModel, ControllerModel, CpuModel, DriveModel, Model, ModelError};
+use std::fmt;
+use stripewise_engine::units::Slot;
+
+/// The models of a rig by name (built in) or path (a `.toml` file).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RigNames<'a> {
+    /// Every member's drive.
+    pub drive: &'a str,
+    /// Controllers with their members.
+    pub controllers: Vec<(&'a str, Vec<Slot>)>,
+    /// CPU.
+    pub cpu: &'a str,
+    /// Block layer.
+    pub block: &'a str,
+}
+
+impl<'a> RigNames<'a> {
+    /// All members on one controller.
+    pub fn on_one_controller(
+        drive: &'a str,
+        controller: &'a str,
+        cpu: &'a str,
+        block: &'a str,
+        members: u16,
+    ) -> Self {
+        Self { drive, controllers: vec![(controller, (0..members).map(Slot).collect())], cpu, block }
+    }
+}
+
+/// A controller and the members attached to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Controller {
+    /// The controller and its bus.
+    pub model: ControllerModel,
+    /// Its members.
+    pub members: Vec<Slot>,
+}
+
+/// What an array runs on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rig {
+    /// Every member's drive.
+    pub drive: DriveModel,
+    /// Controllers; each member is on exactly one.
+    pub controllers: Vec<Controller>,
+    /// CPU.
+    pub cpu: CpuModel,
+    /// Block layer above each member.
+    pub block: BlockModel,
+}
+
+/// Why a rig does not fit an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RigError {
+    /// A member is on no controller.
+    Unattached(Slot),
+    /// A member is on two controllers, or twice on one.
+    AttachedTwice(Slot),
+    /// A controller names a slot the array does not have.
+    NoSuchSlot {
+        /// The slot.
+        slot: Slot,
+        /// Members of the array.
+        members: usize,
+    },
+    /// More members than ports.
+    TooManyMembers {
+        /// Members attached.
+        members: usize,
+        /// Ports of the controller.
+        ports: usize,
+    },
+    /// A member's data need more sectors than its drive has.
+    DriveTooSmall {
+        /// The member.
+        slot: Slot,
+        /// Sectors needed.
+        needed: u64,
+        /// Sectors the drive offers.
+        capacity: u64,
+    },
+}
+
+impl fmt::Display for RigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Unattached(slot) => write!(f, "member {slot} is on no controller; list it under one"),
+            Self::AttachedTwice(slot) => write!(f, "member {slot} is attached twice; list it under one controller"),
+            Self::NoSuchSlot { slot, members } => {
+                write!(f, "a controller has member {slot}, but the array has members 0 to {}", members - 1)
+            }
+            Self::TooManyMembers { members, ports } => {
+                write!(f, "{members} members on a controller with {ports} ports; add a controller")
+            }
+            Self::DriveTooSmall { slot, needed, capacity } => write!(
+                f,
+                "member {slot} needs {needed} sectors, but the drive has {capacity}; make the array smaller or \
+                 choose another drive"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RigError {}
+
+impl Rig {
+    /// Loads the models of a rig.
+    pub fn load(names: &RigNames<'_>) -> Result<Self, ModelError> {
+        let mut controllers = Vec::with_capacity(names.controllers.len());
+        for (name, members) in &names.controllers {
+            let model = ControllerModel::new(&Model::load(name)?)?;
+            controllers.push(Controller { model, members: members.clone() });
+        }
+        Ok(Self {
+            drive: DriveModel::new(&Model::load(names.drive)?)?,
+            controllers,
+            cpu: CpuModel::new(&Model::load(names.cpu)?)?,
+            block: BlockModel::new(&Model::load(names.block)?)?,
+        })
+    }
+
+    /// All models of the rig as loaded, for listing and provenance.
+    pub fn models(&self) -> impl Iterator<Item = &Model> {
+        std::iter::once(self.drive.model())
+            .chain(self.controllers.iter().map(|c| &c.model.model))
+            .chain([&self.cpu.model, &self.block.model])
+    }
+
+    /// A hash of everything the simulator reads from the rig.
+    pub fn hash(&self) -> u64 {
+        let mut hash = crate::trace::Fnv::new();
+        self.models().for_each(|m| hash.word(m.hash()));
+        for controller in &self.controllers {
+            hash.word(controller.members.len() as u64);
+            controller.members.iter().for_each(|m| hash.word(m.index() as u64));
+        }
+        hash.finish()
+    }
+
+    /// The controller of each member, or why the rig does not fit members that need so many sectors.
+    pub(crate) fn attach(&self, member_sectors: &[u64]) -> Result<Vec<usize>, RigError> {
+        let members = member_sectors.len();
+        let mut attached = vec![None; members];
+        for (index, controller) in self.controllers.iter().enumerate() {
+            let ports = controller.model.ports;
+            if controller.members.len() > ports {
+                return Err(RigError::TooManyMembers { members: controller.members.len(), ports });
+            }
+            for &slot in &controller.members {
+                let place = attached.get_mut(slot.index()).ok_or(RigError::NoSuchSlot { slot, members })?;
+                if place.replace(index).is_some() {
+                    return Err(RigError::AttachedTwice(slot));
+                }
+            }
+        }
+        let capacity = self.drive.capacity_sectors();
+        let mut controllers = Vec::with_capacity(members);
+        for (index, (found, &needed)) in attached.into_iter().zip(member_sectors).enumerate() {
+            let slot = Slot(index as u16);
+            if needed > capacity {
+                return Err(RigError::DriveTooSmall { slot, needed, capacity });
+            }
+            controllers.push(found.ok_or(RigError::Unattached(slot))?);
+        }
+        Ok(controllers)
+    }
+}

@@ -1,0 +1,421 @@
+//! The world: an array on its rig, driven by a workload in virtual time.
+//!
+//! # Contract
+//! *Ordering.* Events by time, then by scheduling; an engine deadline that has come goes before events of
+//! the same time. All inputs of one event are handled before the actions they caused are carried out.
+//! *Time.* A request reaches the engine when the CPU has prepared it; the workload learns of its end when
+//! the CPU has completed it. A member I/O reaches its drive when the CPU has issued the command.
+//! *Memory.* Nothing is allocated for an I/O once the vectors have grown.
+
+use crate::block::{BlockQueue, Fanout};
+use crate::bus::Bus;
+use crate::clock::{Event, Schedule};
+use crate::cpu::Cpu;
+use crate::data::{Data, Phantom};
+use crate::drive::{Command, CommandOp, Drive, Surroundings};
+use crate::report::{MemberReport, SimReport};
+use crate::rig::{Rig, RigError};
+use crate::trace::TraceHash;
+use std::collections::VecDeque;
+use std::fmt;
+use stripewise_engine::io::{
+    Action, ActionQueue, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Tag,
+};
+use stripewise_engine::units::{Instant, SECTOR_BYTES, SectorRange};
+use stripewise_engine::volume::{Volume, VolumeConfig, VolumeError};
+use stripewise_engine::workload::{Next, Workload};
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// The array.
+    pub volume: VolumeConfig,
+    /// What it runs on.
+    pub rig: Rig,
+    /// Decides where platters and arms are at the start.
+    pub seed: u64,
+}
+
+/// Why a simulation could not be run.
+#[derive(Debug, PartialEq)]
+pub enum SimError {
+    /// The array is not possible.
+    Volume(VolumeError),
+    /// The rig does not fit the array.
+    Rig(RigError),
+    /// The workload keeps more requests in flight than the simulator numbers.
+    TooManyInFlight {
+        /// What it asks for.
+        found: u32,
+        /// The most there can be.
+        max: u32,
+    },
+    /// Nothing is left to happen, yet the workload waits: a fault of workload or engine.
+    Stalled {
+        /// Virtual time.
+        at: Instant,
+        /// Requests that never completed.
+        in_flight: u32,
+    },
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Volume(error) => write!(f, "{error}"),
+            Self::Rig(error) => write!(f, "{error}"),
+            Self::TooManyInFlight { found, max } => {
+                write!(f, "{found} requests in flight; the simulator takes at most {max}")
+            }
+            Self::Stalled { at, in_flight } => write!(
+                f,
+                "nothing is left to happen at {:.6} s of virtual time, but {in_flight} requests have not completed",
+                at.0 as f64 / 1e9
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SimError {}
+
+/// Simulates a workload on phantom buffers until it has finished and all its requests have completed.
+pub fn run(config: &SimConfig, workload: &mut impl Workload) -> Result<SimReport, SimError> {
+    World::new(config, Phantom)?.run(workload, None)
+}
+
+/// A member: the queue above its drive, and the drive.
+#[derive(Debug)]
+struct Member {
+    queue: BlockQueue,
+    drive: Drive,
+    controller: usize,
+    /// Has new I/Os to send to the drive.
+    touched: bool,
+}
+
+/// An array on its rig.
+pub struct World<D: Data> {
+    volume: Volume,
+    data: D,
+    out: ActionQueue,
+    members: Vec<Member>,
+    buses: Vec<Bus>,
+    cpu: Cpu,
+    schedule: Schedule,
+    fanout: Fanout,
+    computing: VecDeque<Tag>,
+    requests: Vec<Request>,
+    in_flight: u32,
+    errors: Vec<Option<IoError>>,
+    deadline: Option<Instant>,
+    now_ns: u64,
+    trace: TraceHash,
+    counts: Counts,
+    /// Scratch: members with new I/Os, completed commands, completed I/Os.
+    touched: Vec<u32>,
+    done_commands: Vec<u8>,
+    done_ios: Vec<Tag>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    requests: u64,
+    member_ios: u64,
+    events: u64,
+}
+
+impl<D: Data> World<D> {
+    /// Builds an array on its rig.
+    pub fn new(config: &SimConfig, data: D) -> Result<Self, SimError> {
+        let volume = Volume::new(&config.volume).map_err(SimError::Volume)?;
+        let rig = &config.rig;
+        let attached = rig.attach(&config.volume.geometry.member_sectors).map_err(SimError::Rig)?;
+        let mut members = Vec::with_capacity(attached.len());
+        for (slot, &controller) in attached.iter().enumerate() {
+            let drive = Drive::new(&rig.drive, split_mix(config.seed, slot as u64));
+            let model = &rig.controllers[controller].model;
+            let request_sectors = rig.block.request_sectors_max.min(model.command_sectors_max);
+            let depth = model.queue_depth.min(drive.queue_depth());
+            let queue = BlockQueue::new(request_sectors, rig.block.nr_requests, depth);
+            members.push(Member { queue, drive, controller, touched: false });
+        }
+        let deadline = volume.next_deadline();
+        Ok(Self {
+            volume,
+            data,
+            out: ActionQueue::default(),
+            members,
+            buses: rig.controllers.iter().map(|c| Bus::new(&c.model)).collect(),
+            cpu: Cpu::new(&rig.cpu),
+            schedule: Schedule::default(),
+            fanout: Fanout::default(),
+            computing: VecDeque::new(),
+            requests: Vec::new(),
+            in_flight: 0,
+            errors: Vec::new(),
+            deadline,
+            now_ns: 0,
+            trace: TraceHash::new(),
+            counts: Counts::default(),
+            touched: Vec::new(),
+            done_commands: Vec::new(),
+            done_ios: Vec::new(),
+        })
+    }
+
+    /// The array.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// The bytes.
+    pub fn data(&mut self) -> &mut D {
+        &mut self.data
+    }
+
+    /// Runs a workload until it has finished and everything in flight has completed, or until the first
+    /// event after `until`.
+    pub fn run(&mut self, workload: &mut impl Workload, until: Option<Instant>) -> Result<SimReport, SimError> {
+        let in_flight_max = workload.in_flight_max();
+        if in_flight_max > Event::INDEX_MAX {
+            return Err(SimError::TooManyInFlight { found: in_flight_max, max: Event::INDEX_MAX });
+        }
+        let none = Request {
+            id: RequestId(0),
+            op: Op::Flush,
+            range: SectorRange::new(0, 0),
+            flags: Flags::default(),
+        };
+        self.requests.resize(in_flight_max as usize, none);
+        self.errors.resize(in_flight_max as usize, None);
+        let mut finished = self.pull(workload);
+        loop {
+            if finished && self.in_flight == 0 && self.members.iter().all(|m| m.queue.is_idle()) {
+                return Ok(self.report());
+            }
+            let event_ns = self.schedule.next_time();
+            let deadline_ns = self.deadline.map(|d| d.0.max(self.now_ns));
+            let next_ns = match (event_ns, deadline_ns) {
+                (Some(event), Some(deadline)) => event.min(deadline),
+                (Some(only), None) | (None, Some(only)) => only,
+                (None, None) => return Err(self.stalled()),
+            };
+            if until.is_some_and(|u| next_ns > u.0) {
+                return Ok(self.report());
+            }
+            self.now_ns = next_ns;
+            if deadline_ns == Some(next_ns) {
+                self.trace(7, next_ns);
+                self.handle(Input::Timer);
+                self.act();
+            } else if let Some((_, event)) = self.schedule.pop() {
+                finished = self.happen(event, finished, workload);
+            }
+            #[cfg(debug_assertions)]
+            self.volume.check_invariants();
+        }
+    }
+
+    fn stalled(&self) -> SimError {
+        SimError::Stalled { at: Instant(self.now_ns), in_flight: self.in_flight }
+    }
+
+    /// Carries out an event; returns whether the workload has finished.
+    fn happen(&mut self, event: Event, finished: bool, workload: &mut impl Workload) -> bool {
+        self.counts.events += 1;
+        match event {
+            Event::Submit(id) => {
+                self.trace(0, u64::from(id));
+                self.handle(Input::Request(self.requests[id as usize]));
+                self.act();
+            }
+            Event::Complete(id) => {
+                self.complete(id, Ok(()), workload);
+                return finished || self.pull(workload);
+            }
+            Event::CompleteError(id) => {
+                let error = self.errors[id as usize].take().expect("a failed request has an error");
+                self.complete(id, Err(error), workload);
+                return finished || self.pull(workload);
+            }
+            Event::Wake => return finished || self.pull(workload),
+            Event::Computed => {
+                let tag = self.computing.pop_front().expect("a computation that ends was begun");
+                self.trace(4, tag.0);
+                self.handle(Input::Computed { tag });
+                self.act();
+            }
+            Event::Arm(member) => self.drive(member, |drive, around| drive.arm(around)),
+            Event::Transferred(member, tag) => {
+                self.drive(member, |drive, around| drive.transferred(tag, around));
+            }
+        }
+        finished
+    }
+
+    /// Takes requests from the workload until it waits; returns whether it has finished.
+    fn pull(&mut self, workload: &mut impl Workload) -> bool {
+        loop {
+            match workload.next(Instant(self.now_ns)) {
+                Next::Issue(request) => {
+                    let RequestId(id) = request.id;
+                    self.requests[id as usize] = request;
+                    self.in_flight += 1;
+                    let bytes = request.range.count * SECTOR_BYTES;
+                    let ready_ns = self.cpu.submit(self.now_ns, bytes);
+                    self.trace(8 | (request.op as u64) << 4, request.range.start);
+                    self.schedule.at(ready_ns, Event::Submit(id));
+                }
+                Next::Wait => return false,
+                Next::WaitUntil(at) => {
+                    self.schedule.at(at.0.max(self.now_ns), Event::Wake);
+                    return false;
+                }
+                Next::Finished => return true,
+            }
+        }
+    }
+
+    fn complete(&mut self, id: u32, result: IoResult, workload: &mut impl Workload) {
+        self.trace(1, u64::from(id));
+        self.in_flight -= 1;
+        self.counts.requests += 1;
+        workload.complete(Instant(self.now_ns), RequestId(id), result);
+    }
+
+    #[inline]
+    fn handle(&mut self, input: Input) {
+        self.volume.handle(Instant(self.now_ns), input, &mut self.out);
+    }
+
+    /// Lets a member's drive handle an event, and the engine what the drive completes.
+    fn drive(&mut self, member: u32, event: impl FnOnce(&mut Drive, &mut Surroundings<'_>)) {
+        let at = &mut self.members[member as usize];
+        let bus = &mut self.buses[at.controller];
+        let (schedule, done) = (&mut self.schedule, &mut self.done_commands);
+        event(&mut at.drive, &mut Surroundings { now_ns: self.now_ns, member, schedule, bus, done });
+        if self.done_commands.is_empty() {
+            return;
+        }
+        for tag in self.done_commands.drain(..) {
+            at.queue.complete(tag, &mut self.fanout, &mut self.done_ios);
+        }
+        touch(at, member, &mut self.touched);
+        self.trace(2, u64::from(member));
+        for index in 0..self.done_ios.len() {
+            self.handle(Input::IoDone { tag: self.done_ios[index], result: Ok(()) });
+        }
+        self.done_ios.clear();
+        self.act();
+    }
+
+    /// Carries out what the engine asked for, then sends commands to the drives that have new ones.
+    fn act(&mut self) {
+        self.deadline = self.volume.next_deadline();
+        let mut ios = 0;
+        for index in 0..self.out.actions.len() {
+            match self.out.actions[index] {
+                Action::Io(io) => {
+                    ios += 1;
+                    self.member_io(&io);
+                }
+                Action::Compute(compute) => {
+                    self.data.compute(&compute, &self.out);
+                    let end_ns = self.cpu.compute(self.now_ns, &compute, &self.out);
+                    self.computing.push_back(compute.tag);
+                    self.schedule.at(end_ns, Event::Computed);
+                }
+                Action::Complete { id: RequestId(id), result } => {
+                    let end_ns = self.cpu.complete(self.now_ns);
+                    let event = match result {
+                        Ok(()) => Event::Complete(id),
+                        Err(error) => {
+                            self.errors[id as usize] = Some(error);
+                            Event::CompleteError(id)
+                        }
+                    };
+                    self.schedule.at(end_ns, event);
+                }
+                Action::Replied { .. } | Action::Event(_) => {}
+            }
+        }
+        self.out.clear();
+        self.counts.member_ios += ios;
+        self.send(ios);
+    }
+
+    fn member_io(&mut self, io: &MemberIo) {
+        self.data.io(io, &self.out);
+        let slot = io.slot.index() as u32;
+        let op = match io.op {
+            Op::Read => CommandOp::Read,
+            Op::Write | Op::WriteZeroes if io.fua => CommandOp::WriteFua,
+            Op::Write | Op::WriteZeroes => CommandOp::Write,
+            Op::Flush => CommandOp::Flush,
+            Op::Discard => CommandOp::Discard,
+        };
+        let member = &mut self.members[slot as usize];
+        let index = self.fanout.begin(io.tag);
+        member.queue.add(op, io.range.start, io.range.count, index, &mut self.fanout);
+        touch(member, slot, &mut self.touched);
+    }
+
+    /// Sends commands to the drives with new I/Os.
+    fn send(&mut self, ios: u64) {
+        let mut ready_ns = self.cpu.member_ios(self.now_ns, ios);
+        for index in 0..self.touched.len() {
+            let slot = self.touched[index];
+            let member = &mut self.members[slot as usize];
+            member.touched = false;
+            while let Some((tag, op, start, sectors)) = member.queue.next(&mut self.fanout) {
+                ready_ns = self.cpu.command(ready_ns);
+                self.trace.add(u64::from(slot) << 56 ^ (op as u64) << 48 ^ start);
+                self.trace.add(sectors << 48 ^ self.now_ns);
+                let (schedule, done) = (&mut self.schedule, &mut self.done_commands);
+                let bus = &mut self.buses[member.controller];
+                let mut around = Surroundings { now_ns: self.now_ns, member: slot, schedule, bus, done };
+                member.drive.submit(tag, Command { op, start, sectors, arrival_ns: ready_ns }, &mut around);
+            }
+        }
+        self.touched.clear();
+    }
+
+    #[inline]
+    fn trace(&mut self, kind: u64, what: u64) {
+        self.trace.add(self.now_ns);
+        self.trace.add(kind << 56 ^ what);
+    }
+
+    fn report(&self) -> SimReport {
+        let elapsed_ns = self.now_ns.max(1) as f64;
+        let share = |busy_ns: u64| busy_ns as f64 / elapsed_ns;
+        let member =
+            |m: &Member| MemberReport { stats: m.queue.stats, busy_share: share(m.drive.busy_ns()) };
+        SimReport {
+            trace_hash: self.trace.value(),
+            end: Instant(self.now_ns),
+            requests: self.counts.requests,
+            member_ios: self.counts.member_ios,
+            events: self.counts.events,
+            members: self.members.iter().map(member).collect(),
+            bus_busy_share: self.buses.iter().map(|b| share(b.busy_ns())).collect(),
+            bus_bytes: self.buses.iter().map(Bus::bytes).collect(),
+            cpu_busy_share: share(self.cpu.busy_ns()) / self.cpu.cores() as f64,
+        }
+    }
+}
+
+fn touch(member: &mut Member, slot: u32, touched: &mut Vec<u32>) {
+    if !member.touched {
+        member.touched = true;
+        touched.push(slot);
+    }
+}
+
+/// A number for each member from the seed (Steele, Lea and Flood's SplitMix64).
+fn split_mix(seed: u64, index: u64) -> u64 {
+    let mut z = seed.wrapping_add((index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

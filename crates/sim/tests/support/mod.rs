@@ -1,0 +1,173 @@
+//! A closed loop of threads for tests and benches, and the rig of the chunk-size study.
+
+use stripewise_engine::geometry::GeometrySpec;
+use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
+use stripewise_engine::level::{Layout, Level, ParityLayout};
+use stripewise_engine::policy::Policy;
+use stripewise_engine::units::{Instant, Nanos, SectorRange};
+use stripewise_engine::volume::VolumeConfig;
+use stripewise_engine::workload::{Next, Workload};
+use stripewise_sim::{Rig, RigNames, SimConfig};
+
+/// Sectors of the ST31000333AS.
+pub const DRIVE_SECTORS: u64 = 1_953_525_168;
+
+/// Threads that each keep one request in flight.
+#[derive(Clone, Debug)]
+pub struct ClosedLoop {
+    pub threads: u32,
+    pub block_bytes: u64,
+    pub random: bool,
+    pub read_percent: u64,
+    /// The part of the array that is used.
+    pub sectors: u64,
+    pub end: Instant,
+    /// Requests still to be issued by number, for runs that end by count.
+    pub requests_max: u64,
+    pub requests: u64,
+    pub bytes: u64,
+    pub latency_max: Nanos,
+    pub latency_total: Nanos,
+    idle: Vec<u32>,
+    started: Vec<Instant>,
+    next_sector: Vec<u64>,
+    issued: u64,
+    state: u64,
+}
+
+impl ClosedLoop {
+    pub fn new(
+        threads: u32,
+        block_bytes: u64,
+        random: bool,
+        read_percent: u64,
+        sectors: u64,
+        end_s: f64,
+    ) -> Self {
+        Self {
+            threads,
+            block_bytes,
+            random,
+            read_percent,
+            sectors,
+            end: Instant(Nanos::from_secs_f64(end_s).0),
+            requests_max: u64::MAX,
+            requests: 0,
+            bytes: 0,
+            latency_max: Nanos(0),
+            latency_total: Nanos(0),
+            idle: (0..threads).rev().collect(),
+            started: vec![Instant::ZERO; threads as usize],
+            next_sector: (0..threads)
+                .map(|t| sectors / u64::from(threads) * u64::from(t) / 2048 * 2048)
+                .collect(),
+            issued: 0,
+            state: 0x1234_5678_9ABC_DEF1,
+        }
+    }
+
+    pub fn megabytes_per_second(&self) -> f64 {
+        self.bytes as f64 / 1e6 / (self.end.0 as f64 / 1e9)
+    }
+
+    fn random(&mut self) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+    }
+}
+
+impl Workload for ClosedLoop {
+    fn in_flight_max(&self) -> u32 {
+        self.threads
+    }
+
+    fn request_bytes_max(&self) -> u64 {
+        self.block_bytes
+    }
+
+    fn next(&mut self, now: Instant) -> Next {
+        if now >= self.end || self.issued >= self.requests_max {
+            return Next::Finished;
+        }
+        let Some(thread) = self.idle.pop() else { return Next::Wait };
+        self.issued += 1;
+        let count = self.block_bytes / 512;
+        let op = if self.random() % 100 < self.read_percent { Op::Read } else { Op::Write };
+        let start = if self.random {
+            self.random() % (self.sectors / count) * count
+        } else {
+            let start = self.next_sector[thread as usize];
+            let start = if start + count > self.sectors { 0 } else { start };
+            self.next_sector[thread as usize] = start + count;
+            start
+        };
+        self.started[thread as usize] = now;
+        Next::Issue(Request {
+            id: RequestId(thread),
+            op,
+            range: SectorRange::new(start, count),
+            flags: Flags { fua: false, more: false, sync: true },
+        })
+    }
+
+    fn complete(&mut self, now: Instant, id: RequestId, result: IoResult) {
+        result.expect("a modelled drive does not fail");
+        let latency = now.since(self.started[id.0 as usize]);
+        self.idle.push(id.0);
+        self.latency_max = self.latency_max.max(latency);
+        self.latency_total += latency;
+        if now <= self.end {
+            self.requests += 1;
+            self.bytes += self.block_bytes;
+        }
+    }
+}
+
+/// The rig of the published chunk-size study with so many members.
+pub fn rig(drive: &str, members: u16) -> Rig {
+    let names =
+        RigNames::on_one_controller(drive, "88sx6081-pci32", "opteron-244", "linux-block-2.6.27", members);
+    Rig::load(&names).expect("built-in models load")
+}
+
+/// A RAID-5, left-symmetric.
+pub fn raid5(members: u16, chunk_kib: u64, seed: u64) -> SimConfig {
+    let geometry = GeometrySpec {
+        level: Level::Raid5,
+        layout: Layout::Parity(ParityLayout::LeftSymmetric),
+        chunk_sectors: chunk_kib * 2,
+        member_sectors: vec![DRIVE_SECTORS; members as usize],
+    };
+    config(geometry, rig("st31000333as", members), seed)
+}
+
+/// One drive by itself.
+pub fn single(drive: &str, seed: u64) -> SimConfig {
+    striped(drive, 1, 64, seed)
+}
+
+/// A RAID-0 over drives of a model, or one drive by itself.
+pub fn striped(drive: &str, members: u16, chunk_kib: u64, seed: u64) -> SimConfig {
+    let (level, chunk_sectors) =
+        if members == 1 { (Level::Linear, 0) } else { (Level::Raid0, chunk_kib * 2) };
+    let geometry = GeometrySpec {
+        level,
+        layout: Layout::None,
+        chunk_sectors,
+        member_sectors: vec![DRIVE_SECTORS; members as usize],
+    };
+    config(geometry, rig(drive, members), seed)
+}
+
+fn config(geometry: GeometrySpec, rig: Rig, seed: u64) -> SimConfig {
+    let volume = VolumeConfig {
+        geometry,
+        policy: Policy::linux_2_6_27(),
+        stripe_cache_size: 256,
+        failed: Vec::new(),
+        discard: false,
+    };
+    SimConfig { volume, rig, seed }
+}
