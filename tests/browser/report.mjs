@@ -60,12 +60,14 @@ async function checkBasics(page, seen, name) {
     window: innerWidth,
     unlabelled: document.querySelectorAll('.chart:not([aria-label])').length,
     figures: document.querySelectorAll('figure').length,
+    cutBadges: [...document.querySelectorAll('.badge.simulated')].filter((badge) => badge.scrollWidth > badge.clientWidth).length,
     labelled: document.querySelectorAll('figure .badge').length,
     injected: 'injected' in window,
   }));
   check(`${name}: the page's title says simulated or measured`, /simulated|measured/.test(facts.title), facts.title);
   check(`${name}: the header says simulated or measured`, facts.badges === 1, facts.badges);
   check(`${name}: every chart's title says simulated or measured`, facts.figures === facts.labelled, facts);
+  check(`${name}: the word simulated is never cut`, facts.cutBadges === 0, facts.cutBadges);
   check(`${name}: one main heading`, facts.headings === 1);
   check(`${name}: no horizontal scroll of the page`, facts.width <= facts.window, facts);
   check(`${name}: every chart has a description`, facts.unlabelled === 0);

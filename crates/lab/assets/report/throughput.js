@@ -97,7 +97,7 @@ function unitName(name, colours) {
   return { name, nameLocation: 'end', nameGap: 12, nameTextStyle: { color: colours.muted, fontSize: 11, fontFamily: FONT, align: 'left' } };
 }
 
-/** With no axis: one dot per subject value, references as dashed lines across. */
+/** With no axis: one dot per subject value, joined where the values are quantities; references as dashed lines. */
 function dotOption(panel, range) {
   const colours = tokens();
   const values = shownValues();
@@ -105,6 +105,7 @@ function dotOption(panel, range) {
   const references = model.references.map((target) => ({ name: referenceName(target), entry: panel.at('', `reference:${target}`) }))
     .filter(({ entry }) => entry?.mean !== undefined);
   const numbers = [...entries, ...references.map(({ entry }) => entry)].flatMap((entry) => (entry?.mean === undefined ? [] : [entry.mean, entry.low ?? entry.mean, entry.high ?? entry.mean]));
+  const quantities = values.every(({ value }) => !Number.isNaN(quantity(value)));
   const bounds = entries.flatMap((entry, place) => (entry?.low === undefined ? [] : [[place, lowest(entry), entry.high, colourOf(values[place].index)]]));
   const rows = (place) => [[colourOf(values[place].index), values[place].value, ...megabytes(entries[place])],
     ...references.map(({ name, entry }) => [colours.reference, name, ...megabytes(entry)])];
@@ -114,7 +115,7 @@ function dotOption(panel, range) {
     xAxis: categoryAxis(values.map(({ value }) => value), colours),
     yAxis: { ...valueAxis(range ?? numbers, choices.scale, tick, colours), ...unitName('MB/s', colours) },
     series: [
-      { type: 'line', lineStyle: { width: 1, color: colours.rule }, symbol: 'circle', symbolSize: 10, showAllSymbol: true, z: 4,
+      { type: 'line', lineStyle: { width: quantities ? 1 : 0, color: colours.rule }, symbol: 'circle', symbolSize: 10, showAllSymbol: true, z: 4,
         data: entries.map((entry, place) => ({ value: entry?.mean ?? null, itemStyle: { color: colourOf(values[place].index) } })) },
       ...references.map(({ name, entry }) => ({ type: 'line', name, symbol: 'none', color: colours.reference,
         lineStyle: { type: [6, 4], width: 1.5 }, data: values.map(() => entry.mean) })),

@@ -28,7 +28,13 @@ fn hero(html: &mut Html, results: &StudyResults) {
     let tie = !advice.tied_with.is_empty();
     html.raw("<div class=\"hero\"><div class=\"verdict\"><p class=\"verdict-label\">");
     html.raw(if tie { "A tie for the best " } else { "Best " }).text(&words(&results.subject));
-    html.raw("</p><p class=\"verdict-value\">");
+    html.raw("</p><p class=\"verdict-value");
+    let length = advice.tied_with.iter().fold(advice.best.len(), |sum, other| sum + 4 + other.len());
+    html.raw(match length {
+        0..=6 => "\">",
+        7..=14 => " two\">",
+        _ => " many\">",
+    });
     value(html, results, &advice.best);
     for other in &advice.tied_with {
         html.raw("<i>or</i>");

@@ -1,1 +1,178 @@
 //! Properties of the whole document.
+
+use std::collections::BTreeMap;
+
+use super::render;
+use crate::results::{
+    CellResult, DirectionResult, Environment, FamilyBest, Provenance, RankedValue, Recommendation,
+    SCHEMA_VERSION, StudyResults,
+};
+
+const HOSTILE: &str = "</script><script>alert('1')</script><!-- <img src=x onerror=\"alert(1)\"> & \u{2028}";
+
+/// A study of three chunks with this many cells, whose every text is `text`.
+fn study(cells: u32, text: &str) -> StudyResults {
+    let owned = || text.to_owned();
+    let values: Vec<String> = ["4K", "64K", "1024K"].iter().map(|value| format!("{value}{text}")).collect();
+    let direction = DirectionResult {
+        ios: 123_456,
+        bytes: 505_675_776,
+        errors: 0,
+        latency_mean_ns: 1_234_567.0,
+        latency_p50_ns: 1_234_567,
+        latency_p90_ns: 2_345_678,
+        latency_p99_ns: 3_456_789,
+        latency_p999_ns: 4_567_890,
+        latency_max_ns: 5_678_901,
+    };
+    let cell = |number: u32| CellResult {
+        key: format!("{number:064x}"),
+        target: "array".to_owned(),
+        factors: ["bs", "chunk", "numjobs", "rw", "rwmixread"]
+            .map(|factor| (factor.to_owned(), format!("{}{text}", number % 9)))
+            .into(),
+        replicate: number % 3,
+        seed: u64::MAX - u64::from(number),
+        seconds: 20.0,
+        read: direction.clone(),
+        write: direction.clone(),
+        error: (number == 1).then(owned),
+    };
+    StudyResults {
+        schema_version: SCHEMA_VERSION,
+        study: format!("chunk-size{text}"),
+        title: format!("Chunk size{text}"),
+        question: owned(),
+        simulated: true,
+        quick: false,
+        subject: "chunk".to_owned(),
+        subject_values: values.clone(),
+        environment: Environment {
+            target: format!("model{text}"),
+            description: owned(),
+            version: owned(),
+            engine_hash: owned(),
+            host_cpu: owned(),
+            host_kernel: owned(),
+            started: owned(),
+            wall_seconds: 1.0,
+            notes: vec![owned()],
+            provenance: vec![Provenance {
+                model: owned(),
+                parameter: owned(),
+                value: owned(),
+                unit: owned(),
+                kind: format!("assumed{text}"),
+                source: owned(),
+            }],
+        },
+        cells: (0..cells).map(cell).collect(),
+        recommendation: advice(&values, text),
+    }
+}
+
+fn advice(values: &[String], text: &str) -> Recommendation {
+    let ranked = |value: &String| RankedValue {
+        value: value.clone(),
+        score: 0.9,
+        score_ci: (0.85, 0.95),
+        worst: 0.5,
+        worst_cell: text.to_owned(),
+        ratio_to_best: 0.99,
+        ratio_to_best_ci: (0.9, 1.01),
+    };
+    Recommendation {
+        ranking: values.iter().map(ranked).collect(),
+        best: values[0].clone(),
+        tied_with: vec![values[1].clone()],
+        summary: text.to_owned(),
+        method: text.to_owned(),
+        weights: BTreeMap::from([(format!("random-read{text}"), 3.0), ("random-write".to_owned(), 1.0)]),
+        by_family: vec![FamilyBest {
+            family: format!("random-read{text}"),
+            best: values[0].clone(),
+            score: 0.9,
+            tied_with: vec![values[1].clone()],
+            scores: vec![0.9, f64::NAN],
+        }],
+        commands: vec![format!("mdadm --create{text}")],
+    }
+}
+
+#[test]
+fn text_of_a_study_never_becomes_markup() {
+    let (plain, hostile) = (render(&study(9, "")).unwrap(), render(&study(9, HOSTILE)).unwrap());
+    let count = |html: &str, tag: &str| html.matches(tag).count();
+    for tag in ["<script", "</script", "<!--"] {
+        assert_eq!(count(&plain, tag), count(&hostile, tag), "{tag}");
+    }
+    assert!(!hostile.contains("<img src=x"));
+    assert!(!hostile.contains("onerror=\"alert"));
+}
+
+#[test]
+fn a_report_loads_nothing_from_outside() {
+    let html = render(&study(9, "")).unwrap();
+    assert!(html.contains("default-src 'none'"));
+    for load in
+        ["src=\"http", "href=\"http", "url(http", "url(\"http", "url(//", "@import", "<link", "<iframe"]
+    {
+        assert!(!html.contains(load), "{load}");
+    }
+}
+
+#[test]
+fn simulated_figures_are_called_so_wherever_they_are_shown() {
+    let html = render(&study(9, "")).unwrap();
+    let title = &html[html.find("<title>").unwrap()..html.find("</title>").unwrap()];
+    assert!(title.contains("simulated"), "{title}");
+    for (at, _) in html.match_indices("<h2") {
+        let heading = &html[at..at + html[at..].find("</h2>").unwrap()];
+        let shows_figures = !heading.contains("Before you rely") && !heading.contains("To run it again");
+        assert_eq!(heading.contains(">simulated<"), shows_figures, "{heading}");
+    }
+    assert!(!html.contains("class=\"badge measured\""));
+}
+
+#[test]
+fn measured_figures_name_their_target_and_quick_ones_say_so() {
+    let mut results = study(9, "");
+    results.simulated = false;
+    results.quick = true;
+    "files:/mnt/x".clone_into(&mut results.environment.target);
+    let html = render(&results).unwrap();
+    assert!(html.contains("· measured · quick"));
+    assert!(html.contains("measured on files:/mnt/x"));
+    assert!(!html.contains("class=\"badge simulated\">"));
+    assert!(html.contains("stripewise study run chunk-size --quick --on files:/mnt/x"));
+}
+
+#[test]
+fn a_study_without_cells_or_ranking_says_so() {
+    let mut results = study(0, "");
+    results.recommendation.ranking.clear();
+    results.recommendation.by_family.clear();
+    results.recommendation.best.clear();
+    let html = render(&results).unwrap();
+    assert!(html.contains("No recommendation"));
+    assert!(html.contains("no cells yet"));
+    assert!(!html.contains("id=\"controls\""));
+}
+
+#[test]
+fn intervals_that_are_none_are_not_drawn() {
+    let mut results = study(9, "");
+    for ranked in &mut results.recommendation.ranking {
+        ranked.score_ci = (f64::NAN, f64::NAN);
+    }
+    let html = render(&results).unwrap();
+    assert!(html.contains("no interval"));
+    assert!(!html.contains("class=\"range\""));
+    assert!(!html.contains("NaN%"));
+}
+
+#[test]
+fn the_whole_published_matrix_stays_small_enough_to_mail() {
+    let html = render(&study(3300, "")).unwrap();
+    assert!(html.len() < 2_000_000, "{} bytes", html.len());
+}
