@@ -248,8 +248,8 @@ fn compute_ours(kernels: &Kernels, operation: Operation, parity: &mut [&mut [u8]
     let optional: Vec<Option<&[u8]>> = sources.iter().copied().map(Some).collect();
     let (first, second) = parity.split_at_mut(1);
     match operation {
-        Operation::Xor => kernels.xor(first[0], &sources),
-        Operation::Copy => kernels.xor(first[0], &sources),
+        // A copy is the xor of one block.
+        Operation::Copy | Operation::Xor => kernels.xor(first[0], &sources),
         Operation::Pq => kernels.pq(first[0], second[0], &optional),
         Operation::Update => {
             // Each pair of data blocks stands for the old and new contents of one block.

@@ -72,11 +72,14 @@ impl fmt::Display for RecoverError {
 
 impl std::error::Error for RecoverError {}
 
+/// A lost data block's index, and its target if it is wanted.
+type LostData<'a> = (u16, Option<&'a mut [u8]>);
+
 /// The lost blocks sorted by role, targets taken out.
 #[derive(Default)]
 struct Targets<'a> {
     /// The first two lost data blocks, lower index first.
-    data: [Option<(u16, Option<&'a mut [u8]>)>; 2],
+    data: [Option<LostData<'a>>; 2],
     data_lost: usize,
     p: Option<&'a mut [u8]>,
     q: Option<&'a mut [u8]>,
@@ -156,7 +159,7 @@ impl Kernels {
     fn recover_one(
         &self,
         stripe: &Stripe<'_>,
-        (index, target): (u16, Option<&mut [u8]>),
+        (index, target): LostData<'_>,
         p_target: Option<&mut [u8]>,
         q_target: Option<&mut [u8]>,
     ) {
@@ -183,12 +186,7 @@ impl Kernels {
     ///
     /// With `p' = x + y` and `q' = 2^i·x + 2^j·y` the errors left by the survivors,
     /// `x = (2^j·p' + q') / (2^i + 2^j)`.
-    fn recover_two(
-        &self,
-        stripe: &Stripe<'_>,
-        (x_index, x): (u16, Option<&mut [u8]>),
-        (y_index, y): (u16, Option<&mut [u8]>),
-    ) {
+    fn recover_two(&self, stripe: &Stripe<'_>, (x_index, x): LostData<'_>, (y_index, y): LostData<'_>) {
         let (g_x, g_y) = (exp(usize::from(x_index)), exp(usize::from(y_index)));
         let b = inverse(g_x ^ g_y);
         let q = stripe.q.expect("both parity blocks survive");

@@ -1,10 +1,10 @@
 //! AVX2, 32 bytes: doubling by compare and add, multiplication by two shuffles of a nibble table.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_loadu_si128, _mm_sfence, _mm256_add_epi8, _mm256_and_si256,
-    _mm256_broadcastsi128_si256, _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_or_si256, _mm256_set1_epi8,
-    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_stream_si256,
-    _mm256_testz_si256, _mm256_xor_si256,
+    __m256i, _mm_loadu_si128, _mm_sfence, _mm256_add_epi8, _mm256_and_si256, _mm256_broadcastsi128_si256,
+    _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_or_si256, _mm256_set1_epi8, _mm256_setzero_si256,
+    _mm256_shuffle_epi8, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_stream_si256, _mm256_testz_si256,
+    _mm256_xor_si256,
 };
 
 use super::kernel_set;
@@ -65,9 +65,9 @@ impl Vector for Avx2 {
     #[inline(always)]
     unsafe fn factor(value: u8) -> Self::Factor {
         unsafe {
-            let tables = NIBBLES.0[value as usize].as_ptr().cast::<__m128i>();
-            let low = _mm_loadu_si128(tables);
-            let high = _mm_loadu_si128(tables.add(1));
+            let tables = NIBBLES.0[value as usize].as_ptr();
+            let low = _mm_loadu_si128(tables.cast());
+            let high = _mm_loadu_si128(tables.add(16).cast());
             (_mm256_broadcastsi128_si256(low), _mm256_broadcastsi128_si256(high))
         }
     }

@@ -5,6 +5,8 @@
 //! instruction set implements that trait and names its features in [`kernel_set`]. Functions below the
 //! generated entry points are `inline(always)` so that they are compiled for those features.
 
+#![expect(clippy::inline_always, reason = "a call boundary would lose the entry point's CPU features")]
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -23,9 +25,12 @@ use std::mem::MaybeUninit;
 
 use set::Set;
 
-/// Blocks read side by side. Eight is the associativity of L1 on the CPUs that matter, which bounds
-/// how many blocks at the same page offset it holds at once.
-const GROUP: usize = 8;
+/// Sources of an xor read side by side. Eight is the associativity of L1 on most CPUs, which bounds how
+/// many blocks it holds at one page offset; blocks usually begin at page boundaries.
+const XOR_GROUP: usize = 8;
+
+/// Data blocks read side by side for P+Q: eight less P and Q themselves.
+const PQ_GROUP: usize = 6;
 
 /// Bytes of each block taken in one go: a multiple of every unrolled register, small enough that two
 /// strips of partial sums stay in L1 beside the data.

@@ -2,10 +2,10 @@
 //! them: written, or solved for lost blocks, or compared.
 //!
 //! One pass reads every data block once and hands each position's sums to a [`Finish`]. As in
-//! [`xor`](super::xor), at most [`GROUP`] blocks are read side by side, a [`STRIP`] at a time.
+//! [`xor`](super::xor), at most [`PQ_GROUP`] blocks are read side by side, a [`STRIP`] at a time.
 
 use super::vector::{At, Vector, each_register, load, store, store_or_stream};
-use super::{GROUP, STRIP, Strip};
+use super::{PQ_GROUP, STRIP, Strip};
 
 /// What becomes of the sums at one position.
 pub(super) trait Finish<V: Vector> {
@@ -24,7 +24,7 @@ pub(super) trait Finish<V: Vector> {
 /// Blocks of successive indexes that are read side by side.
 struct Run {
     /// First bytes, highest index first.
-    blocks: [*const u8; GROUP],
+    blocks: [*const u8; PQ_GROUP],
     count: usize,
     /// Doublings due to the gap above the run, beyond the one each block of the run brings.
     doublings_before: usize,
@@ -40,7 +40,7 @@ struct Run {
 #[inline(always)]
 fn next_run(data: &[Option<&[u8]>], below: usize, above: Option<usize>) -> (Run, usize) {
     let mut run = Run {
-        blocks: [std::ptr::null(); GROUP],
+        blocks: [std::ptr::null(); PQ_GROUP],
         count: 0,
         doublings_before: 0,
         doublings_after: 0,
@@ -54,7 +54,7 @@ fn next_run(data: &[Option<&[u8]>], below: usize, above: Option<usize>) -> (Run,
     if let Some(above) = above {
         run.doublings_before = above - index;
     }
-    while index > 0 && run.count < GROUP {
+    while index > 0 && run.count < PQ_GROUP {
         let Some(block) = data[index - 1] else { break };
         run.blocks[run.count] = block.as_ptr();
         run.count += 1;

@@ -25,6 +25,9 @@ pub(crate) struct SolveP<'a> {
     pub(crate) new_q: &'a mut [u8],
 }
 
+/// Whether P, and whether Q where given, differs from what the data make it.
+pub(crate) type Differs = unsafe fn(Data<'_>, &[u8], Option<&[u8]>) -> (bool, bool);
+
 /// One kernel for each operation.
 ///
 /// Contract of every field: the CPU supports the instruction set, every block is as long as every
@@ -40,17 +43,22 @@ pub(crate) struct Set {
     pub(crate) q: unsafe fn(&mut [u8], Data<'_>),
     pub(crate) solve_q: unsafe fn(Data<'_>, SolveQ<'_>),
     pub(crate) solve_p: unsafe fn(Data<'_>, SolveP<'_>),
-    pub(crate) differs: unsafe fn(Data<'_>, &[u8], Option<&[u8]>) -> (bool, bool),
+    pub(crate) differs: Differs,
     pub(crate) update: unsafe fn(Option<&mut [u8]>, &mut [u8], &[Change<'_>]),
 }
 
 /// Asserts that the blocks of `data` are `len` bytes long and have indexes Q can weigh.
 fn assert_data(data: Data<'_>, len: usize) {
+    assert_data_lens(data, len);
+    let highest = data.iter().rposition(Option::is_some).unwrap_or(0);
+    assert!(highest <= usize::from(INDEX_MAX), "data index {highest} is above {INDEX_MAX}");
+}
+
+/// Asserts that the blocks of `data` are `len` bytes long.
+fn assert_data_lens(data: Data<'_>, len: usize) {
     for (index, block) in data.iter().enumerate() {
-        if let Some(block) = block {
-            assert_eq!(block.len(), len, "data block {index} differs in length");
-            assert!(index <= usize::from(INDEX_MAX), "data index {index} is above {INDEX_MAX}");
-        }
+        let fits = block.is_none_or(|block| block.len() == len);
+        assert!(fits, "data block {index} differs in length");
     }
 }
 
@@ -117,7 +125,11 @@ impl Set {
 
     pub(crate) fn differs(&self, data: Data<'_>, p: &[u8], q: Option<&[u8]>) -> (bool, bool) {
         assert_len(q, p.len());
-        assert_data(data, p.len());
+        if q.is_some() {
+            assert_data(data, p.len());
+        } else {
+            assert_data_lens(data, p.len());
+        }
         unsafe { (self.differs)(data, p, q) }
     }
 

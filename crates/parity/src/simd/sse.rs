@@ -78,9 +78,9 @@ impl Multiply for ByShuffle {
 
     #[inline(always)]
     unsafe fn factor(value: u8) -> Self::Factor {
-        let tables = NIBBLES.0[value as usize].as_ptr().cast::<__m128i>();
+        let tables = NIBBLES.0[value as usize].as_ptr();
         // SAFETY: `Vector`'s contract; a factor's tables are two registers long.
-        unsafe { (_mm_loadu_si128(tables), _mm_loadu_si128(tables.add(1))) }
+        unsafe { (_mm_loadu_si128(tables.cast()), _mm_loadu_si128(tables.add(16).cast())) }
     }
 
     #[inline(always)]

@@ -1,9 +1,12 @@
 //! Read-modify-write of P and Q, for any [`Vector`].
 
 use super::vector::{At, Vector, each_register, load, store};
-use super::{GROUP, STRIP};
+use super::{PQ_GROUP, STRIP};
 use crate::Change;
 use crate::field;
+
+/// Changes taken side by side, each an old and a new block.
+const PAIRS: usize = PQ_GROUP / 2;
 
 /// Adds `old + new` of each change to `p` (if `P`) and `2^index · (old + new)` to `q`.
 ///
@@ -19,10 +22,10 @@ pub(super) unsafe fn update<V: Vector, const P: bool>(
     let mut start = 0;
     while start < len {
         let end = usize::min(start + STRIP, len);
-        for group in changes.chunks(GROUP / 2) {
+        for group in changes.chunks(PAIRS) {
             // SAFETY: `start..end` is within every block, as the caller vouches.
             unsafe {
-                let mut factors = [V::factor(1); GROUP / 2];
+                let mut factors = [V::factor(1); PAIRS];
                 for (factor, change) in factors.iter_mut().zip(group) {
                     *factor = V::factor(field::exp(usize::from(change.index)));
                 }
@@ -38,7 +41,7 @@ unsafe fn step<V: Vector, const P: bool, const UNROLL: usize, const PARTIAL: boo
     p: *mut u8,
     q: *mut u8,
     changes: &[Change<'_>],
-    factors: &[V::Factor; GROUP / 2],
+    factors: &[V::Factor; PAIRS],
     at: At,
 ) {
     // SAFETY: the caller of `update` vouches for the blocks.

@@ -1,10 +1,10 @@
 //! Xor of many blocks, for any [`Vector`].
 //!
-//! Blocks at power-of-two strides share cache sets, so only [`GROUP`] sources are read side by side,
+//! Blocks at power-of-two strides share cache sets, so only [`XOR_GROUP`] sources are read side by side,
 //! a [`STRIP`] of each at a time; the strip of the target stays in L1 from group to group.
 
 use super::vector::{At, Vector, each_register, load, store_or_stream};
-use super::{GROUP, STRIP, Strip};
+use super::{STRIP, Strip, XOR_GROUP};
 
 /// Sets `target` to the xor of `sources`, of itself too if `INTO`, past the caches if `STREAM`.
 ///
@@ -27,8 +27,8 @@ pub(super) unsafe fn xor<V: Vector, const INTO: bool, const STREAM: bool>(
         let partial = if STREAM { strip.addressed_from(start) } else { target };
         let mut sum: *const u8 = if INTO { target } else { std::ptr::null() };
         let mut rest = sources;
-        while rest.len() > GROUP {
-            let (group, others) = rest.split_at(GROUP);
+        while rest.len() > XOR_GROUP {
+            let (group, others) = rest.split_at(XOR_GROUP);
             // SAFETY: `partial` is valid over `start..end`, which is within every block.
             unsafe { each_register!(V, start, end, step::<V, false>(sum, group, partial)) };
             sum = partial;
