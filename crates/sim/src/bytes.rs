@@ -2,7 +2,9 @@
 //!
 //! Everything is copied on the way: clear, and slow beside the real loop, which computes in place.
 
-use stripewise_engine::io::{ActionQueue, Buf, Compute, Kernel, MemberIo, Op, Operand, RequestId, Role, SegList};
+use stripewise_engine::io::{
+    ActionQueue, Buf, Compute, Kernel, MemberIo, Op, Operand, RequestId, Role, SegList,
+};
 use stripewise_engine::units::{PAGE_BYTES, SECTOR_BYTES, Slot};
 use stripewise_parity::{Change, Kernels, Lost, Stripe};
 
@@ -111,7 +113,8 @@ impl BytesStore {
     fn recover(&mut self, sources: &[(Role, Vec<u8>)], targets: &[Operand], out: &ActionQueue) {
         let length = sources[0].1.len();
         let mut data = by_index(sources);
-        let highest = targets.iter().filter_map(|t| if let Role::Data(i) = t.role { Some(i) } else { None }).max();
+        let highest =
+            targets.iter().filter_map(|t| if let Role::Data(i) = t.role { Some(i) } else { None }).max();
         data.resize(data.len().max(highest.map_or(0, |h| usize::from(h) + 1)), None);
         let parity = |role| sources.iter().find(|(r, _)| *r == role).map(|(_, b)| b.as_slice());
         let stripe = Stripe { data: &data, p: parity(Role::P), q: parity(Role::Q) };
@@ -171,11 +174,8 @@ impl Data for BytesStore {
     }
 
     fn compute(&mut self, compute: &Compute, out: &ActionQueue) {
-        let sources: Vec<(Role, Vec<u8>)> = out
-            .operands(compute.sources)
-            .iter()
-            .map(|o| (o.role, self.gather(o.segs, out)))
-            .collect();
+        let sources: Vec<(Role, Vec<u8>)> =
+            out.operands(compute.sources).iter().map(|o| (o.role, self.gather(o.segs, out))).collect();
         assert!(sources.iter().all(|(_, b)| b.len() as u64 == compute.bytes), "operands are of one length");
         let targets = out.operands(compute.targets).to_vec();
         match compute.kernel {

@@ -255,7 +255,7 @@ impl Parity {
                 Step::Reading => {
                     if op.plan.read.and(op.unreadable).is_empty() {
                         op.step = Step::Recovering;
-                        self.recover(out, key, &mut op);
+                        self.recover(core, out, key, &mut op);
                     } else {
                         self.put(key, op);
                         self.read_missing(core, out, key);
@@ -408,21 +408,20 @@ impl Parity {
         OperandList { first, count: out.operands.len() as u32 - first }
     }
 
-    fn recover(&mut self, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
+    fn recover(&mut self, core: &Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         let missing = op.plan.recover;
         if missing.is_empty() {
             return;
         }
-        let entry = self.windows.get(op.window).entries[op.rows.0 as usize];
-        let known = *self.cache.uptodate(entry);
+        let view = self.view(core, op);
+        let known = view.uptodate;
         let parity: SlotSet = [Some(op.map.p), op.map.q]
             .into_iter()
             .flatten()
             .filter(|s| known.contains(*s))
             .take(missing.len())
             .collect();
-        let data = known.iter().filter(|s| matches!(op.map.operand_role(*s), crate::io::Role::Data(_)));
-        let sources = data.collect::<SlotSet>().minus(missing).union(parity);
+        let sources = known.and(view.data).minus(missing).union(parity);
         let sources = self.page_operands(out, op, sources, op.sectors());
         let targets = self.page_operands(out, op, missing, op.sectors());
         let bytes = op.bytes();

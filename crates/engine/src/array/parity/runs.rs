@@ -31,6 +31,8 @@ impl Parity {
     pub(super) fn start_runs(&mut self, core: &mut Core, out: &mut ActionQueue, index: u32, gate_open: bool) {
         let mut chosen = self.spare.pop().unwrap_or_default();
         self.choose(index, &mut chosen);
+        // An operation that ends at once must not free the window under the others.
+        self.windows.get(index).gathering = true;
         let map = self.stripe_map(core, index);
         for piece in chosen.iter().filter(|p| p.read) {
             let pieces = self.pieces(core, [*piece].into_iter());
@@ -50,6 +52,13 @@ impl Parity {
             core.part_ends(out, piece.request, Ok(()));
         }
         self.spare.push(chosen);
+        let window = self.windows.get(index);
+        window.gathering = false;
+        // Rows that such an operation left to those that are queued now.
+        if window.active.is_empty() && !window.queue.is_empty() && !window.delayed {
+            window.gathering = true;
+            self.gathering.push(index);
+        }
         self.windows.close_if_free(index);
     }
 
