@@ -93,7 +93,7 @@ impl Kernels {
     /// As [`xor`](Self::xor), writing `target` past the caches: for a target that is not read soon.
     ///
     /// Wins when the blocks come from memory rather than from a cache, the more the fewer the sources
-    /// (on Zen 3 by a quarter with 4, by a few percent with 22); on blocks in L2 it loses as much.
+    /// (on Zen 3 by a quarter with 4, by a few percent with 22); on blocks in L2 it loses a third to a tenth.
     pub fn xor_streaming(&self, target: &mut [u8], sources: &[&[u8]]) {
         self.xor_set.xor_streaming(target, sources);
     }
