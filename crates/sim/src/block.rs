@@ -271,6 +271,9 @@ impl BlockQueue {
 
     /// Whether nothing is queued, waiting or outstanding.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tags == self.all_tags && self.queued.is_empty() && self.waiting.is_empty() && self.flushes.is_empty()
+        self.tags == self.all_tags
+            && self.queued.is_empty()
+            && self.waiting.is_empty()
+            && self.flushes.is_empty()
     }
 }

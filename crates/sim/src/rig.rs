@@ -88,7 +88,9 @@ impl fmt::Display for RigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Unattached(slot) => write!(f, "member {slot} is on no controller; list it under one"),
-            Self::AttachedTwice(slot) => write!(f, "member {slot} is attached twice; list it under one controller"),
+            Self::AttachedTwice(slot) => {
+                write!(f, "member {slot} is attached twice; list it under one controller")
+            }
             Self::NoSuchSlot { slot, members } => {
                 write!(f, "a controller has member {slot}, but the array has members 0 to {}", members - 1)
             }

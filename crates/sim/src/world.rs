@@ -175,7 +175,11 @@ impl<D: Data> World<D> {
 
     /// Runs a workload until it has finished and everything in flight has completed, or until the first
     /// event after `until`.
-    pub fn run(&mut self, workload: &mut impl Workload, until: Option<Instant>) -> Result<SimReport, SimError> {
+    pub fn run(
+        &mut self,
+        workload: &mut impl Workload,
+        until: Option<Instant>,
+    ) -> Result<SimReport, SimError> {
         let in_flight_max = workload.in_flight_max();
         if in_flight_max > Event::INDEX_MAX {
             return Err(SimError::TooManyInFlight { found: in_flight_max, max: Event::INDEX_MAX });
@@ -245,7 +249,7 @@ impl<D: Data> World<D> {
                 self.handle(Input::Computed { tag });
                 self.act();
             }
-            Event::Arm(member) => self.drive(member, |drive, around| drive.arm(around)),
+            Event::Arm(member) => self.drive(member, Drive::arm),
             Event::Transferred(member, tag) => {
                 self.drive(member, |drive, around| drive.transferred(tag, around));
             }
@@ -389,8 +393,7 @@ impl<D: Data> World<D> {
     fn report(&self) -> SimReport {
         let elapsed_ns = self.now_ns.max(1) as f64;
         let share = |busy_ns: u64| busy_ns as f64 / elapsed_ns;
-        let member =
-            |m: &Member| MemberReport { stats: m.queue.stats, busy_share: share(m.drive.busy_ns()) };
+        let member = |m: &Member| MemberReport { stats: m.queue.stats, busy_share: share(m.drive.busy_ns()) };
         SimReport {
             trace_hash: self.trace.value(),
             end: Instant(self.now_ns),
@@ -412,7 +415,7 @@ fn touch(member: &mut Member, slot: u32, touched: &mut Vec<u32>) {
     }
 }
 
-/// A number for each member from the seed (Steele, Lea and Flood's SplitMix64).
+/// A number for each member from the seed (Steele, Lea and Flood's `SplitMix64`).
 fn split_mix(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add((index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -148,7 +148,9 @@ impl HddModel {
             capacity_sectors: model.number("capacity") as u64,
             revolution_ns: (60e9 / model.number("rpm")).round() as u64,
             heads: model.number("heads") as u64,
-            zones: zones.map(|(&c, &s)| ZoneModel { cylinders: c as u64, sectors_per_track: s as u64 }).collect(),
+            zones: zones
+                .map(|(&c, &s)| ZoneModel { cylinders: c as u64, sectors_per_track: s as u64 })
+                .collect(),
             seek_read: seek("read"),
             seek_write: seek("write"),
             head_switch_ns: model.milliseconds("head_switch"),
@@ -174,7 +176,8 @@ impl HddModel {
     }
 
     fn refuse(&self, parameter: &str, what: String) -> ModelError {
-        ModelError::at(&self.model.file, None, parameter, Problem::Contradiction(what))
+        let line = self.model.parameters.iter().find(|p| p.name == parameter).map(|p| p.line);
+        ModelError::at(&self.model.file, line, parameter, Problem::Contradiction(what))
     }
 
     fn check_zones(&self) -> Result<(), ModelError> {
@@ -224,9 +227,10 @@ impl HddModel {
         }
         let seek_min_ns = self.seek_read.min_ns.max(self.seek_write.min_ns).max(self.head_switch_ns);
         if self.cylinder_skew_ns < seek_min_ns {
-            let what = "must be at least the longest of seek_min_read, seek_min_write and head_switch, or every \
+            let what =
+                "must be at least the longest of seek_min_read, seek_min_write and head_switch, or every \
                         cylinder costs a revolution"
-                .to_owned();
+                    .to_owned();
             return Err(self.refuse("cylinder_skew", what));
         }
         if self.track_skew_ns.max(self.cylinder_skew_ns) >= self.revolution_ns {

@@ -146,6 +146,8 @@ pub struct Parameter {
     pub source: String,
     /// What else should be known.
     pub note: Option<String>,
+    /// Line of the value in the file.
+    pub line: usize,
 }
 
 /// A model as loaded: what is listed, reported and hashed. The typed models are made from it.
@@ -166,7 +168,8 @@ pub struct Model {
 impl Model {
     /// Loads a built-in model by name, or any model by path (a name with `/` or ending in `.toml`).
     pub fn load(name: &str) -> Result<Self, ModelError> {
-        let is_path = name.contains('/') || std::path::Path::new(name).extension().is_some_and(|e| e == "toml");
+        let is_path =
+            name.contains('/') || std::path::Path::new(name).extension().is_some_and(|e| e == "toml");
         if is_path {
             let text = std::fs::read_to_string(name)
                 .map_err(|e| ModelError::whole_file(name, Problem::Unreadable(e.to_string())))?;

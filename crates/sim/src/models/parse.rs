@@ -31,13 +31,20 @@ pub(super) fn model(file: &str, text: &str) -> Result<Model, ModelError> {
     let line = |offset: usize| Some(1 + text[..offset.min(text.len())].matches('\n').count());
     let mut parsed: File = toml::from_str(text).map_err(|e| {
         let at = e.span().and_then(|s| line(s.start));
-        ModelError { file: file.to_owned(), line: at, parameter: None, problem: Problem::Syntax(e.message().to_owned()) }
+        ModelError {
+            file: file.to_owned(),
+            line: at,
+            parameter: None,
+            problem: Problem::Syntax(e.message().to_owned()),
+        }
     })?;
-    let kind = ModelKind::ALL.into_iter().find(|k| k.name() == parsed.model.get_ref()).ok_or_else(|| ModelError {
-        file: file.to_owned(),
-        line: line(parsed.model.span().start),
-        parameter: None,
-        problem: Problem::UnknownModelKind(parsed.model.get_ref().clone()),
+    let kind = ModelKind::ALL.into_iter().find(|k| k.name() == parsed.model.get_ref()).ok_or_else(|| {
+        ModelError {
+            file: file.to_owned(),
+            line: line(parsed.model.span().start),
+            parameter: None,
+            problem: Problem::UnknownModelKind(parsed.model.get_ref().clone()),
+        }
     })?;
     let specs = schema::of(kind);
     let mut parameters = Vec::with_capacity(specs.len());
@@ -47,19 +54,25 @@ pub(super) fn model(file: &str, text: &str) -> Result<Model, ModelError> {
             ModelError::at(file, None, spec.name, problem)
         })?;
         let whole_entry = entry.span().start;
-        parameters.push(parameter(spec, entry.into_inner()).map_err(|(offset, problem)| {
+        let at = line(entry.get_ref().value.span().start).unwrap_or(1);
+        parameters.push(parameter(spec, at, entry.into_inner()).map_err(|(offset, problem)| {
             ModelError::at(file, line(offset.unwrap_or(whole_entry)), spec.name, problem)
         })?);
     }
     if let Some((name, entry)) = parsed.parameter.first_key_value() {
         let known = specs.iter().map(|s| s.name).collect();
-        return Err(ModelError::at(file, line(entry.span().start), name, Problem::UnknownParameter { known }));
+        return Err(ModelError::at(
+            file,
+            line(entry.span().start),
+            name,
+            Problem::UnknownParameter { known },
+        ));
     }
     Ok(Model { name: parsed.name, kind, title: parsed.title, file: file.to_owned(), parameters })
 }
 
 /// Checks one parameter. An error carries the offset of the offending value, where there is one.
-fn parameter(spec: &Spec, entry: Entry) -> Result<Parameter, (Option<usize>, Problem)> {
+fn parameter(spec: &Spec, line: usize, entry: Entry) -> Result<Parameter, (Option<usize>, Problem)> {
     if entry.unit.get_ref() != spec.unit {
         let problem = Problem::WrongUnit { found: entry.unit.get_ref().clone(), wanted: spec.unit };
         return Err((Some(entry.unit.span().start), problem));
@@ -94,5 +107,6 @@ fn parameter(spec: &Spec, entry: Entry) -> Result<Parameter, (Option<usize>, Pro
         kind: entry.kind,
         source: entry.source.into_inner(),
         note: entry.note,
+        line,
     })
 }

@@ -54,18 +54,53 @@ const HDD: &[Spec] = &[
     spec("seek_max_write", "ms", 0.01, 200.0, Number, "seek across all cylinders, for writing"),
     spec("head_switch", "ms", 0.001, 20.0, Number, "change to another head of the same cylinder"),
     spec("track_skew", "ms", 0.001, 20.0, Number, "time the next track of a cylinder starts later"),
-    spec("cylinder_skew", "ms", 0.001, 20.0, Number, "time the first track of the next cylinder starts later"),
+    spec(
+        "cylinder_skew",
+        "ms",
+        0.001,
+        20.0,
+        Number,
+        "time the first track of the next cylinder starts later",
+    ),
     spec("command_overhead", "ms", 0.0, 20.0, Number, "firmware time of each command, one after another"),
     QUEUE_DEPTH,
-    spec("ageing", "ms", 1.0, 100_000.0, Number, "age at which a queued command goes before better placed ones"),
+    spec(
+        "ageing",
+        "ms",
+        1.0,
+        100_000.0,
+        Number,
+        "age at which a queued command goes before better placed ones",
+    ),
     spec("cache", "MiB", 0.01, 65_536.0, Number, "cache memory, for reading and writing"),
     spec("read_segments", "segments", 1.0, 1024.0, Whole, "streams the read cache keeps apart"),
     spec("read_segment_size", "KiB", 4.0, 1_048_576.0, Number, "size of a read segment"),
     spec("write_cache", "MiB", 0.0, 65_536.0, Number, "most dirty data; 0 turns the write cache off"),
     spec("write_extents", "extents", 1.0, 4096.0, Whole, "most separate dirty ranges"),
-    spec("write_high_water", "ratio", 0.0, 1.0, Number, "share of the write cache above which reads wait for it"),
-    spec("destage_window", "extents", 1.0, 4096.0, Whole, "dirty ranges around the head the drive chooses from"),
-    spec("destage_run", "KiB", 4.0, 1_048_576.0, Number, "most the drive writes before it looks at its queue"),
+    spec(
+        "write_high_water",
+        "ratio",
+        0.0,
+        1.0,
+        Number,
+        "share of the write cache above which reads wait for it",
+    ),
+    spec(
+        "destage_window",
+        "extents",
+        1.0,
+        4096.0,
+        Whole,
+        "dirty ranges around the head the drive chooses from",
+    ),
+    spec(
+        "destage_run",
+        "KiB",
+        4.0,
+        1_048_576.0,
+        Number,
+        "most the drive writes before it looks at its queue",
+    ),
     LINK_RATE,
 ];
 
@@ -100,7 +135,14 @@ const CPU: &[Spec] = &[
 
 const BLOCK: &[Spec] = &[
     spec("request_size_max", "KiB", 4.0, 1_048_576.0, Whole, "largest request after merging"),
-    spec("nr_requests", "requests", 1.0, 100_000.0, Whole, "requests queued for a member, reads and writes each"),
+    spec(
+        "nr_requests",
+        "requests",
+        1.0,
+        100_000.0,
+        Whole,
+        "requests queued for a member, reads and writes each",
+    ),
 ];
 
 /// The parameters of a kind of model.

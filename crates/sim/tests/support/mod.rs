@@ -10,24 +10,24 @@ use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::{Rig, RigNames, SimConfig};
 
 /// Sectors of the ST31000333AS.
-pub const DRIVE_SECTORS: u64 = 1_953_525_168;
+pub(crate) const DRIVE_SECTORS: u64 = 1_953_525_168;
 
 /// Threads that each keep one request in flight.
 #[derive(Clone, Debug)]
-pub struct ClosedLoop {
-    pub threads: u32,
-    pub block_bytes: u64,
-    pub random: bool,
-    pub read_percent: u64,
+pub(crate) struct ClosedLoop {
+    pub(crate) threads: u32,
+    pub(crate) block_bytes: u64,
+    pub(crate) random: bool,
+    pub(crate) read_percent: u64,
     /// The part of the array that is used.
-    pub sectors: u64,
-    pub end: Instant,
+    pub(crate) sectors: u64,
+    pub(crate) end: Instant,
     /// Requests still to be issued by number, for runs that end by count.
-    pub requests_max: u64,
-    pub requests: u64,
-    pub bytes: u64,
-    pub latency_max: Nanos,
-    pub latency_total: Nanos,
+    pub(crate) requests_max: u64,
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) latency_max: Nanos,
+    pub(crate) latency_total: Nanos,
     idle: Vec<u32>,
     started: Vec<Instant>,
     next_sector: Vec<u64>,
@@ -36,7 +36,7 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    pub fn new(
+    pub(crate) fn new(
         threads: u32,
         block_bytes: u64,
         random: bool,
@@ -66,7 +66,7 @@ impl ClosedLoop {
         }
     }
 
-    pub fn megabytes_per_second(&self) -> f64 {
+    pub(crate) fn megabytes_per_second(&self) -> f64 {
         self.bytes as f64 / 1e6 / (self.end.0 as f64 / 1e9)
     }
 
@@ -126,14 +126,14 @@ impl Workload for ClosedLoop {
 }
 
 /// The rig of the published chunk-size study with so many members.
-pub fn rig(drive: &str, members: u16) -> Rig {
+pub(crate) fn rig(drive: &str, members: u16) -> Rig {
     let names =
         RigNames::on_one_controller(drive, "88sx6081-pci32", "opteron-244", "linux-block-2.6.27", members);
     Rig::load(&names).expect("built-in models load")
 }
 
 /// A RAID-5, left-symmetric.
-pub fn raid5(members: u16, chunk_kib: u64, seed: u64) -> SimConfig {
+pub(crate) fn raid5(members: u16, chunk_kib: u64, seed: u64) -> SimConfig {
     let geometry = GeometrySpec {
         level: Level::Raid5,
         layout: Layout::Parity(ParityLayout::LeftSymmetric),
@@ -144,17 +144,17 @@ pub fn raid5(members: u16, chunk_kib: u64, seed: u64) -> SimConfig {
 }
 
 /// One drive by itself.
-pub fn single(drive: &str, seed: u64) -> SimConfig {
+pub(crate) fn single(drive: &str, seed: u64) -> SimConfig {
     striped(drive, 1, 64, seed)
 }
 
 /// A RAID-0 over drives of a model, or one drive by itself.
-pub fn striped(drive: &str, members: u16, chunk_kib: u64, seed: u64) -> SimConfig {
+pub(crate) fn striped(drive: &str, members: u16, chunk_kib: u64, seed: u64) -> SimConfig {
     let (level, chunk_sectors) =
         if members == 1 { (Level::Linear, 0) } else { (Level::Raid0, chunk_kib * 2) };
     let geometry = GeometrySpec {
         level,
-        layout: Layout::None,
+        layout: Layout::default_of(level),
         chunk_sectors,
         member_sectors: vec![DRIVE_SECTORS; members as usize],
     };

@@ -42,7 +42,7 @@ pub(super) struct Arm {
 impl Arm {
     pub(super) fn new(model: &HddModel, geometry: &Geometry, random: u64) -> Self {
         let cylinders = Geometry::cylinders(model);
-        let sector = (random >> 32) * (model.capacity_sectors - 1) >> 32;
+        let sector = ((random >> 32) * (model.capacity_sectors - 1)) >> 32;
         let place = geometry.place(sector);
         Self {
             work: Work::None,
@@ -51,7 +51,7 @@ impl Arm {
             head: place.head,
             sector,
             revolution_ns: model.revolution_ns,
-            phase_ns: (random & u64::from(u32::MAX)) * model.revolution_ns >> 32,
+            phase_ns: ((random & u64::from(u32::MAX)) * model.revolution_ns) >> 32,
             head_switch_ns: model.head_switch_ns,
             seek_read: SeekCurve::new(model.seek_read, cylinders),
             seek_write: SeekCurve::new(model.seek_write, cylinders),

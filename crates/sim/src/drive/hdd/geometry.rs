@@ -48,7 +48,13 @@ impl Geometry {
             let sectors_per_cylinder = zone.sectors_per_track * model.heads;
             let sectors = sectors_per_cylinder * zone.cylinders;
             let sectors_per_track = zone.sectors_per_track;
-            zones.push(Zone { first_sector, sectors, first_cylinder, sectors_per_track, sectors_per_cylinder });
+            zones.push(Zone {
+                first_sector,
+                sectors,
+                first_cylinder,
+                sectors_per_track,
+                sectors_per_cylinder,
+            });
             first_sector += sectors;
             first_cylinder += zone.cylinders;
         }
@@ -112,8 +118,10 @@ impl Geometry {
         let in_cylinder_ns = ns % self.cylinder_ns;
         let head = (in_cylinder_ns / (self.revolution_ns + self.track_skew_ns)).min(self.heads - 1);
         let in_track_ns = in_cylinder_ns - head * (self.revolution_ns + self.track_skew_ns);
-        let in_track = (in_track_ns * zone.sectors_per_track / self.revolution_ns).min(zone.sectors_per_track);
-        let sectors = ns / self.cylinder_ns * zone.sectors_per_cylinder + head * zone.sectors_per_track + in_track;
+        let in_track =
+            (in_track_ns * zone.sectors_per_track / self.revolution_ns).min(zone.sectors_per_track);
+        let sectors =
+            ns / self.cylinder_ns * zone.sectors_per_cylinder + head * zone.sectors_per_track + in_track;
         sectors.min(zone.sectors)
     }
 }
@@ -143,7 +151,8 @@ impl Run {
         }
         let zone = &geometry.zones[self.zone];
         let offset = last.saturating_sub(zone.first_sector);
-        let passed_ns = geometry.start_ns(zone, offset) + geometry.revolution_ns.div_ceil(zone.sectors_per_track);
+        let passed_ns =
+            geometry.start_ns(zone, offset) + geometry.revolution_ns.div_ceil(zone.sectors_per_track);
         (self.zone_start_ns + passed_ns as i64).max(0) as u64
     }
 

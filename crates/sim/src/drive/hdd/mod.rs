@@ -72,8 +72,7 @@ impl Hdd {
     pub(crate) fn new(model: &HddModel, random: u64) -> Self {
         let geometry = Geometry::new(model);
         let depth = model.queue_depth as usize;
-        let none =
-            Pending { command: Command::NONE, place: Place::default(), ready_ns: 0, media_ns: 0 };
+        let none = Pending { command: Command::NONE, place: Place::default(), ready_ns: 0, media_ns: 0 };
         Self {
             limits: Limits {
                 queue_depth: model.queue_depth,
@@ -190,7 +189,8 @@ impl Hdd {
     fn read(&mut self, tag: u8, around: &mut Surroundings<'_>) {
         let Pending { command, ready_ns, .. } = self.commands[tag as usize];
         let (start, end) = (command.start, command.end());
-        let destaging = matches!(self.arm.work(), Work::Destage { start: s, end: e } if s <= start && end <= e);
+        let destaging =
+            matches!(self.arm.work(), Work::Destage { start: s, end: e } if s <= start && end <= e);
         if destaging
             || self.reads.hit(start, end, around.now_ns, &self.geometry, &self.arm)
             || (!self.dirty.is_empty() && self.dirty.covers(start, end))
@@ -269,18 +269,22 @@ impl Hdd {
         let (start, end) = (pending.command.start, pending.command.end());
         let from_ns = now_ns.max(pending.ready_ns);
         let (work, media_ns, end_ns) = if pending.command.op == CommandOp::Read {
-            let (media_ns, end_ns) = match self.reads.on_the_way(start, now_ns, &self.geometry) {
-                Some(reached_ns) => (reached_ns.max(from_ns), self.reads.carry_on(end, &self.geometry).max(from_ns)),
-                None => {
+            let (media_ns, end_ns) =
+                if let Some(reached_ns) = self.reads.on_the_way(start, now_ns, &self.geometry) {
+                    (reached_ns.max(from_ns), self.reads.carry_on(end, &self.geometry).max(from_ns))
+                } else {
                     let media_ns = self.arm.access_ns(from_ns, pending.place, false);
                     (media_ns, self.reads.begin(start, end, now_ns, media_ns, &self.geometry))
-                }
-            };
+                };
             (Work::Read(tag), media_ns, end_ns)
         } else {
             self.reads.stop(now_ns, &self.geometry);
             let media_ns = self.arm.access_ns(from_ns, pending.place, true);
-            (Work::WriteFua(tag), media_ns, geometry::Run::new(&self.geometry, start, media_ns).end_ns(&self.geometry, end))
+            (
+                Work::WriteFua(tag),
+                media_ns,
+                geometry::Run::new(&self.geometry, start, media_ns).end_ns(&self.geometry, end),
+            )
         };
         self.commands[tag as usize].media_ns = media_ns;
         self.arm.begin(work, now_ns, end_ns, end, &self.geometry);

@@ -83,7 +83,14 @@ impl ReadCache {
 
     /// Begins a run at `start`, whose first sector comes under the head at `media_ns`, for a command that
     /// ends at `end`; returns when it gets there.
-    pub(super) fn begin(&mut self, start: u64, end: u64, now_ns: u64, media_ns: u64, geometry: &Geometry) -> u64 {
+    pub(super) fn begin(
+        &mut self,
+        start: u64,
+        end: u64,
+        now_ns: u64,
+        media_ns: u64,
+        geometry: &Geometry,
+    ) -> u64 {
         self.stop(now_ns, geometry);
         let mut oldest = 0;
         for (index, segment) in self.segments.iter().enumerate() {

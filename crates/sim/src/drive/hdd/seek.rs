@@ -4,12 +4,12 @@
 
 use crate::models::SeekModel;
 
-/// A seek curve.
+/// A seek curve; coefficients in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeekCurve {
-    root_ns: f64,
-    linear_ns: f64,
-    min_ns: f64,
+    root: f64,
+    linear: f64,
+    min: f64,
 }
 
 impl SeekCurve {
@@ -17,9 +17,9 @@ impl SeekCurve {
         let (min, average, max) = (model.min_ns as f64, model.average_ns as f64, model.max_ns as f64);
         let cylinders = cylinders as f64;
         Self {
-            root_ns: (15.0 * average - 10.0 * min - 5.0 * max) / (3.0 * cylinders.sqrt()),
-            linear_ns: (7.0 * min - 15.0 * average + 8.0 * max) / (3.0 * cylinders),
-            min_ns: min,
+            root: (15.0 * average - 10.0 * min - 5.0 * max) / (3.0 * cylinders.sqrt()),
+            linear: (7.0 * min - 15.0 * average + 8.0 * max) / (3.0 * cylinders),
+            min,
         }
     }
 
@@ -27,7 +27,7 @@ impl SeekCurve {
     #[inline]
     pub(crate) fn ns(&self, distance: u32) -> u64 {
         let beyond = f64::from(distance - 1);
-        (self.root_ns * beyond.sqrt() + self.linear_ns * beyond + self.min_ns) as u64
+        (self.root * beyond.sqrt() + self.linear * beyond + self.min) as u64
     }
 }
 

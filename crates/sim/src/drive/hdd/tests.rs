@@ -1,0 +1,258 @@
+//! The drive against what its parameters say it must do.
+
+use super::Hdd;
+use super::geometry::{Geometry, Run};
+use crate::bus::Bus;
+use crate::clock::{Event, Schedule};
+use crate::drive::{Command, CommandOp, Surroundings};
+use crate::models::{ControllerModel, HddModel, Model};
+
+/// A bus so fast that only the drive limits.
+fn fast_bus() -> Bus {
+    let mut model = ControllerModel::new(&Model::load("88sx6081-pci32").unwrap()).unwrap();
+    model.byte_ps = 1;
+    model.command_ns = 0;
+    Bus::new(&model)
+}
+
+fn model() -> HddModel {
+    HddModel::new(&Model::load("st31000333as").unwrap()).unwrap()
+}
+
+/// A drive in a closed loop: as many commands outstanding as the depth says.
+struct Loop {
+    drive: Hdd,
+    bus: Bus,
+    schedule: Schedule,
+    now_ns: u64,
+    /// Start and end of each command completed, in order of completion.
+    completed: Vec<(u64, u64)>,
+}
+
+impl Loop {
+    fn new(model: &HddModel) -> Self {
+        Self {
+            drive: Hdd::new(model, 0x1234_5678_8765_4321),
+            bus: fast_bus(),
+            schedule: Schedule::default(),
+            now_ns: 0,
+            completed: Vec::new(),
+        }
+    }
+
+    /// Runs commands from `next` until it ends and all have completed; returns the virtual seconds.
+    fn run(&mut self, depth: usize, mut next: impl FnMut() -> Option<(CommandOp, u64, u64)>) -> f64 {
+        let began_ns = self.now_ns;
+        let mut free: Vec<u8> = (0..depth as u8).rev().collect();
+        let mut started = vec![0; depth];
+        let mut done = Vec::new();
+        loop {
+            while let Some(&tag) = free.last() {
+                let Some((op, start, sectors)) = next() else { break };
+                free.pop();
+                started[tag as usize] = self.now_ns;
+                let command = Command { op, start, sectors, arrival_ns: self.now_ns };
+                let mut around = self.surroundings(&mut done);
+                around.0.submit(tag, command, &mut around.1);
+            }
+            if free.len() == depth {
+                return (self.now_ns - began_ns) as f64 / 1e9;
+            }
+            let (now_ns, event) = self.schedule.pop().expect("commands are outstanding");
+            self.now_ns = now_ns;
+            let mut around = self.surroundings(&mut done);
+            match event {
+                Event::Arm(_) => around.0.arm_free(&mut around.1),
+                Event::Transferred(_, tag) => around.0.transferred(tag, &mut around.1),
+                other => unreachable!("a drive schedules no {other:?}"),
+            }
+            for tag in done.drain(..) {
+                self.completed.push((started[tag as usize], now_ns));
+                free.push(tag);
+            }
+        }
+    }
+
+    fn surroundings<'a>(&'a mut self, done: &'a mut Vec<u8>) -> (&'a mut Hdd, Surroundings<'a>) {
+        let (schedule, bus) = (&mut self.schedule, &mut self.bus);
+        (&mut self.drive, Surroundings { now_ns: self.now_ns, member: 0, schedule, bus, done })
+    }
+
+    fn latency_max_ms(&self) -> f64 {
+        self.completed.iter().map(|(s, e)| e - s).max().unwrap_or(0) as f64 / 1e6
+    }
+}
+
+/// Random sectors, page-aligned, over the whole drive.
+fn random_sectors(seed: u64, capacity: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 20) % (capacity / 8) * 8
+    }
+}
+
+fn random(op: CommandOp, count: usize, sectors: u64) -> impl FnMut() -> Option<(CommandOp, u64, u64)> {
+    let mut place = random_sectors(7, model().capacity_sectors);
+    let mut left = count;
+    move || {
+        left = left.checked_sub(1)?;
+        Some((op, place(), sectors))
+    }
+}
+
+fn sequential(
+    op: CommandOp,
+    start: u64,
+    sectors: u64,
+    each: u64,
+) -> impl FnMut() -> Option<(CommandOp, u64, u64)> {
+    let mut at = start;
+    move || {
+        let command = (op, at, each);
+        at += each;
+        (at <= start + sectors).then_some(command)
+    }
+}
+
+const MIB: u64 = 2048;
+
+#[test]
+fn sequential_read_reaches_the_rates_of_outer_and_inner_zone() {
+    for (start, published) in [(0, 120.0), (1_950_000_000, 60.0)] {
+        let mut drive = Loop::new(&model());
+        let seconds = drive.run(2, sequential(CommandOp::Read, start, 1600 * MIB, 256));
+        let rate = 1600.0 * 1.048_576 / seconds;
+        assert!((rate / published - 1.0).abs() < 0.02, "{rate} MB/s where {published} is published");
+    }
+}
+
+#[test]
+fn whole_disk_read_takes_the_published_time() {
+    let model = model();
+    let geometry = Geometry::new(&model);
+    let ns = Run::new(&geometry, 0, 0).end_ns(&geometry, model.capacity_sectors);
+    let rate = model.capacity_sectors as f64 * 512.0 / 1e6 / (ns as f64 / 1e9);
+    assert!((rate / 95.1 - 1.0).abs() < 0.02, "mean {rate} MB/s");
+    // The same by commands, on a sample of every hundredth part of the disk.
+    let (mut seconds, mut bytes) = (0.0, 0.0);
+    for part in 0..100 {
+        let mut drive = Loop::new(&model);
+        let start = model.capacity_sectors / 100 * part;
+        seconds += drive.run(2, sequential(CommandOp::Read, start, 100 * MIB, 256)) - 0.012;
+        bytes += 100.0 * 1_048_576.0;
+    }
+    let sampled = bytes / seconds / 1e6;
+    assert!((sampled / 95.1 - 1.0).abs() < 0.02, "mean of the samples {sampled} MB/s");
+}
+
+#[test]
+fn sequential_run_across_tracks_loses_only_the_skew() {
+    let model = model();
+    let geometry = Geometry::new(&model);
+    let track = model.zones[0].sectors_per_track;
+    let run = Run::new(&geometry, 0, 0);
+    let one = run.end_ns(&geometry, track);
+    let two = run.end_ns(&geometry, 2 * track);
+    assert!(one.abs_diff(model.revolution_ns) < 10_000);
+    assert!((two - one).abs_diff(model.revolution_ns + model.track_skew_ns) < 10);
+    let cylinder = model.heads * track;
+    let next = run.end_ns(&geometry, cylinder + track) - run.end_ns(&geometry, cylinder);
+    assert!(next.abs_diff(model.revolution_ns + model.cylinder_skew_ns) < 10);
+}
+
+#[test]
+fn run_is_at_the_sector_whose_end_it_has_passed() {
+    let model = model();
+    let geometry = Geometry::new(&model);
+    let zone = model.zones[0].cylinders * model.heads * model.zones[0].sectors_per_track;
+    for start in [0, 1000, zone - 5000, zone, 900_000_123] {
+        let run = Run::new(&geometry, start, 5_000_000);
+        for count in [1, 7, 2168, 4000, 13_007, 40_000] {
+            let passed_ns = run.end_ns(&geometry, start + count);
+            let at = run.sector_at(&geometry, passed_ns + 100);
+            assert!(at.abs_diff(start + count) <= 1, "from {start}: {at} after {count}");
+        }
+    }
+}
+
+#[test]
+fn random_reads_at_depth_one_take_seek_half_a_revolution_and_overhead() {
+    let model = model();
+    let mut drive = Loop::new(&model);
+    let count = 5000;
+    let seconds = drive.run(1, random(CommandOp::Read, count, 8));
+    let rate = count as f64 / seconds;
+    // Sectors are denser in the outer cylinders, so random sectors lie a little closer than random cylinders.
+    let (seek, half, overhead) = (8.5e-3, 60.0 / 7200.0 / 2.0, 0.05e-3);
+    let analytic = 1.0 / (seek + half + overhead);
+    assert!((rate / analytic - 1.0).abs() < 0.04, "{rate} a second where {analytic} is expected");
+}
+
+#[test]
+fn queue_raises_random_reads_by_a_plausible_factor() {
+    let rate = |depth| 4000.0 / Loop::new(&model()).run(depth, random(CommandOp::Read, 4000, 8));
+    let (one, four, all) = (rate(1), rate(4), rate(31));
+    assert!(one < four && four < all);
+    assert!((1.8..3.5).contains(&(all / one)), "depth 31 is {} times depth 1", all / one);
+}
+
+#[test]
+fn nothing_waits_much_longer_than_the_ageing_bound() {
+    let model = model();
+    let mut drive = Loop::new(&model);
+    // Reads near the start of the disk all the time, and one in a hundred far away.
+    let mut count = 0_u64;
+    let mut place = random_sectors(3, 1 << 20);
+    drive.run(31, || {
+        count += 1;
+        let far = if count.is_multiple_of(100) { 1_900_000_000 } else { 0 };
+        (count < 6000).then(|| (CommandOp::Read, far + place(), 8))
+    });
+    let bound_ms = model.ageing_ns as f64 / 1e6 + 32.0 * 30.0;
+    assert!(drive.latency_max_ms() < bound_ms, "a read waited {} ms", drive.latency_max_ms());
+}
+
+#[test]
+fn reads_are_served_while_the_write_cache_is_full() {
+    let mut drive = Loop::new(&model());
+    let mut place = random_sectors(5, model().capacity_sectors);
+    let mut count = 0;
+    drive.run(31, || {
+        count += 1;
+        let op = if count % 2 == 0 { CommandOp::Read } else { CommandOp::Write };
+        (count < 4000).then(|| (op, place(), 8))
+    });
+    assert!(drive.latency_max_ms() < 1500.0, "a command waited {} ms", drive.latency_max_ms());
+}
+
+#[test]
+fn write_cache_absorbs_then_throttles() {
+    let mut drive = Loop::new(&model());
+    let absorbed = drive.run(4, sequential(CommandOp::Write, 0, 8 * MIB, 256));
+    assert!(8.0 * 1.048_576 / absorbed > 180.0, "8 MiB go into the cache at the rate of the link");
+    let throttled = drive.run(4, sequential(CommandOp::Write, 8 * MIB, 800 * MIB, 256));
+    let rate = 800.0 * 1.048_576 / throttled;
+    assert!((100.0..125.0).contains(&rate), "{rate} MB/s where the medium takes 120");
+}
+
+#[test]
+fn flush_and_forced_writes_wait_for_the_medium() {
+    let mut drive = Loop::new(&model());
+    let quick = drive.run(1, random(CommandOp::Write, 40, 8));
+    let mut once = Some((CommandOp::Flush, 0, 0));
+    let flush = drive.run(1, || once.take());
+    assert!(quick < 0.01 && flush > 0.1, "40 writes took {quick} s, their flush {flush} s");
+    let mut once = Some((CommandOp::Flush, 0, 0));
+    assert!(drive.run(1, || once.take()) < 0.001, "a second flush has nothing to do");
+    let forced = drive.run(1, random(CommandOp::WriteFua, 100, 8));
+    assert!((0.010..0.016).contains(&(forced / 100.0)), "a forced write took {} s", forced / 100.0);
+}
+
+#[test]
+fn sequential_reader_slower_than_the_medium_is_served_from_the_segment() {
+    let mut drive = Loop::new(&model());
+    drive.run(1, sequential(CommandOp::Read, 0, 8 * MIB, 8));
+    let slow = drive.completed.iter().filter(|(s, e)| e - s > 1_000_000).count();
+    assert!(slow < 10, "{slow} of {} reads waited for the medium", drive.completed.len());
+}

@@ -1,0 +1,96 @@
+//! Model files: what is built in is complete, and what is wrong is refused by name.
+
+use stripewise_sim::models::{BUILT_IN, DriveModel, Model, Problem, Provenance};
+
+const ST31000333AS: &str = include_str!("../../../studies/models/st31000333as.toml");
+
+/// The built-in drive with one text replaced, and the error it gives.
+fn refused(from: &str, to: &str) -> String {
+    assert!(ST31000333AS.contains(from));
+    Model::parse("drive.toml", &ST31000333AS.replacen(from, to, 1))
+        .expect_err("a wrong model is refused")
+        .to_string()
+}
+
+#[test]
+fn every_built_in_model_loads_with_sources() {
+    for built_in in BUILT_IN {
+        let model = Model::load(built_in.name).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(model.name, built_in.name);
+        for parameter in &model.parameters {
+            assert!(!parameter.source.is_empty() && !parameter.about.is_empty());
+        }
+    }
+    let drive = Model::load("st31000333as").unwrap();
+    let kind = |name| drive.parameters.iter().find(|p| p.name == name).unwrap().kind;
+    assert_eq!(kind("rpm"), Provenance::Quoted);
+    assert_eq!(kind("seek_average_read"), Provenance::Assumed);
+}
+
+#[test]
+fn absurd_values_are_refused_by_name_and_line() {
+    let rpm = refused("value = 7200", "value = 0");
+    assert_eq!(rpm, "drive.toml:13: rpm: 0 is not possible; give a number from 1000 to 30000");
+    let heads = refused("value = 6\n", "value = 2.5\n");
+    assert!(heads.contains("heads: 2.5 is not possible; give a whole number"), "{heads}");
+    let negative = refused("value = 8.5", "value = -8.5");
+    assert!(negative.contains("seek_average_read: -8.5 is not possible"), "{negative}");
+}
+
+#[test]
+fn parameters_that_contradict_each_other_are_refused() {
+    let seek = refused("value = 8.5", "value = 18.5");
+    assert!(seek.contains("seek_average_read: seek times must rise"), "{seek}");
+    let shape = refused("value = 8.5", "value = 16.9");
+    assert!(shape.contains("no rising seek curve"), "{shape}");
+    let zones = refused("7896, 7896", "1, 7896");
+    assert!(zones.contains("zone_cylinders: the zones hold") && zones.contains("1953525168"), "{zones}");
+    let fewer = refused("7896, 7896", "7896");
+    assert!(fewer.contains("23 in zone_cylinders"), "{fewer}");
+    let skew = refused("value = 0.9", "value = 0.5");
+    assert!(skew.contains("toml:91: track_skew: must be at least head_switch"), "{skew}");
+    let cache = refused("value = 32\nunit = \"MiB\"", "value = 16\nunit = \"MiB\"");
+    assert!(cache.contains("cache: read segments and write cache take"), "{cache}");
+}
+
+#[test]
+fn unknown_missing_and_ill_formed_parameters_are_refused() {
+    let unknown = refused("[parameter.rpm]", "[parameter.rmp]");
+    assert!(unknown.contains("rpm: missing: revolutions a minute, in rpm"), "{unknown}");
+    let extra = refused(
+        "[parameter.rpm]",
+        "[parameter.speed]\nvalue = 1\nunit = \"x\"\nkind = \"quoted\"\nsource = \"y\"\n[parameter.rpm]",
+    );
+    assert!(extra.contains("speed: no such parameter; this kind of model has capacity, rpm"), "{extra}");
+    let unit = refused("unit = \"rpm\"", "unit = \"Hz\"");
+    assert!(unit.contains("rpm: the unit is \"Hz\"; give the value in \"rpm\""), "{unit}");
+    let source = refused(
+        "source = \"Arch wiki, \\\"Benchmarking disk wipes\\\", the entry of this model\"",
+        "source = \" \"",
+    );
+    assert!(source.contains("rpm: the source is empty"), "{source}");
+    let kind = refused("kind = \"quoted\"", "kind = \"guessed\"");
+    assert!(kind.contains("drive.toml:15") && kind.contains("guessed"), "{kind}");
+    let syntax = refused("value = 7200", "value = = 7200");
+    assert!(syntax.starts_with("drive.toml:13"), "{syntax}");
+}
+
+#[test]
+fn models_are_found_by_name_or_path_and_of_the_right_kind() {
+    let missing = Model::load("st3000dm999").unwrap_err();
+    assert!(matches!(missing.problem, Problem::NoSuchModel) && missing.to_string().contains("opteron-244"));
+    assert!(matches!(Model::load("no/such/file.toml").unwrap_err().problem, Problem::Unreadable(_)));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/models/constant-latency.toml");
+    assert_eq!(Model::load(path).unwrap().hash(), Model::load("constant-latency").unwrap().hash());
+    let cpu = Model::load("opteron-244").unwrap();
+    let wrong = DriveModel::new(&cpu).unwrap_err().to_string();
+    assert!(wrong.contains("kind \"cpu\"; one of kind \"hdd\""), "{wrong}");
+}
+
+#[test]
+fn hash_follows_values_and_not_words() {
+    let hash = |text: &str| Model::parse("drive.toml", text).unwrap().hash();
+    let original = hash(ST31000333AS);
+    assert_eq!(original, hash(&ST31000333AS.replace("not confirmed", "unconfirmed")));
+    assert_ne!(original, hash(&ST31000333AS.replace("value = 8.5", "value = 8.6")));
+}
