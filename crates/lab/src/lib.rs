@@ -1,6 +1,16 @@
 //! The lab: plans, cells, targets, the store, statistics, recommendations and reports.
 #![forbid(unsafe_code)]
 
+pub mod cell;
+pub mod environment;
+pub mod export;
+pub mod plan;
+pub mod recommend;
 pub mod report;
 pub mod results;
+mod runner;
+pub mod stats;
+pub mod store;
+pub mod study;
+pub mod targets;
 pub mod workload;

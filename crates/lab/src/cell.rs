@@ -1,0 +1,144 @@
+//! Cells: one combination of factors, one replicate, and the key it is stored by.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::plan::{CellTarget, Parameters};
+
+/// Content hash of the sources that decide a cell's figures.
+pub const ENGINE_HASH: &str = env!("STRIPEWISE_ENGINE_HASH");
+
+/// Changes when what a cell records changes its meaning, so that older cells are measured again.
+const KEY_SCHEMA: u32 = 1;
+
+/// The parameters every result names besides its factors, because families are told by them.
+const ALWAYS_NAMED: [&str; 5] = ["rw", "rwmixread", "bs", "numjobs", "iodepth"];
+
+/// One combination of factors, one replicate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Everything that decides what it does; the job's `randseed` is the cell's seed.
+    pub parameters: Parameters,
+    /// The factors and the workload's shape, as printed.
+    pub factors: BTreeMap<String, String>,
+    /// Replicate from 0.
+    pub replicate: u32,
+}
+
+impl Cell {
+    /// The cell of those parameters. Its seed derives from the plan's seed, the replicate and every parameter
+    /// but the subject, so that the values compared meet the same requests.
+    pub fn new(
+        mut parameters: Parameters,
+        factors: &[&str],
+        subject: &str,
+        replicate: u32,
+        plan_seed: u64,
+    ) -> Self {
+        let mut printed = parameters.printed();
+        let named = |name: &str| factors.contains(&name) || ALWAYS_NAMED.contains(&name);
+        let factors = printed
+            .iter()
+            .filter(|(name, _)| named(name) && *name != "target")
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        printed.remove(subject);
+        let identity = canonical(&(plan_seed, &printed, replicate));
+        let hash = blake3::hash(identity.as_bytes());
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&hash.as_bytes()[..8]);
+        // Seeds stay below 2^53, so that they survive JSON read by anything.
+        parameters.job.randseed = u64::from_le_bytes(bytes) >> 11;
+        Self { parameters, factors, replicate }
+    }
+
+    /// The cell of one workload on one array, outside a plan.
+    pub fn single(parameters: Parameters) -> Self {
+        let factors = parameters.printed();
+        Self { parameters, factors, replicate: 0 }
+    }
+
+    /// The seed of all its random numbers.
+    pub const fn seed(&self) -> u64 {
+        self.parameters.job.randseed
+    }
+
+    /// `array` or `drive`.
+    pub const fn target(&self) -> &'static str {
+        match self.parameters.target {
+            CellTarget::Array => "array",
+            CellTarget::Drive => "drive",
+        }
+    }
+
+    /// Seconds it runs, ramp included; `None` if only its size ends it.
+    pub fn seconds(&self) -> Option<f64> {
+        let job = &self.parameters.job;
+        (job.runtime.0 > 0).then(|| (job.ramp_time + job.runtime).as_secs_f64())
+    }
+
+    /// The key of its figures: a hash of everything that decides them. `target_identity` names the storage,
+    /// with the content of its models.
+    pub fn key(&self, target_identity: &str) -> String {
+        let identity = canonical(&KeyContent {
+            schema: KEY_SCHEMA,
+            engine: ENGINE_HASH,
+            target: target_identity,
+            parameters: &self.parameters.printed(),
+            replicate: self.replicate,
+            seed: self.seed(),
+        });
+        blake3::hash(identity.as_bytes()).to_hex()[..32].to_owned()
+    }
+
+    /// The factors in a line, for progress and errors.
+    pub fn label(&self) -> String {
+        let factors = self.factors.iter().map(|(name, value)| format!("{name}={value}"));
+        let words: Vec<String> = std::iter::once(self.target().to_owned()).chain(factors).collect();
+        format!("{} #{}", words.join(" "), self.replicate)
+    }
+}
+
+#[derive(Serialize)]
+struct KeyContent<'a> {
+    schema: u32,
+    engine: &'a str,
+    target: &'a str,
+    parameters: &'a BTreeMap<String, String>,
+    replicate: u32,
+    seed: u64,
+}
+
+/// JSON of a value whose maps are ordered: the same text for the same content.
+fn canonical(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("numbers, strings and string-keyed maps always have a JSON form")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(chunk: &str, replicate: u32, seed: u64) -> Cell {
+        let mut parameters = Parameters::default();
+        parameters.set("chunk", chunk).unwrap();
+        Cell::new(parameters, &["chunk"], "chunk", replicate, seed)
+    }
+
+    #[test]
+    fn values_compared_meet_the_same_requests() {
+        assert_eq!(cell("64K", 0, 1).seed(), cell("128K", 0, 1).seed());
+        assert_ne!(cell("64K", 0, 1).seed(), cell("64K", 1, 1).seed());
+        assert_ne!(cell("64K", 0, 1).seed(), cell("64K", 0, 2).seed());
+    }
+
+    #[test]
+    fn a_key_tells_apart_all_that_decides_the_figures() {
+        let key = cell("64K", 0, 1).key("a");
+        assert_eq!(key, cell("65536", 0, 1).key("a"));
+        for other in [cell("128K", 0, 1).key("a"), cell("64K", 1, 1).key("a"), cell("64K", 0, 2).key("a")] {
+            assert_ne!(key, other);
+        }
+        assert_ne!(key, cell("64K", 0, 1).key("b"));
+    }
+}

@@ -1,0 +1,65 @@
+//! A study's results for other programs.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use crate::results::{DirectionResult, StudyResults};
+
+/// The cells as CSV (RFC 4180), one line each under a line of names. Factors that a cell has not are empty.
+pub fn export_csv(results: &StudyResults) -> String {
+    let factors: BTreeSet<&str> =
+        results.cells.iter().flat_map(|c| c.factors.keys()).map(String::as_str).collect();
+    let mut names = vec!["study", "simulated", "key", "target", "replicate", "seed"];
+    names.extend(&factors);
+    names.extend(["seconds", "bytes_per_second", "iops"]);
+    let mut csv = names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(",");
+    for direction in ["read", "write"] {
+        for name in ["ios", "bytes", "errors", "mean_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"] {
+            let _ = write!(csv, ",{direction}_{name}");
+        }
+    }
+    csv.push_str(",error\r\n");
+    for cell in &results.cells {
+        let simulated = results.simulated;
+        let (target, key) = (quoted(&cell.target), quoted(&cell.key));
+        let _ = write!(
+            csv,
+            "{},{simulated},{key},{target},{},{}",
+            quoted(&results.study),
+            cell.replicate,
+            cell.seed
+        );
+        for name in &factors {
+            let _ = write!(csv, ",{}", cell.factors.get(*name).map_or_else(String::new, |v| quoted(v)));
+        }
+        let _ = write!(csv, ",{},{},{}", cell.seconds, cell.bytes_per_second(), cell.iops());
+        for direction in [&cell.read, &cell.write] {
+            write_direction(&mut csv, direction);
+        }
+        let _ = write!(csv, ",{}\r\n", cell.error.as_deref().map_or_else(String::new, quoted));
+    }
+    csv
+}
+
+fn write_direction(csv: &mut String, d: &DirectionResult) {
+    let _ = write!(csv, ",{},{},{},{}", d.ios, d.bytes, d.errors, d.latency_mean_ns);
+    for percentile in
+        [d.latency_p50_ns, d.latency_p90_ns, d.latency_p99_ns, d.latency_p999_ns, d.latency_max_ns]
+    {
+        let _ = write!(csv, ",{percentile}");
+    }
+}
+
+/// A field as CSV has it.
+fn quoted(text: &str) -> String {
+    if text.contains(['"', ',', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The whole document as JSON.
+pub fn export_json(results: &StudyResults) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(results)
+}

@@ -1,0 +1,44 @@
+//! What is wrong with a plan, and where.
+
+use std::fmt;
+use std::ops::Range;
+
+/// A plan that cannot be read or run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// The file, or the name of a built-in plan.
+    pub file: String,
+    /// Line from 1, where the fault has one.
+    pub line: Option<usize>,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
+            None => write!(f, "{}: {}", self.file, self.message),
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// A plan's text with its name, to say where a fault lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
+}
+
+impl Source<'_> {
+    /// The error at a place in the text.
+    pub(super) fn error(self, span: Option<Range<usize>>, message: impl Into<String>) -> PlanError {
+        let line = span.map(|span| {
+            let before = span.start.min(self.text.len());
+            self.text.as_bytes()[..before].iter().filter(|b| **b == b'\n').count() + 1
+        });
+        PlanError { file: self.file.to_owned(), line, message: message.into() }
+    }
+}

@@ -1,0 +1,129 @@
+use super::*;
+
+const SMALL: &str = r#"
+name = "small"
+title = "t"
+question = "q"
+subject = "chunk"
+replicates = 2
+[array]
+level = 5
+raid_devices = 5
+[job]
+runtime = "1s"
+[factors]
+target = ["array", "drive"]
+rw = ["read", "randrw"]
+rwmixread = [70, 30]
+chunk = ["32K", "64K", "128K"]
+[quick]
+replicates = 1
+runtime = "100ms"
+[quick.factors]
+chunk = ["64K", "128K"]
+[real]
+policy = "linux-6.1"
+member_size = "64m"
+fill = "random"
+[real.quick]
+runtime = "50ms"
+"#;
+
+fn fault(from: &str, to: &str) -> String {
+    let text = SMALL.replacen(from, to, 1);
+    assert_ne!(text, SMALL, "'{from}' is not in the plan");
+    let plan = Plan::parse("small.toml", &text);
+    let expanded = plan.and_then(|p| p.resolve(Choices::default()).and_then(|r| p.expand(&r)));
+    expanded.expect_err("the fault was not noticed").to_string()
+}
+
+fn cells(choices: Choices) -> Vec<crate::cell::Cell> {
+    let plan = Plan::parse("small.toml", SMALL).unwrap();
+    plan.expand(&plan.resolve(choices).unwrap()).unwrap().cells
+}
+
+#[test]
+fn only_factors_that_apply_multiply() {
+    // Per replicate: array (1 read + 2 mixed) x 3 chunks, drive 1 + 2.
+    let cells = cells(Choices::default());
+    assert_eq!(cells.len(), 2 * (3 * 3 + 3));
+    let drive = cells.iter().find(|c| c.target() == "drive").unwrap();
+    assert!(!drive.factors.contains_key("chunk"));
+    let read = cells.iter().find(|c| c.factors["rw"] == "read").unwrap();
+    assert!(!read.factors.contains_key("rwmixread"));
+}
+
+#[test]
+fn overrides_apply_in_order() {
+    let quick = cells(Choices { quick: true, ..Choices::default() });
+    assert_eq!(quick.len(), 3 * 2 + 3);
+    assert!(quick.iter().all(|c| c.parameters.printed()["runtime"] == "100ms"));
+    let real = cells(Choices { quick: true, real: true, ..Choices::default() });
+    let printed = real[0].parameters.printed();
+    assert_eq!((printed["runtime"].as_str(), printed["policy"].as_str()), ("50ms", "linux-6.1"));
+    let storage = Plan::parse("small.toml", SMALL).unwrap().real_storage().unwrap();
+    assert_eq!(storage, RealStorage { member_bytes: 64 << 20, fill: Fill::Random });
+}
+
+#[test]
+fn the_published_matrix_is_whole() {
+    let plan = Plan::open("chunk-size").unwrap();
+    let resolved = plan.resolve(Choices { replicates: Some(1), ..Choices::default() }).unwrap();
+    let cells = plan.expand(&resolved).unwrap().cells;
+    assert_eq!(cells.len(), 2 * 3 * 2 * 9 * (9 + 1));
+    assert_eq!(resolved.subject_values.len(), 9);
+}
+
+#[test]
+fn faults_name_file_line_and_key() {
+    for (from, to, line, words) in [
+        ("name =", "nmae =", 2, &["nmae", "name"][..]),
+        ("raid_devices = 5", "raid_device = 5", 9, &["raid_device", "[array]", "stripe_cache_size"]),
+        ("rwmixread", "rwmix", 15, &["rwmix", "rwmixread"]),
+        ("\"64K\"", "\"48K\"", 16, &["chunk", "48K", "power of two"]),
+        ("runtime = \"1s\"", "runtime = \"1y\"", 11, &["runtime", "1y"]),
+        ("runtime = \"1s\"", "bs = 1000", 11, &["bs", "multiple of 512"]),
+        ("runtime = \"1s\"", "policy = \"linux-6.1\"", 11, &["policy", "[job]", "rwmixread"]),
+        ("linux-6.1", "linux-9", 23, &["linux-9", "linux-2.6.27"]),
+        ("replicates = 2", "replicates = 0", 6, &["replicates"]),
+        ("replicates = 2", "replicates = \"x\"", 6, &["u32"]),
+        ("[70, 30]", "[]", 15, &["rwmixread", "no values"]),
+        ("[70, 30]", "[70, 70]", 15, &["rwmixread", "twice"]),
+        ("[70, 30]", "[70, 101]", 15, &["rwmixread", "101"]),
+        ("[70, 30]", "[70, {}]", 15, &["string"]),
+        ("subject = \"chunk\"", "subject = \"bs\"", 5, &["bs", "chunk"]),
+        ("subject = \"chunk\"", "subject = \"target\"", 5, &["target"]),
+        ("raid_devices = 5", "raid_devices = 0", 9, &["raid_devices", "1 to 384"]),
+        ("\"64m\"", "\"64q\"", 24, &["member_size"]),
+        ("\"random\"", "\"full\"", 25, &["full", "sparse"]),
+        ("[quick]", "[quick", 17, &[]),
+    ] {
+        // `member_size` is read when real storage is asked for, all else when the plan is parsed.
+        let text = if to == "\"64q\"" {
+            let text = SMALL.replacen(from, to, 1);
+            Plan::parse("small.toml", &text).unwrap().real_storage().unwrap_err().to_string()
+        } else {
+            fault(from, to)
+        };
+        assert!(text.starts_with(&format!("small.toml:{line}: ")), "{from} -> {to}: {text}");
+        assert!(words.iter().all(|word| text.contains(word)), "{from} -> {to}: {text}");
+    }
+}
+
+#[test]
+fn impossible_arrays_are_refused_with_what_would_be_right() {
+    assert!(fault("level = 5\nraid_devices = 5", "level = 6\nraid_devices = 3").contains("at least 4"));
+    assert!(fault("level = 5", "level = 5\nlayout = \"n2\"").contains("left-symmetric"));
+    assert!(fault("raid_devices = 5", "raid_devices = 9").contains("count of drives is 5"));
+    assert!(fault("runtime = \"1s\"", "direct = 0").contains("page cache"));
+    let many: Vec<String> = (1..=1000).map(|n| n.to_string()).collect();
+    let many = many.join(",");
+    let factors = format!("rwmixread = [70]\nnumjobs = [{many}]\niodepth = [{many}]");
+    assert!(fault("rwmixread = [70, 30]", &factors).contains("1000000 cells"));
+}
+
+#[test]
+fn an_unknown_study_names_the_known_ones() {
+    assert!(Plan::open("chunk").unwrap_err().to_string().contains("chunk-size"));
+    assert!(Plan::open("/nowhere/x.toml").unwrap_err().to_string().contains("cannot read"));
+}

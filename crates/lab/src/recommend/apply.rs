@@ -1,0 +1,82 @@
+//! The commands that apply a recommendation. A subject that can be applied is one function and one line in
+//! [`COMMANDS`].
+
+use std::collections::BTreeMap;
+
+use stripewise_engine::level::{Layout, Level};
+
+type Values = BTreeMap<String, String>;
+
+/// The commands by subject. Each function takes all of the array's parameters, the subject's value among them.
+static COMMANDS: &[(&str, fn(&Values) -> Vec<String>)] = &[
+    ("chunk", create),
+    ("level", create),
+    ("layout", create),
+    ("raid_devices", create),
+    ("stripe_cache_size", stripe_cache_size),
+];
+
+/// The commands that set the subject to the value on an array with the fixed parameters; none where no
+/// command sets it.
+pub fn commands(subject: &str, value: &str, fixed: &Values) -> Vec<String> {
+    let Some((_, command)) = COMMANDS.iter().find(|(name, _)| *name == subject) else { return Vec::new() };
+    let mut values = fixed.clone();
+    values.insert(subject.to_owned(), value.to_owned());
+    command(&values)
+}
+
+fn create(values: &Values) -> Vec<String> {
+    let Some(level) = values.get("level").and_then(|name| name.parse::<Level>().ok()) else {
+        return Vec::new();
+    };
+    let mut words = vec![
+        "mdadm --create /dev/md0".to_owned(),
+        format!("--level={}", level.name().strip_prefix("raid").unwrap_or(level.name())),
+    ];
+    let layout = values.get("layout").and_then(|name| Layout::parse(level, name).ok());
+    if let Some(layout) = layout.filter(|layout| *layout != Layout::default_of(level)) {
+        words.push(format!("--layout={layout}"));
+    }
+    if let Some(members) = values.get("raid_devices") {
+        words.push(format!("--raid-devices={members}"));
+    }
+    if let Some(chunk) = values.get("chunk").filter(|_| level.has_chunks()) {
+        words.push(format!("--chunk={chunk}"));
+    }
+    words.push("<devices>".to_owned());
+    vec![words.join(" ")]
+}
+
+fn stripe_cache_size(values: &Values) -> Vec<String> {
+    let entries = values.get("stripe_cache_size");
+    entries.map(|n| format!("echo {n} > /sys/block/md0/md/stripe_cache_size")).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixed(pairs: &[(&str, &str)]) -> Values {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn commands_in_the_words_of_mdadm_and_sysfs() {
+        let raid5 = fixed(&[("level", "raid5"), ("layout", "left-symmetric"), ("raid_devices", "5")]);
+        assert_eq!(
+            commands("chunk", "128K", &raid5),
+            ["mdadm --create /dev/md0 --level=5 --raid-devices=5 --chunk=128K <devices>"]
+        );
+        let raid10 =
+            fixed(&[("level", "raid10"), ("layout", "n2"), ("raid_devices", "4"), ("chunk", "512K")]);
+        assert_eq!(
+            commands("layout", "f2", &raid10),
+            ["mdadm --create /dev/md0 --level=10 --layout=f2 --raid-devices=4 --chunk=512K <devices>"]
+        );
+        assert_eq!(
+            commands("stripe_cache_size", "4096", &raid5),
+            ["echo 4096 > /sys/block/md0/md/stripe_cache_size"]
+        );
+        assert!(commands("iodepth", "32", &raid5).is_empty());
+    }
+}

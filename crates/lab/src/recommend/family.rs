@@ -1,0 +1,125 @@
+//! Workload families and the weights a user gives them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+
+/// Every family: order, then direction.
+pub const FAMILIES: [&str; 6] = [
+    "sequential-read",
+    "sequential-mixed",
+    "sequential-write",
+    "random-read",
+    "random-mixed",
+    "random-write",
+];
+
+/// The family of a cell, told by its factors `rw` and `rwmixread`; `None` if they name no workload.
+pub fn family(factors: &BTreeMap<String, String>) -> Option<&'static str> {
+    let rw: crate::workload::Rw = factors.get("rw")?.parse().ok()?;
+    let reads = match rw {
+        _ if rw.is_mixed() => factors.get("rwmixread")?.parse().ok()?,
+        crate::workload::Rw::Read | crate::workload::Rw::RandRead => 100,
+        _ => 0,
+    };
+    let direction = match reads {
+        100 => 0,
+        0 => 2,
+        _ => 1,
+    };
+    Some(FAMILIES[usize::from(rw.is_random()) * 3 + direction])
+}
+
+/// Weights by family; 1 unless given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights(BTreeMap<&'static str, f64>);
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self(FAMILIES.into_iter().map(|family| (family, 1.0)).collect())
+    }
+}
+
+impl Weights {
+    /// Reads `FAMILY=WEIGHT`, each applied after the one before. A family may be named by one of its words:
+    /// `random=2` weighs all random ones.
+    pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+        let mut weights = Self::default();
+        for text in texts {
+            let Some((name, number)) = text.split_once('=') else {
+                bail!("'{text}' is no weight; write FAMILY=WEIGHT, such as random-read=3");
+            };
+            let Some(weight) = number.parse::<f64>().ok().filter(|w| w.is_finite() && *w >= 0.0) else {
+                bail!("'{number}' is no weight; write a number from 0 on, such as random-read=3");
+            };
+            let mut matched = false;
+            for (family, old) in &mut weights.0 {
+                if *family == name || family.split('-').any(|word| word == name) {
+                    *old = weight;
+                    matched = true;
+                }
+            }
+            if !matched {
+                bail!(
+                    "'{name}' is no workload family; known are {}, and the words they are made of",
+                    FAMILIES.join(", ")
+                );
+            }
+        }
+        if weights.0.values().all(|weight| *weight == 0.0) {
+            bail!("all weights are 0; at least one workload family must count");
+        }
+        Ok(weights)
+    }
+
+    /// Only that family.
+    pub(super) fn only(family: &'static str) -> Self {
+        Self([(family, 1.0)].into())
+    }
+
+    /// The family's weight.
+    pub fn of(&self, family: &str) -> f64 {
+        self.0.get(family).copied().unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(rw: &str, mix: &str) -> Option<&'static str> {
+        family(&[("rw".to_owned(), rw.to_owned()), ("rwmixread".to_owned(), mix.to_owned())].into())
+    }
+
+    #[test]
+    fn families_by_order_and_direction() {
+        assert_eq!(of("rw", "100"), Some("sequential-read"));
+        assert_eq!(of("rw", "50"), Some("sequential-mixed"));
+        assert_eq!(of("write", "50"), Some("sequential-write"));
+        assert_eq!(of("randread", "0"), Some("random-read"));
+        assert_eq!(of("randrw", "1"), Some("random-mixed"));
+        assert_eq!(of("randrw", "0"), Some("random-write"));
+        assert_eq!(of("trim", "0"), None);
+        assert_eq!(family(&[("rw".to_owned(), "rw".to_owned())].into()), None);
+    }
+
+    #[test]
+    fn weights_match_families_and_words() {
+        let weights = Weights::parse(["random=2", "random-read=3", "write=0"]).unwrap();
+        let found = FAMILIES.map(|f| weights.of(f));
+        assert_eq!(found.map(|w| w as u32), [1, 1, 0, 3, 2, 0]);
+    }
+
+    #[test]
+    fn wrong_weights_say_what_is_known() {
+        let refused = |text| Weights::parse([text]).unwrap_err().to_string();
+        assert!(refused("rand=2").contains("random-mixed"));
+        assert!(refused("random").contains("FAMILY=WEIGHT"));
+        for text in ["random=-1", "random=x", "random=inf", "random=NaN", "random="] {
+            assert!(refused(text).contains("from 0 on"), "{text}");
+        }
+        assert!(
+            Weights::parse(["random=0", "sequential=0"]).unwrap_err().to_string().contains("all weights")
+        );
+    }
+}

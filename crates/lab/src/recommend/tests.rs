@@ -1,0 +1,127 @@
+use super::*;
+use crate::results::DirectionResult;
+
+/// A cell that moved that many bytes in a second.
+fn cell(rw: &str, mix: &str, chunk: &str, replicate: u32, bytes: u64) -> CellResult {
+    let factors = [("rw", rw), ("rwmixread", mix), ("bs", "4k"), ("chunk", chunk)];
+    CellResult {
+        key: String::new(),
+        target: "array".to_owned(),
+        factors: factors.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        replicate,
+        seed: 0,
+        seconds: 1.0,
+        read: DirectionResult { ios: 1, bytes, ..DirectionResult::default() },
+        write: DirectionResult::default(),
+        error: None,
+    }
+}
+
+fn judge(cells: &[CellResult], values: &[&str], weights: &Weights) -> Judgement {
+    let values: Vec<String> = values.iter().map(|v| (*v).to_owned()).collect();
+    let fixed = [("level", "raid5"), ("raid_devices", "5")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    recommend(cells, &Question { subject: "chunk", values: &values, fixed: &fixed, weights })
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+/// By hand: reads 100 and 50, writes 60 and 80. Relative: 1 and 0.5, 0.75 and 1. Scores √0.75 and √0.5.
+#[test]
+fn scores_are_geometric_means_of_relative_throughput() {
+    let cells: Vec<CellResult> = (0..2)
+        .flat_map(|r| {
+            [
+                cell("rw", "100", "64K", r, 100_000),
+                cell("rw", "100", "128K", r, 50_000),
+                cell("rw", "0", "64K", r, 60_000),
+                cell("rw", "0", "128K", r, 80_000),
+            ]
+        })
+        .collect();
+    let judged = judge(&cells, &["64K", "128K"], &Weights::default()).recommendation;
+    assert_eq!(judged.best, "64K");
+    assert!(judged.tied_with.is_empty());
+    assert!(close(judged.ranking[0].score, 0.75f64.sqrt()));
+    assert!(close(judged.ranking[1].score, 0.5f64.sqrt()));
+    assert!(close(judged.ranking[0].worst, 0.75) && close(judged.ranking[1].worst, 0.5));
+    assert!(judged.ranking[1].worst_cell.contains("rwmixread=100"));
+    assert!(close(judged.ranking[1].ratio_to_best, (0.5f64 / 0.75).sqrt()));
+    assert_eq!(judged.commands, ["mdadm --create /dev/md0 --level=5 --raid-devices=5 --chunk=64K <devices>"]);
+    let families: Vec<(&str, &str)> =
+        judged.by_family.iter().map(|f| (f.family.as_str(), f.best.as_str())).collect();
+    assert_eq!(families, [("sequential-read", "64K"), ("sequential-write", "128K")]);
+
+    let weights = Weights::parse(["write=3"]).unwrap();
+    assert_eq!(judge(&cells, &["64K", "128K"], &weights).recommendation.best, "128K");
+}
+
+#[test]
+fn a_family_counts_by_its_weight_however_many_cells_it_has() {
+    let mut cells = vec![cell("randrw", "0", "64K", 0, 50), cell("randrw", "0", "128K", 0, 100)];
+    for mix in ["30", "50", "70"] {
+        cells.extend([cell("randrw", mix, "64K", 0, 100), cell("randrw", mix, "128K", 0, 60)]);
+    }
+    let judged = judge(&cells, &["64K", "128K"], &Weights::default()).recommendation;
+    assert_eq!(judged.best, "128K");
+    assert!(close(judged.ranking[0].score, 0.6f64.sqrt()));
+}
+
+#[test]
+fn one_replicate_gives_no_interval_and_says_so() {
+    let cells = [
+        cell("read", "", "64K", 0, 1000),
+        cell("read", "", "128K", 0, 900),
+        cell("read", "", "256K", 0, 995),
+    ];
+    let judged = judge(&cells, &["64K", "128K", "256K"], &Weights::default());
+    assert!(judged.notes.iter().any(|n| n.contains("no confidence interval")), "{:?}", judged.notes);
+    assert_eq!(judged.recommendation.tied_with, ["256K"]);
+    assert!(judged.recommendation.method.contains("no interval"));
+}
+
+#[test]
+fn a_clear_difference_below_the_margin_is_a_tie() {
+    let cells: Vec<CellResult> =
+        (0..3).flat_map(|r| [cell("read", "", "64K", r, 1000), cell("read", "", "128K", r, 995)]).collect();
+    assert_eq!(judge(&cells, &["64K", "128K"], &Weights::default()).recommendation.tied_with, ["128K"]);
+}
+
+#[test]
+fn incomplete_and_failed_workloads_are_not_judged_and_are_told() {
+    let mut failed = cell("randread", "", "64K", 0, 0);
+    failed.error = Some("broken".to_owned());
+    let mut reference = cell("randread", "", "64K", 0, 999_999);
+    reference.target = "drive".to_owned();
+    let cells = [
+        cell("read", "", "64K", 0, 1000),
+        cell("read", "", "128K", 0, 500),
+        failed,
+        cell("randread", "", "128K", 0, 1000),
+        cell("write", "", "64K", 0, 0),
+        cell("write", "", "128K", 0, 0),
+        reference,
+    ];
+    let judged = judge(&cells, &["64K", "128K"], &Weights::default());
+    assert_eq!(judged.recommendation.best, "64K");
+    assert!(judged.notes[0].contains("1 of 3 workloads"), "{:?}", judged.notes);
+    assert!(judged.notes[1].contains("1 workloads no I/O"), "{:?}", judged.notes);
+}
+
+#[test]
+fn nothing_measured_recommends_nothing() {
+    let judged = judge(&[], &["64K"], &Weights::default());
+    assert_eq!(judged.recommendation.best, "");
+    assert!(judged.recommendation.summary.contains("No chunk can be recommended"));
+    assert!(judged.recommendation.commands.is_empty());
+}
+
+#[test]
+fn a_value_with_no_throughput_at_all_ranks_last() {
+    let cells: Vec<CellResult> =
+        (0..2).flat_map(|r| [cell("read", "", "64K", r, 0), cell("read", "", "128K", r, 4096)]).collect();
+    let judged = judge(&cells, &["64K", "128K"], &Weights::default()).recommendation;
+    assert_eq!(judged.best, "128K");
+    assert!(judged.ranking.iter().all(|r| r.score.is_finite()));
+}

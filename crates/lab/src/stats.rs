@@ -1,0 +1,132 @@
+//! Statistics: Student-t intervals over replicates, combined over cells.
+//!
+//! A comparison is paired: replicate *r* of two values met the same requests, so the logarithm of their ratio
+//! is taken first. Cells are independent of each other, so the variances of their means add up, and the
+//! degrees of freedom of the sum are those of Welch and Satterthwaite.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Confidence of every interval.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// The mean of a few samples with the variance of that mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// The mean.
+    pub mean: f64,
+    /// Variance of the mean; `None` for a single sample.
+    pub variance: Option<f64>,
+    /// Degrees of freedom of the variance.
+    pub freedom: f64,
+}
+
+/// A value with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The value.
+    pub value: f64,
+    /// The interval; `None` where a single sample gives none.
+    pub bounds: Option<(f64, f64)>,
+}
+
+impl Mean {
+    /// Of samples; there must be one at least.
+    pub fn of(samples: &[f64]) -> Self {
+        let n = samples.len() as f64;
+        let mean = samples.iter().sum::<f64>() / n;
+        let squares: f64 = samples.iter().map(|s| (s - mean).powi(2)).sum();
+        let variance = (samples.len() > 1).then(|| squares / (n - 1.0) / n);
+        Self { mean, variance, freedom: n - 1.0 }
+    }
+}
+
+impl Interval {
+    /// The weighted sum of means; no interval if any of them has no variance.
+    pub fn of_weighted_sum(terms: impl IntoIterator<Item = (f64, Mean)>) -> Self {
+        let (mut value, mut variance, mut scale) = (0.0, Some(0.0), 0.0);
+        for (weight, term) in terms {
+            value += weight * term.mean;
+            let part = term.variance.map(|v| v * weight * weight);
+            if let Some(part) = part {
+                scale += part * part / term.freedom;
+            }
+            variance = variance.zip(part).map(|(sum, part)| sum + part);
+        }
+        let bounds = variance.map(|variance| {
+            let half =
+                if variance > 0.0 { t_quantile(variance * variance / scale) * variance.sqrt() } else { 0.0 };
+            (value - half, value + half)
+        });
+        Self { value, bounds }
+    }
+
+    /// The exponential of value and interval.
+    pub fn exp(self) -> Self {
+        Self { value: self.value.exp(), bounds: self.bounds.map(|(low, high)| (low.exp(), high.exp())) }
+    }
+
+    /// The interval, or the value alone twice where there is none.
+    pub fn bounds_or_value(self) -> (f64, f64) {
+        self.bounds.unwrap_or((self.value, self.value))
+    }
+}
+
+/// The two-sided quantile of Student's t distribution at [`CONFIDENCE`].
+fn t_quantile(freedom: f64) -> f64 {
+    let upper = (1.0 + CONFIDENCE) / 2.0;
+    StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(f64::INFINITY, |t| t.inverse_cdf(upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-3
+    }
+
+    /// t at 97.5 % from printed tables: 12.706 (1), 4.303 (2), 2.776 (4), 2.228 (10).
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (freedom, t) in [(1.0, 12.706), (2.0, 4.303), (4.0, 2.776), (10.0, 2.228)] {
+            assert!(close(t_quantile(freedom), t), "{freedom}");
+        }
+    }
+
+    /// By hand: 1, 2, 3, 4, 5 has mean 3, variance 2.5, variance of the mean 0.5; 3 ± 2.776 × 0.7071.
+    #[test]
+    fn one_cell_gives_the_plain_t_interval() {
+        let interval = Interval::of_weighted_sum([(1.0, Mean::of(&[1.0, 2.0, 3.0, 4.0, 5.0]))]);
+        let (low, high) = interval.bounds.unwrap();
+        assert!(close(interval.value, 3.0) && close(low, 3.0 - 1.963) && close(high, 3.0 + 1.963));
+    }
+
+    /// By hand: means 2 and 4, variances of the mean 1/3 and 4/3, weights a half each: value 3, variance
+    /// (1/3 + 4/3) / 4 = 5/12, freedom (5/12)² / ((1/12)²/2 + (4/12)²/2) = 50/17 = 2.941; t(2.941) = 3.219.
+    #[test]
+    fn cells_add_their_variances() {
+        let terms = [(0.5, Mean::of(&[1.0, 2.0, 3.0])), (0.5, Mean::of(&[2.0, 4.0, 6.0]))];
+        let interval = Interval::of_weighted_sum(terms);
+        let (low, high) = interval.bounds.unwrap();
+        assert!(close(interval.value, 3.0));
+        let half = t_quantile(50.0 / 17.0) * (5.0f64 / 12.0).sqrt();
+        assert!(
+            close(high - 3.0, half)
+                && close(3.0 - low, half)
+                && (3.18..3.25).contains(&t_quantile(50.0 / 17.0))
+        );
+    }
+
+    #[test]
+    fn a_single_sample_gives_no_interval() {
+        let interval = Interval::of_weighted_sum([(1.0, Mean::of(&[1.0, 2.0])), (1.0, Mean::of(&[1.0]))]);
+        assert_eq!(interval.bounds, None);
+        assert_eq!(interval.bounds_or_value(), (2.5, 2.5));
+    }
+
+    #[test]
+    fn samples_without_scatter_give_an_interval_of_no_width() {
+        let interval = Interval::of_weighted_sum([(1.0, Mean::of(&[2.0, 2.0, 2.0]))]);
+        assert_eq!(interval.bounds, Some((2.0, 2.0)));
+    }
+}

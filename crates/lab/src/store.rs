@@ -1,0 +1,363 @@
+//! The store: what was measured, in one SQLite file, found again by the content of the cell.
+//!
+//! # Contract
+//! *Durability.* A cell is one transaction: a study that is killed keeps every cell it finished, and runs none
+//! of them again. *Traceability.* A run names its cells by key, whether it measured or found them, and every
+//! cell names the run that measured it. *Failures.* A cell that failed is kept with its reason, and is tried
+//! again by the next run.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+use crate::results::{CellResult, Environment};
+
+/// Version of the tables.
+const STORE_VERSION: i64 = 1;
+/// The file's name in a results folder.
+pub const STORE_FILE: &str = "store.sqlite";
+
+const TABLES: &str = "
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY,
+    study TEXT NOT NULL,
+    started TEXT NOT NULL,
+    header TEXT NOT NULL
+);
+CREATE TABLE cell (
+    key TEXT PRIMARY KEY,
+    run INTEGER NOT NULL REFERENCES run (id),
+    finished TEXT NOT NULL,
+    wall_seconds REAL NOT NULL,
+    failed INTEGER NOT NULL,
+    parameters TEXT NOT NULL,
+    result TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE run_cell (
+    run INTEGER NOT NULL REFERENCES run (id),
+    place INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    PRIMARY KEY (run, place)
+) WITHOUT ROWID;
+";
+
+/// What a run is, besides its cells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunHeader {
+    /// The plan's name.
+    pub study: String,
+    /// The plan's title.
+    pub title: String,
+    /// The question.
+    pub question: String,
+    /// The plan's text.
+    pub plan: String,
+    /// Whether it is the shortened plan.
+    pub quick: bool,
+    /// Whether time is virtual.
+    pub simulated: bool,
+    /// The plan's seed.
+    pub seed: u64,
+    /// The factor whose best value is sought.
+    pub subject: String,
+    /// Its values in order.
+    pub subject_values: Vec<String>,
+    /// Parameters that are no factor, for the commands that apply the recommendation.
+    pub fixed: std::collections::BTreeMap<String, String>,
+    /// Where and on what it ran.
+    pub environment: Environment,
+}
+
+/// A run's number in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunId(pub i64);
+
+/// A run as listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSummary {
+    /// Its number.
+    pub id: RunId,
+    /// The study.
+    pub study: String,
+    /// Start, RFC 3339 UTC.
+    pub started: String,
+    /// Cells it asked for.
+    pub cells: u64,
+    /// Those of them that are stored, failed ones among them.
+    pub stored: u64,
+}
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    connection: Connection,
+}
+
+/// Why the store cannot be used.
+#[derive(Debug)]
+pub enum StoreError {
+    /// The folder cannot be made.
+    Folder(PathBuf, std::io::Error),
+    /// There is no store in the folder.
+    Absent(PathBuf),
+    /// The file was written by a later version.
+    Newer(PathBuf, i64),
+    /// The file is not a store, or is damaged.
+    Damaged(PathBuf, String),
+    /// The file or folder cannot be written.
+    ReadOnly(PathBuf),
+    /// Another process keeps the file locked.
+    Busy(PathBuf),
+    /// No such run.
+    NoRun(PathBuf, String),
+    /// The file system or the database failed.
+    Database(PathBuf, rusqlite::Error),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path, e) => write!(f, "cannot make the results folder {}: {e}", path.display()),
+            Self::Absent(path) => write!(f, "there is no {STORE_FILE} in {}", path.display()),
+            Self::Newer(path, version) => write!(
+                f,
+                "{} has store version {version}, this program knows up to {STORE_VERSION}; \
+                 use a newer stripewise or another results folder",
+                path.display()
+            ),
+            Self::Damaged(path, why) => write!(
+                f,
+                "{} is damaged or no store ({why}); move it away to start a new one",
+                path.display()
+            ),
+            Self::ReadOnly(path) => {
+                write!(f, "{} cannot be written; choose a results folder you may write to", path.display())
+            }
+            Self::Busy(path) => write!(f, "{} is in use by another stripewise", path.display()),
+            Self::NoRun(path, what) => write!(f, "{} holds no run {what}", path.display()),
+            Self::Database(path, e) => write!(f, "{}: {e}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+impl Store {
+    /// Opens the store of a results folder, made if need be.
+    pub fn open(folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(|e| StoreError::Folder(folder.to_owned(), e))?;
+        let store = Self::connect(folder, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        store.make_tables().map_err(|e| store.error(e))?;
+        store.check_version()?;
+        Ok(store)
+    }
+
+    /// Opens the store of a results folder that has one, to report from it.
+    pub fn open_existing(folder: &Path) -> Result<Self> {
+        if !folder.join(STORE_FILE).exists() {
+            return Err(StoreError::Absent(folder.to_owned()));
+        }
+        let store = Self::connect(folder, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        store.check_version()?;
+        Ok(store)
+    }
+
+    fn connect(folder: &Path, flags: OpenFlags) -> Result<Self> {
+        let path = folder.join(STORE_FILE);
+        let connection = Connection::open_with_flags(&path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .map_err(|e| wrap(&path, e))?;
+        let store = Self { path, connection };
+        store.connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(|e| store.error(e))?;
+        Ok(store)
+    }
+
+    fn make_tables(&self) -> rusqlite::Result<()> {
+        // A commit then waits for no disk, and a killed process still loses nothing.
+        self.connection.pragma_update(None, "journal_mode", "WAL")?;
+        self.connection.pragma_update(None, "synchronous", "NORMAL")?;
+        let transaction = self.connection.unchecked_transaction()?;
+        let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if version == 0 {
+            transaction.execute_batch(TABLES)?;
+            transaction.pragma_update(None, "user_version", STORE_VERSION)?;
+        }
+        transaction.commit()
+    }
+
+    fn check_version(&self) -> Result<()> {
+        let version: i64 = self
+            .connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .map_err(|e| self.error(e))?;
+        match version {
+            STORE_VERSION => Ok(()),
+            newer if newer > STORE_VERSION => Err(StoreError::Newer(self.path.clone(), newer)),
+            _ => Err(StoreError::Damaged(self.path.clone(), "it has no tables".to_owned())),
+        }
+    }
+
+    fn error(&self, error: rusqlite::Error) -> StoreError {
+        wrap(&self.path, error)
+    }
+
+    fn damaged(&self, error: &serde_json::Error) -> StoreError {
+        StoreError::Damaged(self.path.clone(), error.to_string())
+    }
+
+    /// The time now, RFC 3339 UTC.
+    pub fn now(&self) -> Result<String> {
+        self.connection
+            .query_row("SELECT strftime('%Y-%m-%dT%H:%M:%SZ', 'now')", [], |row| row.get(0))
+            .map_err(|e| self.error(e))
+    }
+
+    /// Notes a run and the keys of its cells.
+    pub fn begin_run(&mut self, header: &RunHeader, keys: &[String]) -> Result<RunId> {
+        let json = serde_json::to_string(header).map_err(|e| self.damaged(&e))?;
+        let insert = |connection: &mut Connection| {
+            let transaction = connection.transaction()?;
+            transaction.execute(
+                "INSERT INTO run (study, started, header) VALUES (?1, ?2, ?3)",
+                params![header.study, header.environment.started, json],
+            )?;
+            let run = transaction.last_insert_rowid();
+            {
+                let mut statement =
+                    transaction.prepare("INSERT INTO run_cell (run, place, key) VALUES (?1, ?2, ?3)")?;
+                for (place, key) in keys.iter().enumerate() {
+                    statement.execute(params![run, place as i64, key])?;
+                }
+            }
+            transaction.commit()?;
+            Ok(RunId(run))
+        };
+        insert(&mut self.connection).map_err(|e| wrap(&self.path, e))
+    }
+
+    /// Writes a run's header again, with what was learnt while it ran.
+    pub fn update_run(&mut self, run: RunId, header: &RunHeader) -> Result<()> {
+        let json = serde_json::to_string(header).map_err(|e| self.damaged(&e))?;
+        self.connection
+            .execute("UPDATE run SET header = ?2 WHERE id = ?1", params![run.0, json])
+            .map(|_| ())
+            .map_err(|e| self.error(e))
+    }
+
+    /// Keeps a cell's result. One transaction.
+    pub fn put(
+        &mut self,
+        run: RunId,
+        result: &CellResult,
+        parameters: &str,
+        wall_seconds: f64,
+    ) -> Result<()> {
+        let json = serde_json::to_string(result).map_err(|e| self.damaged(&e))?;
+        self.connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO cell (key, run, finished, wall_seconds, failed, parameters, result)
+                 VALUES (?1, ?2, strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), ?3, ?4, ?5, ?6)",
+            )
+            .and_then(|mut statement| {
+                let failed = result.error.is_some();
+                statement.execute(params![result.key, run.0, wall_seconds, failed, parameters, json])
+            })
+            .map(|_| ())
+            .map_err(|e| self.error(e))
+    }
+
+    /// Whether figures of that key are there; a failed cell has none.
+    pub fn has(&self, key: &str) -> Result<bool> {
+        self.connection
+            .prepare_cached("SELECT 1 FROM cell WHERE key = ?1 AND failed = 0")
+            .and_then(|mut statement| statement.exists([key]))
+            .map_err(|e| self.error(e))
+    }
+
+    /// The mean real seconds the stored cells took; `None` if there are none.
+    pub fn mean_wall_seconds(&self) -> Result<Option<f64>> {
+        self.connection
+            .query_row("SELECT avg(wall_seconds) FROM cell WHERE failed = 0", [], |row| row.get(0))
+            .map_err(|e| self.error(e))
+    }
+
+    /// The runs, oldest first.
+    pub fn runs(&self) -> Result<Vec<RunSummary>> {
+        let query = "SELECT run.id, run.study, run.started, count(*), count(cell.key)
+             FROM run JOIN run_cell ON run_cell.run = run.id LEFT JOIN cell ON cell.key = run_cell.key
+             GROUP BY run.id ORDER BY run.id";
+        let read = || {
+            let mut statement = self.connection.prepare(query)?;
+            let rows = statement.query_map([], |row| {
+                Ok(RunSummary {
+                    id: RunId(row.get(0)?),
+                    study: row.get(1)?,
+                    started: row.get(2)?,
+                    cells: row.get::<_, i64>(3)? as u64,
+                    stored: row.get::<_, i64>(4)? as u64,
+                })
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(|e| self.error(e))
+    }
+
+    /// The latest run, of a study if one is named.
+    pub fn latest_run(&self, study: Option<&str>) -> Result<RunId> {
+        self.connection
+            .query_row("SELECT max(id) FROM run WHERE ?1 IS NULL OR study = ?1", [study], |row| row.get(0))
+            .map_err(|e| self.error(e))
+            .and_then(|id: Option<i64>| {
+                let what = study.map_or_else(|| "yet".to_owned(), |s| format!("of '{s}'"));
+                id.map(RunId).ok_or_else(|| StoreError::NoRun(self.path.clone(), what))
+            })
+    }
+
+    /// A run's header, and for each of its cells the stored result, if there is one.
+    pub fn load(&self, run: RunId) -> Result<(RunHeader, Vec<Option<CellResult>>)> {
+        let header: Option<String> = self
+            .connection
+            .query_row("SELECT header FROM run WHERE id = ?1", [run.0], |row| row.get(0))
+            .optional()
+            .map_err(|e| self.error(e))?;
+        let header = header.ok_or_else(|| StoreError::NoRun(self.path.clone(), run.0.to_string()))?;
+        let read = || {
+            let mut statement = self.connection.prepare(
+                "SELECT cell.result FROM run_cell LEFT JOIN cell ON cell.key = run_cell.key
+                 WHERE run_cell.run = ?1 ORDER BY run_cell.place",
+            )?;
+            let rows = statement.query_map([run.0], |row| row.get::<_, Option<String>>(0))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let cells = read()
+            .map_err(|e| self.error(e))?
+            .into_iter()
+            .map(|json| json.map(|j| serde_json::from_str(&j)).transpose())
+            .collect::<serde_json::Result<_>>()
+            .map_err(|e| self.damaged(&e))?;
+        Ok((serde_json::from_str(&header).map_err(|e| self.damaged(&e))?, cells))
+    }
+}
+
+/// Gives a database error its meaning.
+fn wrap(path: &Path, error: rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode as Code;
+    match error.sqlite_error_code() {
+        Some(Code::NotADatabase | Code::DatabaseCorrupt) => {
+            StoreError::Damaged(path.to_owned(), error.to_string())
+        }
+        Some(Code::ReadOnly | Code::CannotOpen | Code::PermissionDenied) => {
+            StoreError::ReadOnly(path.to_owned())
+        }
+        Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Busy(path.to_owned()),
+        _ => StoreError::Database(path.to_owned(), error),
+    }
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

@@ -1,0 +1,110 @@
+use super::*;
+use crate::results::DirectionResult;
+
+fn header(study: &str) -> RunHeader {
+    RunHeader {
+        study: study.to_owned(),
+        title: String::new(),
+        question: String::new(),
+        plan: String::new(),
+        quick: false,
+        simulated: true,
+        seed: 1,
+        subject: "chunk".to_owned(),
+        subject_values: vec!["64K".to_owned()],
+        fixed: [].into(),
+        environment: Environment {
+            target: "fake".to_owned(),
+            description: String::new(),
+            version: String::new(),
+            engine_hash: String::new(),
+            host_cpu: String::new(),
+            host_kernel: String::new(),
+            started: "2024-01-01T00:00:00Z".to_owned(),
+            wall_seconds: 0.0,
+            notes: Vec::new(),
+            provenance: Vec::new(),
+        },
+    }
+}
+
+fn result(key: &str, error: Option<&str>) -> CellResult {
+    CellResult {
+        key: key.to_owned(),
+        target: "array".to_owned(),
+        factors: [("chunk".to_owned(), "64K".to_owned())].into(),
+        replicate: 0,
+        seed: 9_007_199_254_740_991,
+        seconds: 0.1 + 0.2,
+        read: DirectionResult { ios: 3, latency_mean_ns: 1.0 / 3.0, ..DirectionResult::default() },
+        write: DirectionResult::default(),
+        error: error.map(str::to_owned),
+    }
+}
+
+#[test]
+fn what_is_put_is_loaded_again_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
+    let run = {
+        let mut store = Store::open(folder.path()).unwrap();
+        let run = store.begin_run(&header("s"), &keys).unwrap();
+        store.put(run, &result("a", None), "{}", 0.5).unwrap();
+        store.put(run, &result("c", Some("broken")), "{}", 0.5).unwrap();
+        run
+    };
+    let store = Store::open_existing(folder.path()).unwrap();
+    let (loaded, cells) = store.load(run).unwrap();
+    assert_eq!(loaded, header("s"));
+    assert_eq!(cells, [Some(result("a", None)), None, Some(result("c", Some("broken")))]);
+    assert_eq!([store.has("a"), store.has("b"), store.has("c")].map(Result::unwrap), [true, false, false]);
+    assert_eq!(store.latest_run(None).unwrap(), run);
+    assert!(store.latest_run(Some("other")).unwrap_err().to_string().contains("other"));
+    let listed = &store.runs().unwrap()[0];
+    assert_eq!((listed.cells, listed.stored), (3, 2));
+}
+
+#[test]
+fn a_newer_store_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    store.connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(store);
+    let error = Store::open(folder.path()).unwrap_err();
+    assert!(matches!(error, StoreError::Newer(_, 99)), "{error}");
+}
+
+#[test]
+fn a_file_that_is_no_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join(STORE_FILE),
+        "not a database, but long enough to be read as one".repeat(40),
+    )
+    .unwrap();
+    let error = Store::open(folder.path()).unwrap_err();
+    assert!(matches!(error, StoreError::Damaged(..)), "{error:?}");
+    let error = Store::open_existing(tempfile::tempdir().unwrap().path()).unwrap_err();
+    assert!(matches!(error, StoreError::Absent(_)), "{error:?}");
+}
+
+#[test]
+fn a_damaged_store_is_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(STORE_FILE);
+    let mut store = Store::open(folder.path()).unwrap();
+    let run = store.begin_run(&header("s"), &["a".to_owned()]).unwrap();
+    store.connection.execute("UPDATE run SET header = '{'", []).unwrap();
+    assert!(matches!(store.load(run).unwrap_err(), StoreError::Damaged(..)));
+    drop(store);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[100..].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    assert!(Store::open(folder.path()).and_then(|s| s.runs()).is_err());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_told_as_such() {
+    let error = Store::open(Path::new("/proc/nowhere")).unwrap_err();
+    assert!(matches!(error, StoreError::Folder(..)), "{error:?}");
+}

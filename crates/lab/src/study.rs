@@ -1,0 +1,314 @@
+//! A study: a plan on a target, run into a store, judged from it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cell::{Cell, ENGINE_HASH};
+use crate::environment;
+use crate::plan::{CellTarget, Choices, PARAMETERS, Plan, ResolvedPlan, Section};
+use crate::recommend::{Question, Weights, recommend};
+use crate::results::{CellResult, DirectionResult, Environment, SCHEMA_VERSION, StudyResults};
+use crate::runner::{Ended, cores, run_cells};
+use crate::store::{RunHeader, RunId, Store};
+use crate::targets::{self, Target, TargetOptions};
+use crate::workload::Random;
+
+/// How a study is to be run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StudyOptions {
+    /// The shortened plan.
+    pub quick: bool,
+    /// Instead of the plan's seed.
+    pub seed: Option<u64>,
+    /// Instead of the plan's number of replicates.
+    pub replicates: Option<u32>,
+    /// Leave member files where they are.
+    pub keep: bool,
+}
+
+/// A plan's cells on a target, checked and ready to run.
+pub struct Study {
+    plan: Plan,
+    choices: Choices,
+    resolved: ResolvedPlan,
+    target: Box<dyn Target>,
+    cells: Vec<Cell>,
+    keys: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// What a run would do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Cells of the study.
+    pub cells: usize,
+    /// Cells not in the store yet.
+    pub missing: usize,
+    /// Seconds those would take; `None` in virtual time as long as the store has no cell to judge by.
+    pub seconds: Option<f64>,
+}
+
+/// How far a run is; told after every cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Cells that ended in this run.
+    pub done: usize,
+    /// Cells this run has to run.
+    pub total: usize,
+    /// Cells found in the store.
+    pub found: usize,
+    /// Time since the run began.
+    pub elapsed: Duration,
+    /// Time the rest will take at this pace; `None` before the first cell has ended.
+    pub eta: Option<Duration>,
+    /// The cell that ended last, in a line.
+    pub label: String,
+    /// Why it failed, if it did.
+    pub error: Option<String>,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunOutcome {
+    /// The run in the store.
+    pub run: RunId,
+    /// Cells run.
+    pub ran: usize,
+    /// Cells found in the store.
+    pub found: usize,
+    /// Cells that failed.
+    pub failed: usize,
+    /// Whether it was cancelled; the store then resumes it.
+    pub cancelled: bool,
+}
+
+impl Study {
+    /// Expands a plan and opens the target named by `on`, such as `model` or `files:/mnt/x`.
+    pub fn new(plan: Plan, on: &str, options: StudyOptions) -> Result<Self> {
+        let (kind, rest) = targets::parse(on)?;
+        let StudyOptions { quick, seed, replicates, keep } = options;
+        let choices = Choices { quick, real: kind.is_real, seed, replicates };
+        let resolved = plan.resolve(choices)?;
+        let expansion = plan.expand(&resolved)?;
+        let members_max = expansion.cells.iter().map(|c| c.parameters.members()).max().unwrap_or(1);
+        let target = (kind.open)(rest, &TargetOptions { storage: plan.real_storage()?, members_max, keep })?;
+        Self::with_target(plan, choices, target)
+    }
+
+    /// Expands a plan on a target that is open.
+    pub fn with_target(plan: Plan, choices: Choices, target: Box<dyn Target>) -> Result<Self> {
+        let resolved = plan.resolve(choices)?;
+        let expansion = plan.expand(&resolved)?;
+        if !target.is_simulated()
+            && let Some(name) = resolved.factor_names().find(|name| is_of_rig(name))
+        {
+            bail!(
+                "{}: the factor '{name}' varies the modelled rig, and {} is real",
+                plan.file,
+                target.name()
+            );
+        }
+        for cell in &expansion.cells {
+            target.check(cell).map_err(|e| anyhow::anyhow!("{}: {}: {e}", plan.file, cell.label()))?;
+        }
+        let keys = expansion.cells.iter().map(|c| c.key(&target.identity(c))).collect();
+        let unused = expansion.unused.iter().map(|name| format!("No cell uses the factor '{name}'."));
+        Ok(Self { notes: unused.collect(), plan, choices, resolved, target, cells: expansion.cells, keys })
+    }
+
+    /// The cells, in the plan's order.
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// The target.
+    pub fn target(&self) -> &dyn Target {
+        self.target.as_ref()
+    }
+
+    fn missing(&self, store: Option<&Store>) -> Result<Vec<usize>> {
+        let mut missing = Vec::new();
+        for (index, key) in self.keys.iter().enumerate() {
+            if !store.map_or(Ok(false), |s| s.has(key))? {
+                missing.push(index);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// What a run into the store would do; without a store, all of it.
+    pub fn estimate(&self, store: Option<&Store>) -> Result<Estimate> {
+        let missing = self.missing(store)?;
+        let seconds = if self.target.is_simulated() {
+            let mean = store.map_or(Ok(None), Store::mean_wall_seconds)?;
+            mean.map(|mean| mean * missing.len() as f64 / cores() as f64)
+        } else {
+            Some(missing.iter().filter_map(|i| self.cells[*i].seconds()).sum())
+        };
+        Ok(Estimate { cells: self.cells.len(), missing: missing.len(), seconds })
+    }
+
+    /// Runs the cells the store does not have. A set `cancel` ends the run early, with every cell that ended
+    /// in the store.
+    pub fn run(
+        &self,
+        store: &mut Store,
+        cancel: &Arc<AtomicBool>,
+        mut progress: impl FnMut(&Progress),
+    ) -> Result<RunOutcome> {
+        let mut missing = self.missing(Some(store))?;
+        if !self.target.is_simulated() {
+            // So that warming up, wear and other users of the machine favour no value.
+            Random::new(self.resolved.seed, 0).shuffle(&mut missing);
+        }
+        let found = self.cells.len() - missing.len();
+        let mut header = self.header(store.now()?);
+        let run = store.begin_run(&header, &self.keys)?;
+        if !missing.is_empty() {
+            self.target.begin().with_context(|| format!("cannot prepare {}", self.target.name()))?;
+        }
+        let cells: Vec<&Cell> = missing.iter().map(|i| &self.cells[*i]).collect();
+        let mut pace = Pace::new(&cells);
+        let mut failed = 0;
+        let outcome = run_cells(self.target.as_ref(), &cells, cancel, |ended| {
+            let cell = cells[ended.index];
+            let result = self.result(cell, missing[ended.index], &ended);
+            let parameters = serde_json::to_string(&cell.parameters.printed())?;
+            store.put(run, &result, &parameters, ended.wall.as_secs_f64())?;
+            failed += usize::from(result.error.is_some());
+            pace.end(cell);
+            progress(&pace.progress(cell, found, result.error));
+            Ok(())
+        });
+        header.environment.wall_seconds = pace.started.elapsed().as_secs_f64();
+        header.environment.notes.extend(self.target.notes());
+        store.update_run(run, &header)?;
+        outcome?;
+        let cancelled = pace.done < cells.len() && cancel.load(Ordering::Relaxed);
+        Ok(RunOutcome { run, ran: pace.done, found, failed, cancelled })
+    }
+
+    fn result(&self, cell: &Cell, index: usize, ended: &Ended) -> CellResult {
+        let (seconds, read, write, error) = match &ended.outcome {
+            Ok(m) => (m.seconds, m.read.clone(), m.write.clone(), None),
+            Err(e) => (0.0, DirectionResult::default(), DirectionResult::default(), Some(e.to_string())),
+        };
+        CellResult {
+            key: self.keys[index].clone(),
+            target: cell.target().to_owned(),
+            factors: cell.factors.clone(),
+            replicate: cell.replicate,
+            seed: cell.seed(),
+            seconds,
+            read,
+            write,
+            error,
+        }
+    }
+
+    fn header(&self, started: String) -> RunHeader {
+        let mut base = self.resolved.base().clone();
+        base.target = CellTarget::Array;
+        RunHeader {
+            study: self.plan.name().to_owned(),
+            title: self.plan.title().to_owned(),
+            question: self.plan.question().to_owned(),
+            plan: self.plan.text.clone(),
+            quick: self.choices.quick,
+            simulated: self.target.is_simulated(),
+            seed: self.resolved.seed,
+            subject: self.resolved.subject.to_owned(),
+            subject_values: self.resolved.subject_values.clone(),
+            fixed: base.printed(),
+            environment: Environment {
+                target: self.target.name(),
+                description: self.target.describe(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                engine_hash: ENGINE_HASH.to_owned(),
+                host_cpu: environment::host_cpu(),
+                host_kernel: environment::host_kernel(),
+                started,
+                wall_seconds: 0.0,
+                notes: self.notes.clone(),
+                provenance: self.target.provenance(),
+            },
+        }
+    }
+}
+
+/// Judges a stored run, with weights that may differ from one call to the next.
+pub fn results(store: &Store, run: RunId, weights: &Weights) -> Result<StudyResults> {
+    let (header, loaded) = store.load(run)?;
+    let asked = loaded.len();
+    let cells: Vec<CellResult> = loaded.into_iter().flatten().collect();
+    let question =
+        Question { subject: &header.subject, values: &header.subject_values, fixed: &header.fixed, weights };
+    let judgement = recommend(&cells, &question);
+    let mut environment = header.environment;
+    if cells.len() < asked {
+        let missing = asked - cells.len();
+        environment
+            .notes
+            .push(format!("{missing} of {asked} cells have not been run; run the study again to resume."));
+    }
+    let mut errors = cells.iter().filter_map(|c| c.error.as_ref());
+    if let Some(first) = errors.next() {
+        environment
+            .notes
+            .push(format!("{} of {asked} cells failed, the first with: {first}", errors.count() + 1));
+    }
+    environment.notes.extend(judgement.notes);
+    Ok(StudyResults {
+        schema_version: SCHEMA_VERSION,
+        study: header.study,
+        title: header.title,
+        question: header.question,
+        simulated: header.simulated,
+        quick: header.quick,
+        subject: header.subject,
+        subject_values: header.subject_values,
+        environment,
+        cells,
+        recommendation: judgement.recommendation,
+    })
+}
+
+/// Whether a factor varies the modelled rig rather than the array or the workload. The policy is the engine's.
+fn is_of_rig(name: &str) -> bool {
+    PARAMETERS.iter().any(|p| p.name == name && p.section == Section::Rig && name != "policy")
+}
+
+/// How fast cells end.
+struct Pace {
+    started: Instant,
+    done: usize,
+    total: usize,
+    seconds_done: f64,
+    seconds_total: f64,
+}
+
+impl Pace {
+    fn new(cells: &[&Cell]) -> Self {
+        let seconds_total = cells.iter().map(|c| c.seconds().unwrap_or(1.0)).sum();
+        Self { started: Instant::now(), done: 0, total: cells.len(), seconds_done: 0.0, seconds_total }
+    }
+
+    fn end(&mut self, cell: &Cell) {
+        self.done += 1;
+        self.seconds_done += cell.seconds().unwrap_or(1.0);
+    }
+
+    fn progress(&self, cell: &Cell, found: usize, error: Option<String>) -> Progress {
+        let elapsed = self.started.elapsed();
+        let rest = (self.seconds_total - self.seconds_done).max(0.0) / self.seconds_done;
+        let eta = Duration::try_from_secs_f64(elapsed.as_secs_f64() * rest).ok();
+        Progress { done: self.done, total: self.total, found, elapsed, eta, label: cell.label(), error }
+    }
+}
+
+#[cfg(test)]
+#[path = "study_tests.rs"]
+mod tests;

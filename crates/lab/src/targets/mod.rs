@@ -1,0 +1,115 @@
+//! Targets: what a cell is measured on. A target kind is one file and one line in [`TARGETS`].
+
+#[cfg(test)]
+pub(crate) mod fake;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, bail};
+
+use crate::cell::Cell;
+use crate::plan::RealStorage;
+use crate::results::{DirectionResult, Provenance};
+use crate::workload::Measured;
+
+/// What a cell is measured on.
+pub trait Target: Sync {
+    /// As given to `--on`.
+    fn name(&self) -> String;
+    /// One line for people: what is measured.
+    fn describe(&self) -> String;
+    /// What decides a cell's figures besides its parameters, with the content of models; part of the key.
+    fn identity(&self, cell: &Cell) -> String;
+    /// Whether time is virtual: cells then run at the same time, on all cores.
+    fn is_simulated(&self) -> bool;
+    /// Where the parameters of the models come from; empty for real storage.
+    fn provenance(&self) -> Vec<Provenance> {
+        Vec::new()
+    }
+    /// Refuses, before anything runs, cells this target can never run.
+    fn check(&self, cell: &Cell) -> std::result::Result<(), String>;
+    /// Makes ready to run cells, such as member files. Called once, if any cell is to be run.
+    fn begin(&self) -> Result<()> {
+        Ok(())
+    }
+    /// What a reader must know of how cells ran, such as a fallback from `O_DIRECT`. Asked after the run.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Runs a cell. A set `cancel` ends it early; what it measured is then thrown away.
+    fn run(&self, cell: &Cell, cancel: &Arc<AtomicBool>) -> std::result::Result<Measurement, CellError>;
+}
+
+/// A cell's figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    /// Length of the measure in seconds.
+    pub seconds: f64,
+    /// Reads.
+    pub read: DirectionResult,
+    /// Writes.
+    pub write: DirectionResult,
+}
+
+impl Measurement {
+    /// The figures of a finished workload. I/O that failed leaves no figure.
+    pub fn of(measured: Measured) -> std::result::Result<Self, CellError> {
+        let Measured { seconds, read, write, .. } = measured;
+        if read.errors + write.errors > 0 {
+            return Err(CellError(format!("{} reads and {} writes failed", read.errors, write.errors)));
+        }
+        Ok(Self { seconds, read, write })
+    }
+}
+
+/// Why a cell has no figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellError(pub String);
+
+impl fmt::Display for CellError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CellError {}
+
+/// What a target is opened for.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetOptions {
+    /// Size and content of real members.
+    pub storage: RealStorage,
+    /// The most members any cell uses.
+    pub members_max: u16,
+    /// Leave member files where they are.
+    pub keep: bool,
+}
+
+/// A kind of target.
+pub struct TargetKind {
+    /// The word before the colon in `--on`.
+    pub name: &'static str,
+    /// How it is written, with a line of explanation.
+    pub usage: &'static str,
+    /// Whether time is real, so that a plan's `[real]` overrides apply.
+    pub is_real: bool,
+    /// Opens it; the text is what follows the colon.
+    pub open: fn(&str, &TargetOptions) -> Result<Box<dyn Target>>,
+}
+
+/// Every kind of target.
+pub static TARGETS: &[TargetKind] = &[];
+
+/// The kind a text given to `--on` names, with what follows the colon.
+pub fn parse(text: &str) -> Result<(&'static TargetKind, &str)> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    match TARGETS.iter().find(|kind| kind.name == name) {
+        Some(kind) => Ok((kind, rest)),
+        None => {
+            let known: Vec<&str> = TARGETS.iter().map(|kind| kind.usage).collect();
+            bail!("'{text}' is no target; known are {}", known.join("; "))
+        }
+    }
+}
