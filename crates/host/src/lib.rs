@@ -1,1 +1,29 @@
-//! host
+//! The real loop around the sans-IO engine: members that hold bytes, buffers, shards on threads.
+//!
+//! # Contract
+//! *Ownership.* [`Array`] owns its members, the stripe-cache arenas and the buffers of requests; the engine
+//! only names bytes. *Ordering.* A completion becomes an `Input`, an `Action` becomes a submission, and the
+//! loop sleeps until the next completion or deadline. *Sharding.* Each shard owns disjoint stripes and is
+//! driven by one thread; shards pass messages and share no lock on an engine. *Cancellation.* The stop flag
+//! ends issuing; what is in flight is drained before [`Array::run`] returns.
+//!
+//! A member kind is one file in `members/` and one line in its `mod.rs`.
+
+mod array;
+mod buffers;
+mod clock;
+mod compute;
+mod error;
+mod mailbox;
+mod members;
+mod report;
+mod ring;
+mod route;
+mod run;
+mod shard;
+
+pub use array::{Array, ArrayConfig};
+pub use error::{HostError, MemberProblem, io_error_from_errno};
+pub use members::{Access, Caching, FileSpec, Fill, MemberSpec, create_member_file, member_file_sectors};
+pub use report::{MemberCounts, Note, RunReport, TimedEvent};
+pub use run::Payload;

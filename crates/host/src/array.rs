@@ -1,0 +1,342 @@
+//! An open array: its members, its shards, and the two ways to use it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stripewise_engine::geometry::Geometry;
+use stripewise_engine::io::{AdminReply, Flags, IoError, IoResult, Op, Request, RequestId};
+use stripewise_engine::units::{Instant, SECTOR_BYTES, SectorRange, Slot};
+use stripewise_engine::volume::VolumeConfig;
+use stripewise_engine::workload::{Next, Workload};
+
+use crate::buffers::{RequestPool, Zeroes};
+use crate::clock::Clock;
+use crate::error::HostError;
+use crate::mailbox::Mailbox;
+use crate::members::{self, Member, MemberSpec};
+use crate::report::{MemberCounts, Note, RunReport};
+use crate::route::Router;
+use crate::run::{AnyBytes, Driver, Payload, Running};
+use crate::shard::{Context, Shard};
+
+/// The most shards an array has; each is a thread.
+const SHARDS_MAX: u32 = 64;
+/// The fewest stripe-cache entries a shard has, which is md's minimum for an array.
+const CACHE_ENTRIES_MIN: u32 = 17;
+/// Bytes moved at once by [`Array::read_at`] and [`Array::write_at`].
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// What an array is opened with.
+#[derive(Clone, Debug)]
+pub struct ArrayConfig {
+    /// The engine's part. `stripe_cache_size` is that of the whole array: shards divide it.
+    pub volume: VolumeConfig,
+    /// What each slot is made of.
+    pub members: Vec<MemberSpec>,
+    /// Threads that [`Array::run`] uses, each with stripes of its own.
+    pub shards: u32,
+    /// When set, [`Array::run`] starts no more requests, drains and returns.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl ArrayConfig {
+    /// An array on one thread, without a way to stop it.
+    pub fn new(volume: VolumeConfig, members: Vec<MemberSpec>) -> Self {
+        Self { volume, members, shards: 1, stop: Arc::new(AtomicBool::new(false)) }
+    }
+}
+
+/// An open array.
+#[derive(Debug)]
+pub struct Array {
+    // Fields are dropped in this order: rings wait for their I/O while its buffers and files still exist.
+    shards: Vec<Shard>,
+    members: Vec<Member>,
+    zeroes: Zeroes,
+    mailboxes: Vec<Mailbox>,
+    pool: Option<RequestPool>,
+    router: Router,
+    clock: Clock,
+    stop: Arc<AtomicBool>,
+}
+
+impl Array {
+    /// Opens the members and starts the engine. Nothing is written.
+    ///
+    /// # Errors
+    /// An impossible geometry, or a member that cannot be used; the message says what would be right.
+    pub fn open(config: ArrayConfig) -> Result<Self, HostError> {
+        let ArrayConfig { mut volume, members, shards, stop } = config;
+        if shards == 0 || shards > SHARDS_MAX {
+            return Err(HostError::Shards { given: shards, most: SHARDS_MAX });
+        }
+        let geometry = Geometry::new(&volume.geometry)?;
+        for (slot, member) in members.iter().enumerate() {
+            let slot = Slot(slot as u16);
+            if *member == MemberSpec::Missing && !volume.failed.contains(&slot) {
+                volume.failed.push(slot);
+            }
+        }
+        if shards > 1 {
+            volume.stripe_cache_size = (volume.stripe_cache_size / shards).max(CACHE_ENTRIES_MIN);
+        }
+        let members = members::open_all(&members, &volume.geometry.member_sectors)?;
+        Ok(Self {
+            shards: (0..shards).map(|i| Shard::new(i, shards, &volume)).collect::<Result<_, _>>()?,
+            members,
+            zeroes: Zeroes::new()?,
+            mailboxes: (0..shards).map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
+            pool: None,
+            router: Router::new(&geometry, shards),
+            clock: Clock::start(),
+            stop,
+        })
+    }
+
+    /// The map of the array's sectors.
+    pub fn geometry(&self) -> &Geometry {
+        self.shards[0].volume().geometry()
+    }
+
+    /// What is done otherwise than asked, so far.
+    pub fn notes(&self) -> Vec<Note> {
+        self.members.iter().filter_map(|m| m.file()?.note()).collect()
+    }
+
+    /// Runs one workload per shard until all are finished (or the stop flag is set) and everything is
+    /// drained. Times passed to workloads count from the array's opening. Workloads are given back.
+    ///
+    /// # Errors
+    /// More workloads than shards; no memory for their buffers; no `io_uring`.
+    pub fn run<W: Workload + Send>(&mut self, workloads: Vec<W>) -> Result<(RunReport, Vec<W>), HostError> {
+        let (report, workloads) = self.run_with_payload(workloads.into_iter().map(AnyBytes).collect())?;
+        Ok((report, workloads.into_iter().map(|w| w.0).collect()))
+    }
+
+    /// As [`run`](Self::run), for workloads that say what they write and look at what they read.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_with_payload<W: Workload + Payload + Send>(
+        &mut self,
+        workloads: Vec<W>,
+    ) -> Result<(RunReport, Vec<W>), HostError> {
+        if workloads.len() > self.shards.len() {
+            return Err(HostError::Workloads { given: workloads.len(), shards: self.shards.len() });
+        }
+        for shard in &mut self.shards {
+            shard.counts.fill(MemberCounts::default());
+            shard.events.clear();
+        }
+        let pools = (0..self.shards.len())
+            .map(|i| match workloads.get(i) {
+                Some(w) => RequestPool::new(w.in_flight_max(), w.request_bytes_max(), i as u64 + 1),
+                None => RequestPool::new(0, 0, 1),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let start = self.clock.now();
+        let workloads = self.run_shards(workloads, &pools)?;
+        Ok((self.report(start), workloads))
+    }
+
+    fn run_shards<W: Workload + Payload + Send>(
+        &mut self,
+        workloads: Vec<W>,
+        pools: &[RequestPool],
+    ) -> Result<Vec<W>, HostError> {
+        let context = Context {
+            members: &self.members,
+            zeroes: &self.zeroes,
+            mailboxes: &self.mailboxes,
+            clock: self.clock,
+        };
+        let router = self.router;
+        let running = Running::new(workloads.len(), &self.stop);
+        let mut workloads = workloads.into_iter();
+        let mut jobs = self.shards.iter_mut().zip(pools).map(|(shard, pool)| (shard, pool, workloads.next()));
+        let run_one = |(shard, pool, workload): (&mut Shard, &RequestPool, Option<W>)| {
+            let result = shard
+                .prepare(&context, pool.mapping())
+                .map(|()| Driver::new(shard, workload, pool, router).run(&running, &context));
+            if result.is_err() {
+                running.abort(&context);
+            }
+            shard.release();
+            result
+        };
+        let run_one = &run_one;
+        let Some(first) = jobs.next() else { return Ok(Vec::new()) };
+        let results = std::thread::scope(|scope| {
+            let threads: Vec<_> = jobs.map(|job| scope.spawn(move || run_one(job))).collect();
+            let mut results = vec![run_one(first)];
+            results.extend(threads.into_iter().map(|t| match t.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }));
+            results
+        });
+        results.into_iter().filter_map(Result::transpose).collect()
+    }
+
+    fn report(&self, start: Instant) -> RunReport {
+        let mut members = vec![MemberCounts::default(); self.members.len()];
+        for shard in &self.shards {
+            for (sum, counts) in members.iter_mut().zip(&shard.counts) {
+                sum.add(counts);
+            }
+        }
+        let mut events: Vec<_> = self.shards.iter().flat_map(|s| s.events.iter().copied()).collect();
+        events.sort_by_key(|e| e.at);
+        RunReport {
+            members,
+            events,
+            notes: self.notes(),
+            elapsed: self.clock.now().since(start),
+            stopped: self.stop.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Reads from a sector on; returns when the bytes are there.
+    ///
+    /// # Errors
+    /// A length that is not a whole number of sectors, or the array's answer.
+    pub fn read_at(&mut self, sector: u64, bytes: &mut [u8]) -> Result<(), HostError> {
+        whole_sectors(bytes.len())?;
+        let mut sector = sector;
+        for piece in bytes.chunks_mut(PIECE_BYTES as usize) {
+            let range = SectorRange::new(sector, piece.len() as u64 / SECTOR_BYTES);
+            self.one(Op::Read, range, Flags::default(), Lent::Read(piece))?;
+            sector = range.end();
+        }
+        Ok(())
+    }
+
+    /// Writes from a sector on; returns when the array has acknowledged it.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    pub fn write_at(&mut self, sector: u64, bytes: &[u8]) -> Result<(), HostError> {
+        whole_sectors(bytes.len())?;
+        let mut sector = sector;
+        for piece in bytes.chunks(PIECE_BYTES as usize) {
+            let range = SectorRange::new(sector, piece.len() as u64 / SECTOR_BYTES);
+            self.one(Op::Write, range, Flags { sync: true, ..Flags::default() }, Lent::Write(piece))?;
+            sector = range.end();
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeroes.
+    ///
+    /// # Errors
+    /// The array's answer.
+    pub fn write_zeroes(&mut self, range: SectorRange) -> Result<(), HostError> {
+        self.one(Op::WriteZeroes, range, Flags { sync: true, ..Flags::default() }, Lent::Nothing)
+    }
+
+    /// Makes acknowledged writes durable.
+    ///
+    /// # Errors
+    /// The array's answer.
+    pub fn flush(&mut self) -> Result<(), HostError> {
+        self.one(Op::Flush, SectorRange::new(0, 0), Flags::default(), Lent::Nothing)
+    }
+
+    /// Fails a member by command.
+    pub fn fail(&mut self, slot: Slot) -> AdminReply {
+        let context = Context {
+            members: &self.members,
+            zeroes: &self.zeroes,
+            mailboxes: &self.mailboxes,
+            clock: self.clock,
+        };
+        let reply = self.shards[0].fail(slot, context.clock.now(), &context);
+        self.shards[0].send_messages(&context);
+        reply
+    }
+
+    /// Carries out one request on the calling thread, shard after shard.
+    fn one(&mut self, op: Op, range: SectorRange, flags: Flags, lent: Lent<'_>) -> Result<(), HostError> {
+        let mut lent = lent;
+        if self.pool.is_none() {
+            self.pool = Some(RequestPool::new(1, PIECE_BYTES, 1)?);
+        }
+        let mut rest = range;
+        loop {
+            let (shard, part) = if op == Op::Flush { (0, rest) } else { self.router.first_part(rest) };
+            let request = Request { id: RequestId(0), op, range: part, flags };
+            let skip = ((part.start - range.start).saturating_mul(SECTOR_BYTES)) as usize;
+            self.one_part(shard, Once { request, result: None, issued: false, skip, lent: &mut lent })?;
+            if part.count >= rest.count {
+                return Ok(());
+            }
+            rest = SectorRange::new(part.end(), rest.count - part.count);
+        }
+    }
+
+    fn one_part(&mut self, shard: u32, once: Once<'_, '_>) -> Result<(), HostError> {
+        let context = Context {
+            members: &self.members,
+            zeroes: &self.zeroes,
+            mailboxes: &self.mailboxes,
+            clock: self.clock,
+        };
+        let Some(pool) = &self.pool else { unreachable!("made by `one`") };
+        let driven = &mut self.shards[shard as usize];
+        if !driven.is_prepared() {
+            driven.prepare(&context, pool.mapping())?;
+        }
+        let never = AtomicBool::new(false);
+        let running = Running::new(1, &never);
+        let once = Driver::new(driven, Some(once), pool, Router::pinned(shard)).run(&running, &context);
+        once.and_then(|o| o.result).unwrap_or(Err(IoError::Lost)).map_err(HostError::Io)
+    }
+}
+
+fn whole_sectors(bytes: usize) -> Result<(), HostError> {
+    if bytes.is_multiple_of(SECTOR_BYTES as usize) { Ok(()) } else { Err(HostError::Unaligned { bytes }) }
+}
+
+/// The bytes a caller lends for one request.
+enum Lent<'a> {
+    Read(&'a mut [u8]),
+    Write(&'a [u8]),
+    Nothing,
+}
+
+/// A workload of one request, the part of a caller's from byte `skip` on.
+struct Once<'a, 'b> {
+    request: Request,
+    issued: bool,
+    result: Option<IoResult>,
+    skip: usize,
+    lent: &'a mut Lent<'b>,
+}
+
+impl Workload for Once<'_, '_> {
+    fn in_flight_max(&self) -> u32 {
+        1
+    }
+    fn request_bytes_max(&self) -> u64 {
+        PIECE_BYTES
+    }
+    fn next(&mut self, _: Instant) -> Next {
+        if std::mem::replace(&mut self.issued, true) { Next::Finished } else { Next::Issue(self.request) }
+    }
+    fn complete(&mut self, _: Instant, _: RequestId, result: IoResult) {
+        self.result = Some(result);
+    }
+}
+
+impl Payload for Once<'_, '_> {
+    fn fill(&mut self, _: &Request, bytes: &mut [u8]) {
+        if let Lent::Write(lent) = self.lent {
+            bytes.copy_from_slice(&lent[self.skip..self.skip + bytes.len()]);
+        }
+    }
+    fn check(&mut self, _: &Request, bytes: &[u8]) {
+        if let Lent::Read(lent) = self.lent {
+            lent[self.skip..self.skip + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Carries out the engine's computations with the parity kernels, directly on the named bytes.
+//!
+//! The operands of a computation may be cut into segments at different places; the work is done piece by
+//! piece, each as long as no operand is cut. Nothing is copied and, once the scratch lists have grown,
+//! nothing is allocated.
+
+use stripewise_engine::io::{ActionQueue, Compute, Kernel, Operand, Role, SegList};
+use stripewise_parity::{Change, Kernels, Lost, Stripe};
+
+use crate::shard::Bytes;
+
+/// Where an operand's next byte is.
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    role: Role,
+    segs: SegList,
+    /// Index of the current segment within `segs`.
+    seg: u32,
+    /// Bytes of the current segment already used.
+    used: u32,
+}
+
+/// One piece of an operand.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    role: Role,
+    address: *mut u8,
+}
+
+/// The parity kernels with the lists they are called with, kept from call to call.
+#[derive(Debug)]
+pub(crate) struct Computer {
+    kernels: &'static Kernels,
+    cursors: Vec<Cursor>,
+    pieces: Vec<Piece>,
+    blocks: Vec<&'static [u8]>,
+    data: Vec<Option<&'static [u8]>>,
+    changes: Vec<Change<'static>>,
+}
+
+// SAFETY: the addresses in the scratch lists are only followed during `run`; between calls nothing is in
+// use, so the lists may move to another thread.
+unsafe impl Send for Computer {}
+
+impl Computer {
+    pub(crate) fn new() -> Self {
+        Self {
+            kernels: stripewise_parity::kernels(),
+            cursors: Vec::new(),
+            pieces: Vec::new(),
+            blocks: Vec::new(),
+            data: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// Carries out one computation.
+    ///
+    /// # Panics
+    /// If the operands do not fit the kernel: the engine asked for what cannot be computed.
+    pub(crate) fn run(&mut self, compute: &Compute, queue: &ActionQueue, bytes: &Bytes<'_>) {
+        let (sources, targets) = (queue.operands(compute.sources), queue.operands(compute.targets));
+        self.cursors.clear();
+        self.cursors.extend(sources.iter().chain(targets).map(|o: &Operand| Cursor {
+            role: o.role,
+            segs: o.segs,
+            seg: 0,
+            used: 0,
+        }));
+        let mut left = compute.bytes;
+        while left > 0 {
+            let length = self.next_piece(left, queue, bytes);
+            let (sources, targets) = self.pieces.split_at(sources.len());
+            let mut lists =
+                Lists { blocks: &mut self.blocks, data: &mut self.data, changes: &mut self.changes };
+            // SAFETY: `next_piece` resolved every piece to `length` bytes that live until the computation
+            // is answered; the engine gives targets that no source and no other action in flight shares.
+            unsafe { run_piece(self.kernels, compute.kernel, sources, targets, length, &mut lists) };
+            left -= length as u64;
+        }
+    }
+
+    /// Resolves the longest piece of at most `left` bytes that no operand cuts, and moves past it.
+    fn next_piece(&mut self, left: u64, queue: &ActionQueue, bytes: &Bytes<'_>) -> usize {
+        let mut length = left.min(Bytes::RUN_BYTES_MAX) as u32;
+        for cursor in &mut self.cursors {
+            let segs = queue.segs(cursor.segs);
+            while cursor.used == segs[cursor.seg as usize].bytes {
+                cursor.seg += 1;
+                cursor.used = 0;
+            }
+            length = length.min(segs[cursor.seg as usize].bytes - cursor.used);
+        }
+        self.pieces.clear();
+        for cursor in &mut self.cursors {
+            let seg = queue.segs(cursor.segs)[cursor.seg as usize];
+            let address = bytes.address(seg.buf, cursor.used, length);
+            self.pieces.push(Piece { role: cursor.role, address });
+            cursor.used += length;
+        }
+        length as usize
+    }
+}
+
+struct Lists<'a> {
+    blocks: &'a mut Vec<&'static [u8]>,
+    data: &'a mut Vec<Option<&'static [u8]>>,
+    changes: &'a mut Vec<Change<'static>>,
+}
+
+/// # Safety
+/// Every piece is `length` bytes long and lives through the call; targets are shared with nothing.
+unsafe fn run_piece(
+    kernels: &Kernels,
+    kernel: Kernel,
+    sources: &[Piece],
+    targets: &[Piece],
+    length: usize,
+    lists: &mut Lists<'_>,
+) {
+    // SAFETY: upheld by the caller; the lists are cleared before each use, so that no slice is used after
+    // the call it was made for.
+    unsafe {
+        match kernel {
+            Kernel::Copy => {
+                for (source, target) in sources.iter().zip(targets) {
+                    target.address.copy_from_nonoverlapping(source.address, length);
+                }
+            }
+            Kernel::Generate => generate(kernels, sources, targets, length, lists),
+            Kernel::Update => update(kernels, sources, targets, length, lists),
+            Kernel::Recover => recover(kernels, sources, targets, length, lists),
+        }
+    }
+}
+
+/// # Safety
+/// The address holds `length` readable bytes that nothing writes during the call the slice is used in.
+unsafe fn block(piece: Piece, length: usize) -> &'static [u8] {
+    // SAFETY: upheld by the caller.
+    unsafe { std::slice::from_raw_parts(piece.address, length) }
+}
+
+/// # Safety
+/// The address holds `length` bytes that nothing else uses during the call the slice is used in.
+unsafe fn target(piece: Piece, length: usize) -> &'static mut [u8] {
+    // SAFETY: upheld by the caller.
+    unsafe { std::slice::from_raw_parts_mut(piece.address, length) }
+}
+
+/// # Safety
+/// As [`run_piece`].
+unsafe fn generate(
+    kernels: &Kernels,
+    sources: &[Piece],
+    targets: &[Piece],
+    length: usize,
+    lists: &mut Lists<'_>,
+) {
+    // SAFETY: upheld by the caller.
+    unsafe {
+        match *targets {
+            [p] if p.role == Role::P && !sources.is_empty() => {
+                lists.blocks.clear();
+                lists.blocks.extend(sources.iter().map(|s| block(*s, length)));
+                kernels.xor(target(p, length), lists.blocks);
+            }
+            [first, second] if first.role == Role::P && second.role == Role::Q => {
+                place_data(sources, targets, length, lists.data);
+                kernels.pq(target(first, length), target(second, length), lists.data);
+            }
+            _ => recover(kernels, sources, targets, length, lists),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run_piece`].
+unsafe fn update(
+    kernels: &Kernels,
+    sources: &[Piece],
+    targets: &[Piece],
+    length: usize,
+    lists: &mut Lists<'_>,
+) {
+    // SAFETY: upheld by the caller.
+    unsafe {
+        lists.changes.clear();
+        lists.changes.extend(sources.chunks_exact(2).map(|pair| {
+            let Role::Data(index) = pair[0].role else {
+                panic!("{:?} has no old and new bytes", pair[0].role)
+            };
+            assert_eq!(pair[0].role, pair[1].role, "old and new bytes are of one block");
+            Change { index, old: block(pair[0], length), new: block(pair[1], length) }
+        }));
+        let of_role = |role| targets.iter().find(|t| t.role == role).map(|t| target(*t, length));
+        kernels.pq_update(of_role(Role::P), of_role(Role::Q), lists.changes);
+    }
+}
+
+/// # Safety
+/// As [`run_piece`].
+unsafe fn recover(
+    kernels: &Kernels,
+    sources: &[Piece],
+    targets: &[Piece],
+    length: usize,
+    lists: &mut Lists<'_>,
+) {
+    // SAFETY: upheld by the caller.
+    unsafe {
+        place_data(sources, targets, length, lists.data);
+        let of_role = |role| sources.iter().find(|s| s.role == role).map(|s| block(*s, length));
+        let stripe = Stripe { data: lists.data, p: of_role(Role::P), q: of_role(Role::Q) };
+        let lost = |t: Piece| Lost::wanted(parity_role(t.role), target(t, length));
+        let result = match *targets {
+            [one] => kernels.recover(&stripe, &mut [lost(one)]),
+            [one, two] => kernels.recover(&stripe, &mut [lost(one), lost(two)]),
+            _ => panic!("{} blocks cannot be recovered at once", targets.len()),
+        };
+        if let Err(error) = result {
+            panic!("the engine asked to recover what cannot be: {error}");
+        }
+    }
+}
+
+/// Lists the data blocks by index, with gaps for those that are targets or zero.
+///
+/// # Safety
+/// As [`run_piece`].
+unsafe fn place_data(
+    sources: &[Piece],
+    targets: &[Piece],
+    length: usize,
+    data: &mut Vec<Option<&'static [u8]>>,
+) {
+    let index_of = |piece: &Piece| match piece.role {
+        Role::Data(index) => Some(usize::from(index)),
+        Role::P | Role::Q => None,
+    };
+    let count = sources.iter().chain(targets).filter_map(index_of).max().map_or(0, |most| most + 1);
+    data.clear();
+    data.resize(count, None);
+    for source in sources {
+        if let Some(index) = index_of(source) {
+            // SAFETY: upheld by the caller.
+            data[index] = Some(unsafe { block(*source, length) });
+        }
+    }
+}
+
+fn parity_role(role: Role) -> stripewise_parity::Role {
+    match role {
+        Role::Data(index) => stripewise_parity::Role::Data(index),
+        Role::P => stripewise_parity::Role::P,
+        Role::Q => stripewise_parity::Role::Q,
+    }
+}

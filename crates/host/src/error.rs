@@ -1,0 +1,241 @@
+//! What can go wrong outside the engine, and the one map from errno to the engine's errors.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use stripewise_engine::geometry::GeometryError;
+use stripewise_engine::io::IoError;
+use stripewise_engine::units::SECTOR_BYTES;
+use stripewise_engine::volume::VolumeError;
+
+/// Why an array could not be opened or run.
+#[derive(Debug)]
+pub enum HostError {
+    /// The members cannot form the array.
+    Geometry(GeometryError),
+    /// The engine refuses the configuration.
+    Volume(VolumeError),
+    /// The number of members differs from the geometry's.
+    MemberCount {
+        /// Members given.
+        given: usize,
+        /// Members of the geometry.
+        needed: usize,
+    },
+    /// A member cannot be used.
+    Member {
+        /// Its path.
+        path: PathBuf,
+        /// Why, and what would be right.
+        problem: MemberProblem,
+    },
+    /// `io_uring` cannot be set up.
+    IoUring {
+        /// The system's error.
+        errno: i32,
+    },
+    /// Memory for buffers or memory members is not to be had.
+    NoMemory {
+        /// What it was for.
+        purpose: &'static str,
+        /// How much.
+        bytes: u64,
+    },
+    /// The number of shards is zero or above the limit.
+    Shards {
+        /// Shards asked for.
+        given: u32,
+        /// The most there may be.
+        most: u32,
+    },
+    /// More workloads than shards.
+    Workloads {
+        /// Workloads given.
+        given: usize,
+        /// Shards of the array.
+        shards: usize,
+    },
+    /// A buffer's length is not a multiple of a sector.
+    Unaligned {
+        /// The length.
+        bytes: usize,
+    },
+    /// A file descriptor for waking a shard is not to be had.
+    Wake {
+        /// The system's error.
+        errno: i32,
+    },
+    /// The array answered a request with an error.
+    Io(IoError),
+}
+
+/// Why a member cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberProblem {
+    /// There is no such file.
+    NotFound,
+    /// Permission is denied.
+    NoPermission,
+    /// The file or its file system is read-only.
+    ReadOnly,
+    /// The file system has no room.
+    NoRoom {
+        /// Bytes needed.
+        bytes: u64,
+    },
+    /// The file is too small.
+    TooSmall {
+        /// Its size in bytes.
+        have: u64,
+        /// The size needed in bytes.
+        need: u64,
+    },
+    /// The size is not a multiple of a sector.
+    NotSectors {
+        /// Its size in bytes.
+        bytes: u64,
+    },
+    /// Neither a regular file nor a block device.
+    WrongKind,
+    /// A block device is not written to unless the caller says so.
+    NeedsDestroy,
+    /// The block device is mounted or held by another user.
+    Busy,
+    /// The same file is given twice.
+    Twice,
+    /// A file of that name exists.
+    Exists,
+    /// Anything else the system says.
+    System {
+        /// Its error number.
+        errno: i32,
+    },
+}
+
+impl MemberProblem {
+    /// What an error of opening or sizing a file of `bytes` means.
+    pub(crate) fn from_io(error: &io::Error, bytes: u64) -> Self {
+        match error.raw_os_error().unwrap_or(libc::EIO) {
+            libc::ENOENT | libc::ENOTDIR => Self::NotFound,
+            libc::EACCES | libc::EPERM => Self::NoPermission,
+            libc::EROFS => Self::ReadOnly,
+            libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Self::NoRoom { bytes },
+            libc::EISDIR => Self::WrongKind,
+            libc::EBUSY => Self::Busy,
+            libc::EEXIST => Self::Exists,
+            errno => Self::System { errno },
+        }
+    }
+
+    pub(crate) fn at(self, path: &Path) -> HostError {
+        HostError::Member { path: path.to_owned(), problem: self }
+    }
+}
+
+impl fmt::Display for MemberProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("no such file; create it first, or correct the path"),
+            Self::NoPermission => f.write_str(
+                "permission denied; the user needs read and write access to the file and its folder",
+            ),
+            Self::ReadOnly => {
+                f.write_str("the file system is read-only; choose a folder that can be written to")
+            }
+            Self::NoRoom { bytes } => {
+                write!(f, "no room for {bytes} bytes; free space on the file system or use smaller members")
+            }
+            Self::TooSmall { have, need } => {
+                write!(f, "the file has {have} bytes, the array needs {need}; enlarge it or use less of it")
+            }
+            Self::NotSectors { bytes } => {
+                let right = bytes / SECTOR_BYTES * SECTOR_BYTES;
+                write!(f, "its size of {bytes} bytes is not a multiple of {SECTOR_BYTES}; {right} would be")
+            }
+            Self::WrongKind => f.write_str("a member must be a regular file or a block device"),
+            Self::NeedsDestroy => {
+                f.write_str("is a block device; its contents are only overwritten when --destroy names it")
+            }
+            Self::Busy => f.write_str("the device is in use (mounted, or held by md, dm or another program)"),
+            Self::Twice => f.write_str("is given twice; each member needs a file of its own"),
+            Self::Exists => f.write_str("exists already; remove it or choose another folder"),
+            Self::System { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
+        }
+    }
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Geometry(e) => e.fmt(f),
+            Self::Volume(e) => e.fmt(f),
+            Self::MemberCount { given, needed } => {
+                write!(f, "{given} members are given, the geometry has {needed}")
+            }
+            Self::Member { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Self::IoUring { errno } if matches!(*errno, libc::ENOSYS | libc::EPERM | libc::EACCES) => write!(
+                f,
+                "this environment does not permit io_uring ({}); allow it (kernel.io_uring_disabled=0, \
+                 a seccomp profile with io_uring_setup) or use memory members",
+                io::Error::from_raw_os_error(*errno)
+            ),
+            Self::IoUring { errno } => {
+                write!(f, "io_uring cannot be set up: {}", io::Error::from_raw_os_error(*errno))
+            }
+            Self::NoMemory { purpose, bytes } => {
+                write!(
+                    f,
+                    "no memory for {purpose} ({bytes} bytes); use smaller members, fewer requests in flight or a smaller stripe cache"
+                )
+            }
+            Self::Shards { given, most } => {
+                write!(f, "{given} shards are asked for; 1 to {most} are possible")
+            }
+            Self::Workloads { given, shards } => {
+                write!(f, "{given} workloads are given to {shards} shards; each shard runs at most one")
+            }
+            Self::Unaligned { bytes } => {
+                write!(f, "a buffer of {bytes} bytes is not a whole number of {SECTOR_BYTES}-byte sectors")
+            }
+            Self::Wake { errno } => {
+                write!(f, "no file descriptor for a shard: {}", io::Error::from_raw_os_error(*errno))
+            }
+            Self::Io(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for HostError {}
+
+impl From<GeometryError> for HostError {
+    fn from(e: GeometryError) -> Self {
+        Self::Geometry(e)
+    }
+}
+
+impl From<VolumeError> for HostError {
+    fn from(e: VolumeError) -> Self {
+        Self::Volume(e)
+    }
+}
+
+/// The engine's name of a system error of a member's I/O. Unknown errors count as the medium's: the member
+/// answered, and what it answered is no data.
+pub fn io_error_from_errno(errno: i32) -> IoError {
+    match errno {
+        libc::ENODEV
+        | libc::ENXIO
+        | libc::ETIMEDOUT
+        | libc::ESHUTDOWN
+        | libc::EBADF
+        | libc::ENOLINK
+        | libc::ECONNRESET
+        | libc::ENOTCONN
+        | libc::EPIPE => IoError::Gone,
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
+        libc::EINVAL => IoError::Range,
+        libc::EROFS | libc::EPERM | libc::EACCES => IoError::ReadOnly,
+        _ => IoError::Media,
+    }
+}

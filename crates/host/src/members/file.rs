@@ -1,0 +1,262 @@
+//! A member in a regular file or on a block device.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stripewise_engine::units::SECTOR_BYTES;
+
+use crate::buffers::{Mapping, PAGE};
+use crate::error::{HostError, MemberProblem};
+use crate::report::Note;
+
+/// The file system magic of tmpfs (`TMPFS_MAGIC` of the kernel's magic.h), which opens with `O_DIRECT` since
+/// Linux 6.6 but goes through the page cache all the same.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// What the caller allows to happen to a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// It is read only.
+    ReadOnly,
+    /// A regular file is written to; a block device is refused.
+    #[default]
+    ReadWrite,
+    /// A block device, too, is written to.
+    Destroy,
+}
+
+/// How I/O reaches the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Caching {
+    /// Past the page cache (`O_DIRECT`) where the file system has it.
+    #[default]
+    Direct,
+    /// Through the page cache.
+    Buffered,
+}
+
+/// A member in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSpec {
+    /// The file or block device.
+    pub path: PathBuf,
+    /// Sectors before the member's data (md's `data_offset`).
+    pub data_offset_sectors: u64,
+    /// What is allowed.
+    pub access: Access,
+    /// How I/O reaches it.
+    pub caching: Caching,
+}
+
+impl FileSpec {
+    /// The whole of a regular file, read and written past the page cache.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            data_offset_sectors: 0,
+            access: Access::default(),
+            caching: Caching::default(),
+        }
+    }
+}
+
+/// Which of a member's two descriptors an I/O takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    Direct,
+    Buffered,
+}
+
+/// An open file. It has a second descriptor for the I/O `O_DIRECT` does not take, so that the first
+/// refusal costs one I/O and not the member.
+#[derive(Debug)]
+pub(crate) struct FileMember {
+    path: PathBuf,
+    buffered: File,
+    direct: Option<File>,
+    /// What offsets and lengths of direct I/O are multiples of.
+    align_bytes: u32,
+    /// Set when the file system refused direct I/O after all.
+    refused: AtomicBool,
+    /// Whether the caller is owed a note about buffering.
+    wants_direct: bool,
+    data_offset_bytes: u64,
+}
+
+impl FileMember {
+    pub(crate) fn open(spec: &FileSpec, sectors: u64) -> Result<Self, HostError> {
+        let path = spec.path.as_path();
+        let metadata = std::fs::metadata(path).map_err(|e| MemberProblem::from_io(&e, 0).at(path))?;
+        let is_device = metadata.file_type().is_block_device();
+        if !is_device && !metadata.is_file() {
+            return Err(MemberProblem::WrongKind.at(path));
+        }
+        if is_device && spec.access == Access::ReadWrite {
+            return Err(MemberProblem::NeedsDestroy.at(path));
+        }
+        // The first descriptor claims the device; a second claim would be refused as the first one's rival.
+        let claim = if is_device && spec.access == Access::Destroy { libc::O_EXCL } else { 0 };
+        let buffered = open_with(spec, claim).map_err(|e| MemberProblem::from_io(&e, 0).at(path))?;
+        let have = size_of(&buffered).map_err(|e| MemberProblem::from_io(&e, 0).at(path))?;
+        let need = spec.data_offset_sectors.saturating_add(sectors).saturating_mul(SECTOR_BYTES);
+        if have < need {
+            return Err(MemberProblem::TooSmall { have, need }.at(path));
+        }
+        let wants_direct = spec.caching == Caching::Direct;
+        let direct = if wants_direct { open_direct(spec) } else { None };
+        let (direct, align_bytes) =
+            direct.map_or((None, SECTOR_BYTES as u32), |(file, align)| (Some(file), align));
+        Ok(Self {
+            path: path.to_owned(),
+            buffered,
+            direct,
+            align_bytes,
+            refused: AtomicBool::new(false),
+            wants_direct,
+            data_offset_bytes: spec.data_offset_sectors * SECTOR_BYTES,
+        })
+    }
+
+    /// Bytes before the member's data.
+    pub(crate) fn data_offset_bytes(&self) -> u64 {
+        self.data_offset_bytes
+    }
+
+    /// The way of an I/O at this offset of the file, of this length, whose buffers are aligned likewise.
+    pub(crate) fn route(&self, offset: u64, bytes: u64) -> Route {
+        let unaligned = (offset | bytes) & u64::from(self.align_bytes - 1) != 0;
+        if self.direct.is_none() || unaligned || self.refused.load(Ordering::Relaxed) {
+            Route::Buffered
+        } else {
+            Route::Direct
+        }
+    }
+
+    /// The descriptor of a way.
+    pub(crate) fn fd(&self, route: Route) -> RawFd {
+        match (route, &self.direct) {
+            (Route::Direct, Some(file)) => file.as_raw_fd(),
+            _ => self.buffered.as_raw_fd(),
+        }
+    }
+
+    /// Takes the buffered way from now on.
+    pub(crate) fn refuse_direct(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// What the caller should know about the way taken.
+    pub(crate) fn note(&self) -> Option<Note> {
+        let path = self.path.clone();
+        if !self.wants_direct {
+            None
+        } else if self.direct.is_none() || self.refused.load(Ordering::Relaxed) {
+            Some(Note::Buffered { path })
+        } else if u64::from(self.align_bytes) > SECTOR_BYTES {
+            Some(Note::PartlyBuffered { path, align_bytes: self.align_bytes })
+        } else {
+            None
+        }
+    }
+}
+
+fn open_with(spec: &FileSpec, flags: i32) -> std::io::Result<File> {
+    let write = spec.access != Access::ReadOnly;
+    OpenOptions::new().read(true).write(write).custom_flags(flags | libc::O_CLOEXEC).open(&spec.path)
+}
+
+/// Opens the file with `O_DIRECT` and finds the smallest blocks it takes; nothing if it takes none.
+fn open_direct(spec: &FileSpec) -> Option<(File, u32)> {
+    let file = open_with(spec, libc::O_DIRECT).ok()?;
+    if is_tmpfs(&file) {
+        return None;
+    }
+    let page = Mapping::new(PAGE, "a probe").ok()?;
+    for align in [SECTOR_BYTES as usize, PAGE] {
+        // SAFETY: the mapping is a page long, of which `align` bytes are lent for the read alone.
+        let block = unsafe { std::slice::from_raw_parts_mut(page.base(), align) };
+        // An offset that is a multiple of `align` and of nothing larger.
+        match file.read_at(block, align as u64) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
+            _ => return Some((file, align as u32)),
+        }
+    }
+    None
+}
+
+fn is_tmpfs(file: &File) -> bool {
+    // SAFETY: all-zero is a valid `statfs`, which the call fills.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and the pointer is to a local.
+    let result = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) };
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between targets")]
+    let magic = stat.f_type as i64;
+    result == 0 && magic == TMPFS_MAGIC
+}
+
+/// The size in bytes of a regular file or block device; a device's end is where seeking to the end leads.
+fn size_of(file: &File) -> std::io::Result<u64> {
+    let mut file = file;
+    file.seek(SeekFrom::End(0))
+}
+
+/// The size in sectors of a file or block device that is to become a member.
+pub fn member_file_sectors(path: &Path) -> Result<u64, HostError> {
+    let problem = |e: std::io::Error| MemberProblem::from_io(&e, 0).at(path);
+    let metadata = std::fs::metadata(path).map_err(problem)?;
+    if !metadata.is_file() && !metadata.file_type().is_block_device() {
+        return Err(MemberProblem::WrongKind.at(path));
+    }
+    let bytes = File::open(path).and_then(|f| size_of(&f)).map_err(problem)?;
+    if !bytes.is_multiple_of(SECTOR_BYTES) {
+        return Err(MemberProblem::NotSectors { bytes }.at(path));
+    }
+    Ok(bytes / SECTOR_BYTES)
+}
+
+/// How a new member file gets its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Without room of its own: blocks are allotted when written.
+    Sparse,
+    /// With room reserved and zeroes written, so that later writes find their blocks.
+    Written,
+}
+
+/// Creates a member file of that many sectors. An existing file is refused, and a file that could not be
+/// completed is removed again.
+pub fn create_member_file(path: &Path, sectors: u64, fill: Fill) -> Result<(), HostError> {
+    let bytes = sectors.saturating_mul(SECTOR_BYTES);
+    let problem = |e: std::io::Error| MemberProblem::from_io(&e, bytes).at(path);
+    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(problem)?;
+    let result = match fill {
+        Fill::Sparse => file.set_len(bytes),
+        Fill::Written => write_zeroes(&file, bytes),
+    };
+    result.map_err(|e| {
+        let _already_failing = std::fs::remove_file(path);
+        problem(e)
+    })
+}
+
+fn write_zeroes(file: &File, bytes: u64) -> std::io::Result<()> {
+    const PIECE_BYTES: usize = 1 << 20;
+    // Room is reserved first: running out after minutes of writing is found out in the first moment.
+    // SAFETY: the descriptor is open; no pointers are passed.
+    let result = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
+    if result != 0 && result != libc::EOPNOTSUPP && result != libc::EINVAL {
+        return Err(std::io::Error::from_raw_os_error(result));
+    }
+    let zeroes = vec![0; PIECE_BYTES];
+    let mut offset = 0;
+    while offset < bytes {
+        let piece = (bytes - offset).min(PIECE_BYTES as u64);
+        file.write_all_at(&zeroes[..piece as usize], offset)?;
+        offset += piece;
+    }
+    file.sync_data()
+}

@@ -1,0 +1,106 @@
+//! A member in memory: the copy is the I/O.
+
+use stripewise_engine::io::{IoError, IoResult};
+use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
+
+use crate::buffers::{Mapping, PAGE};
+use crate::error::HostError;
+
+/// Pages between the start of the mapping and the data grow by this with each slot, so that equal sectors
+/// of the members of a row do not share second-level cache sets. Odd, hence prime to the number of sets.
+const DISPLACEMENT_PAGES: usize = 5;
+
+/// Memory, present from the start.
+#[derive(Debug)]
+pub(crate) struct MemoryMember {
+    mapping: Mapping,
+    skip: usize,
+    bytes: u64,
+}
+
+impl MemoryMember {
+    pub(crate) fn new(slot: usize, sectors: u64) -> Result<Self, HostError> {
+        const PURPOSE: &str = "a memory member";
+        let skip = slot % 64 * DISPLACEMENT_PAGES * PAGE;
+        let no_memory =
+            || HostError::NoMemory { purpose: PURPOSE, bytes: sectors.saturating_mul(SECTOR_BYTES) };
+        let bytes =
+            sectors.checked_mul(SECTOR_BYTES).filter(|b| *b < isize::MAX as u64 / 2).ok_or_else(no_memory)?;
+        if bytes > available_bytes() {
+            return Err(no_memory());
+        }
+        let mapping = Mapping::new(bytes as usize + skip, PURPOSE)?;
+        mapping.touch();
+        Ok(Self { mapping, skip, bytes })
+    }
+
+    /// The address of a run of sectors.
+    fn address(&self, range: SectorRange) -> Result<*mut u8, IoError> {
+        let end = range.start.checked_add(range.count).and_then(|s| s.checked_mul(SECTOR_BYTES));
+        if end.is_none_or(|end| end > self.bytes) {
+            return Err(IoError::Range);
+        }
+        // SAFETY: just checked to be within the data, which is within the mapping.
+        Ok(unsafe { self.mapping.base().add(self.skip + (range.start * SECTOR_BYTES) as usize) })
+    }
+
+    /// Copies sectors to the buffers, in order.
+    ///
+    /// # Safety
+    /// Each buffer is that many writable bytes, outside every member, and nothing else uses it; together
+    /// they are as long as the range.
+    pub(crate) unsafe fn read(
+        &self,
+        range: SectorRange,
+        buffers: impl Iterator<Item = (*mut u8, usize)>,
+    ) -> IoResult {
+        let mut from = self.address(range)?;
+        for (to, bytes) in buffers {
+            // SAFETY: upheld by the caller; the sum of the lengths is the checked range.
+            unsafe {
+                to.copy_from_nonoverlapping(from, bytes);
+                from = from.add(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the buffers, in order, to sectors.
+    ///
+    /// # Safety
+    /// Each buffer is that many readable bytes, outside every member, which nothing writes; together they
+    /// are as long as the range.
+    pub(crate) unsafe fn write(
+        &self,
+        range: SectorRange,
+        buffers: impl Iterator<Item = (*mut u8, usize)>,
+    ) -> IoResult {
+        let mut to = self.address(range)?;
+        for (from, bytes) in buffers {
+            // SAFETY: upheld by the caller; the sum of the lengths is the checked range.
+            unsafe {
+                to.copy_from_nonoverlapping(from, bytes);
+                to = to.add(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sectors read as zeroes.
+    pub(crate) fn zero(&self, range: SectorRange) -> IoResult {
+        let to = self.address(range)?;
+        // SAFETY: the range was checked; no I/O in flight overlaps it.
+        unsafe { to.write_bytes(0, (range.count * SECTOR_BYTES) as usize) };
+        Ok(())
+    }
+}
+
+/// Memory that can be had without swapping. Touching more than this would end in the system's killing the
+/// process instead of an error.
+fn available_bytes() -> u64 {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = meminfo
+        .lines()
+        .find_map(|l| l.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    kib.map_or(u64::MAX, |kib: u64| kib.saturating_mul(1024))
+}

@@ -1,0 +1,86 @@
+//! Members: what holds an array's bytes.
+//!
+//! # Contract of a member kind
+//! One file here and one line in [`Member`] and [`MemberSpec`]. A kind either carries out an I/O at once and
+//! answers with its result (memory), or hands it to the ring of the shard that asks and is answered by a
+//! completion (files, block devices). Sectors count from the start of the member's data. Members are shared
+//! by all shards: no two I/Os in flight overlap unless both read, which is the engine's promise.
+
+mod file;
+mod memory;
+
+use std::path::Path;
+
+pub use file::{Access, Caching, FileSpec, Fill, create_member_file, member_file_sectors};
+pub(crate) use file::{FileMember, Route};
+pub(crate) use memory::MemoryMember;
+
+use crate::error::{HostError, MemberProblem};
+
+/// What a slot of the array is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberSpec {
+    /// Nothing: the slot is listed among the failed ones.
+    Missing,
+    /// Memory of the size the geometry states, gone with the array.
+    Memory,
+    /// A regular file or a block device.
+    File(FileSpec),
+}
+
+/// A member in use.
+#[derive(Debug)]
+pub(crate) enum Member {
+    Missing,
+    Memory(MemoryMember),
+    File(FileMember),
+}
+
+impl Member {
+    fn open(spec: &MemberSpec, slot: usize, sectors: u64) -> Result<Self, HostError> {
+        Ok(match spec {
+            MemberSpec::Missing => Self::Missing,
+            MemberSpec::Memory => Self::Memory(MemoryMember::new(slot, sectors)?),
+            MemberSpec::File(spec) => Self::File(FileMember::open(spec, sectors)?),
+        })
+    }
+
+    /// The file behind the member, if it has one.
+    pub(crate) fn file(&self) -> Option<&FileMember> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Missing | Self::Memory(_) => None,
+        }
+    }
+}
+
+/// Opens the members of an array, whose data sizes are given in sectors.
+pub(crate) fn open_all(specs: &[MemberSpec], sectors: &[u64]) -> Result<Vec<Member>, HostError> {
+    if specs.len() != sectors.len() {
+        return Err(HostError::MemberCount { given: specs.len(), needed: sectors.len() });
+    }
+    refuse_duplicates(specs)?;
+    specs
+        .iter()
+        .zip(sectors)
+        .enumerate()
+        .map(|(slot, (spec, sectors))| Member::open(spec, slot, *sectors))
+        .collect()
+}
+
+fn refuse_duplicates(specs: &[MemberSpec]) -> Result<(), HostError> {
+    let paths: Vec<&Path> = specs
+        .iter()
+        .filter_map(|spec| match spec {
+            MemberSpec::File(spec) => Some(spec.path.as_path()),
+            MemberSpec::Missing | MemberSpec::Memory => None,
+        })
+        .collect();
+    let mut real: Vec<_> =
+        paths.iter().map(|p| (p.canonicalize().unwrap_or_else(|_| p.into()), *p)).collect();
+    real.sort();
+    match real.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => Err(MemberProblem::Twice.at(pair[1].1)),
+        None => Ok(()),
+    }
+}

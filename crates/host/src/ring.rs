@@ -1,0 +1,425 @@
+//! One shard's `io_uring`: I/O of file members, with retries and fallbacks.
+//!
+//! *Ordering.* I/Os are carried out in any order. *Completion.* Each is answered once, when all its bytes
+//! have moved or it has failed for good. *Limits.* [`IN_FLIGHT_MAX`] in the kernel, the rest waits here;
+//! [`RETRIES_MAX`] attempts at an I/O the system asks to repeat. *Cancellation.* Dropping the ring waits for
+//! what is in flight, since the kernel still writes to its buffers.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::thread::ThreadId;
+
+use io_uring::{IoUring, opcode, squeue, types};
+use stripewise_engine::io::{IoError, IoResult, MemberIo, Op, Tag};
+use stripewise_engine::units::{Nanos, SECTOR_BYTES, Slot};
+
+use crate::buffers::{Mapping, ZEROES_BYTES};
+use crate::error::{HostError, io_error_from_errno};
+use crate::members::{FileMember, Member, Route};
+
+/// Submissions gathered before the kernel is called.
+const QUEUE_ENTRIES: u32 = 256;
+/// I/Os in the kernel at once; completions have as many places, so that none overflows.
+const IN_FLIGHT_MAX: u32 = 4096;
+/// Attempts at an I/O that ends in `EAGAIN` or `EINTR`.
+const RETRIES_MAX: u32 = 1000;
+/// Segments in one submission (`UIO_MAXIOV`).
+const IOVECS_MAX: usize = 1024;
+/// Runs of zeroes in one submission.
+const ZERO_RUNS_MAX: u64 = 64;
+/// The completion of the poll on the wake-up descriptor.
+const WAKE: u64 = u64::MAX;
+
+/// What an I/O is, and which fallback it has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Read,
+    Write,
+    Flush,
+    /// `fallocate` with this mode; on refusal, zeroes are written.
+    Allocate(i32),
+    Zeroes,
+}
+
+#[derive(Debug)]
+struct RingOp {
+    tag: Tag,
+    slot: Slot,
+    step: Step,
+    fua: bool,
+    route: Route,
+    /// Offset in the file of what is left.
+    offset: u64,
+    /// Bytes left.
+    left: u64,
+    iovecs: Vec<libc::iovec>,
+    /// The first segment that is not done.
+    next: usize,
+    retries: u32,
+}
+
+// SAFETY: the addresses in `iovecs` are of buffers that outlive the I/O and belong to it.
+unsafe impl Send for RingOp {}
+
+/// A run of memory the kernel has pinned.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    start: usize,
+    end: usize,
+}
+
+/// The ring of one shard, used by one thread.
+pub(crate) struct Ring {
+    uring: IoUring,
+    owner: ThreadId,
+    ops: Vec<RingOp>,
+    free: Vec<u32>,
+    backlog: VecDeque<u32>,
+    in_kernel: u32,
+    has_fixed_files: bool,
+    regions: Vec<Region>,
+    wake_fd: Option<RawFd>,
+    wake_armed: bool,
+    zeroes: usize,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("in_kernel", &self.in_kernel).finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// A ring for the calling thread. `mappings` are pinned if the system allows as much locked memory;
+    /// `wake_fd` ends a wait when it becomes readable.
+    pub(crate) fn new(
+        members: &[Member],
+        mappings: &[&Mapping],
+        zeroes: *mut u8,
+        wake_fd: Option<RawFd>,
+    ) -> Result<Self, HostError> {
+        let uring =
+            build().map_err(|e| HostError::IoUring { errno: e.raw_os_error().unwrap_or(libc::ENOSYS) })?;
+        let has_fixed_files = register_files(&uring, members);
+        let regions = register_mappings(&uring, mappings);
+        Ok(Self {
+            uring,
+            owner: std::thread::current().id(),
+            ops: Vec::new(),
+            free: Vec::new(),
+            backlog: VecDeque::new(),
+            in_kernel: 0,
+            has_fixed_files,
+            regions,
+            wake_fd,
+            wake_armed: false,
+            zeroes: zeroes as usize,
+        })
+    }
+
+    /// Whether the calling thread is the one the ring was made for.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner == std::thread::current().id()
+    }
+
+    /// Whether an I/O has not been answered.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_kernel > 0 || !self.backlog.is_empty()
+    }
+
+    /// Starts an I/O on a file member.
+    ///
+    /// # Safety
+    /// The buffers are as long as the range together (none for operations that move no bytes), live until
+    /// the I/O is answered, and are used by nothing else but, for a write, other readers.
+    pub(crate) unsafe fn start(
+        &mut self,
+        members: &[Member],
+        io: &MemberIo,
+        buffers: impl Iterator<Item = (*mut u8, usize)>,
+    ) {
+        let Some(file) = members[io.slot.index()].file() else { unreachable!("only files use the ring") };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.ops.push(RingOp::idle());
+            self.ops.len() as u32 - 1
+        });
+        let op = &mut self.ops[index as usize];
+        op.tag = io.tag;
+        op.slot = io.slot;
+        op.fua = io.fua;
+        op.step = match io.op {
+            Op::Read => Step::Read,
+            Op::Write => Step::Write,
+            Op::Flush => Step::Flush,
+            Op::Discard => Step::Allocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE),
+            Op::WriteZeroes => Step::Allocate(libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE),
+        };
+        op.offset = file.data_offset_bytes() + io.range.start * SECTOR_BYTES;
+        op.left = if io.op == Op::Flush { 0 } else { io.range.count * SECTOR_BYTES };
+        op.route = file.route(op.offset, op.left);
+        op.retries = 0;
+        op.next = 0;
+        op.iovecs.clear();
+        op.iovecs.extend(buffers.map(|(base, bytes)| libc::iovec { iov_base: base.cast(), iov_len: bytes }));
+        self.push(index, members);
+    }
+
+    /// Queues an I/O's next submission, or keeps it here while there is no place.
+    fn push(&mut self, index: u32, members: &[Member]) {
+        if self.in_kernel >= IN_FLIGHT_MAX {
+            self.backlog.push_back(index);
+            return;
+        }
+        let entry = self.entry(index, members);
+        if self.uring.submission().is_full() {
+            self.submit();
+        }
+        // SAFETY: the entry's buffers outlive the I/O, and its segment list is not touched until then.
+        if unsafe { self.uring.submission().push(&entry) }.is_err() {
+            self.backlog.push_back(index);
+            return;
+        }
+        self.in_kernel += 1;
+    }
+
+    fn entry(&mut self, index: u32, members: &[Member]) -> squeue::Entry {
+        let op = &mut self.ops[index as usize];
+        let Some(file) = members[op.slot.index()].file() else { unreachable!("only files use the ring") };
+        if op.step == Step::Zeroes && op.next == op.iovecs.len() {
+            op.lay_out_zeroes(self.zeroes);
+        }
+        let entry = if self.has_fixed_files {
+            let position = op.slot.index() as i32 * 2 + i32::from(op.route == Route::Buffered);
+            op.entry(types::Fd(position), &self.regions).flags(squeue::Flags::FIXED_FILE)
+        } else {
+            op.entry(types::Fd(file.fd(op.route)), &self.regions)
+        };
+        entry.user_data(u64::from(index))
+    }
+
+    /// Gives the kernel what is queued, and lets it post completions.
+    pub(crate) fn submit(&mut self) {
+        self.enter(0, Some(Nanos(0)));
+    }
+
+    /// Gives the kernel what is queued and sleeps until a completion, a wake-up or the end of the time.
+    pub(crate) fn wait(&mut self, timeout: Option<Nanos>) {
+        if let (Some(fd), false) = (self.wake_fd, self.wake_armed) {
+            let poll = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build().user_data(WAKE);
+            // SAFETY: a poll names no memory.
+            self.wake_armed = unsafe { self.uring.submission().push(&poll) }.is_ok();
+        }
+        self.enter(1, timeout);
+    }
+
+    fn enter(&mut self, want: usize, timeout: Option<Nanos>) {
+        let time = timeout
+            .map(|t| types::Timespec::new().sec(t.0 / 1_000_000_000).nsec((t.0 % 1_000_000_000) as u32));
+        let mut arguments = types::SubmitArgs::new();
+        if let Some(time) = &time {
+            arguments = arguments.timespec(time);
+        }
+        match self.uring.submitter().submit_with_args(want, &arguments) {
+            Ok(_) => {}
+            // The time is over, a signal came, or completions must be taken first: the caller's next round
+            // does that.
+            Err(e)
+                if matches!(
+                    e.raw_os_error(),
+                    Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                ) => {}
+            Err(e) => panic!("io_uring_enter failed on a ring in use: {e}"),
+        }
+    }
+
+    /// Takes completions; tells `done` of each I/O that ended.
+    pub(crate) fn reap(&mut self, members: &[Member], mut done: impl FnMut(Slot, Tag, IoResult)) {
+        while let Some(completion) = {
+            let mut queue = self.uring.completion();
+            queue.next()
+        } {
+            if completion.user_data() == WAKE {
+                self.wake_armed = false;
+                continue;
+            }
+            self.in_kernel -= 1;
+            let index = completion.user_data() as u32;
+            let op = &mut self.ops[index as usize];
+            let Some(file) = members[op.slot.index()].file() else { unreachable!("only files use the ring") };
+            match op.advance(completion.result(), file) {
+                Some(result) => {
+                    done(op.slot, op.tag, result);
+                    self.free.push(index);
+                }
+                None => self.push(index, members),
+            }
+        }
+        while self.in_kernel < IN_FLIGHT_MAX {
+            let Some(index) = self.backlog.pop_front() else { break };
+            self.push(index, members);
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        while self.in_kernel > 0 {
+            self.enter(1, None);
+            for completion in self.uring.completion() {
+                self.in_kernel -= u32::from(completion.user_data() != WAKE);
+            }
+        }
+    }
+}
+
+impl RingOp {
+    fn idle() -> Self {
+        Self {
+            tag: Tag(0),
+            slot: Slot(0),
+            step: Step::Flush,
+            fua: false,
+            route: Route::Buffered,
+            offset: 0,
+            left: 0,
+            iovecs: Vec::new(),
+            next: 0,
+            retries: 0,
+        }
+    }
+
+    /// The next submission. Reads and writes of one run take the pinned form where the run is pinned.
+    fn entry(&self, fd: types::Fd, regions: &[Region]) -> squeue::Entry {
+        let iovecs = &self.iovecs[self.next..];
+        let count = iovecs.len().min(IOVECS_MAX) as u32;
+        let flags = if self.fua { libc::RWF_DSYNC } else { 0 };
+        let pinned = match iovecs {
+            [one] => {
+                region_of(one, regions).map(|region| (one.iov_base.cast::<u8>(), one.iov_len as u32, region))
+            }
+            _ => None,
+        };
+        match (self.step, pinned) {
+            (Step::Flush, _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            (Step::Allocate(mode), _) => {
+                opcode::Fallocate::new(fd, self.left).offset(self.offset).mode(mode).build()
+            }
+            (Step::Read, Some((base, bytes, region))) => {
+                opcode::ReadFixed::new(fd, base, bytes, region).offset(self.offset).build()
+            }
+            (Step::Read, None) => opcode::Readv::new(fd, iovecs.as_ptr(), count).offset(self.offset).build(),
+            (Step::Write | Step::Zeroes, Some((base, bytes, region))) => {
+                opcode::WriteFixed::new(fd, base, bytes, region).offset(self.offset).rw_flags(flags).build()
+            }
+            (Step::Write | Step::Zeroes, None) => {
+                opcode::Writev::new(fd, iovecs.as_ptr(), count).offset(self.offset).rw_flags(flags).build()
+            }
+        }
+    }
+
+    /// Takes note of a submission's result; answers the I/O's result, or nothing if it must go on.
+    fn advance(&mut self, result: i32, file: &FileMember) -> Option<IoResult> {
+        if result >= 0 {
+            return self.progress(result as u64);
+        }
+        let errno = -result;
+        match (errno, self.step) {
+            (libc::EINTR | libc::EAGAIN, _) if self.retries < RETRIES_MAX => {
+                self.retries += 1;
+                None
+            }
+            (libc::EINVAL, Step::Read | Step::Write | Step::Zeroes) if self.route == Route::Direct => {
+                file.refuse_direct();
+                self.route = Route::Buffered;
+                None
+            }
+            (libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::EPERM, Step::Allocate(_)) => {
+                self.step = Step::Zeroes;
+                None
+            }
+            _ => Some(Err(io_error_from_errno(errno))),
+        }
+    }
+
+    fn progress(&mut self, bytes: u64) -> Option<IoResult> {
+        if matches!(self.step, Step::Flush | Step::Allocate(_)) {
+            return Some(Ok(()));
+        }
+        if bytes == 0 && self.left > 0 {
+            // The file ends before the sectors do: somebody cut it short. Writing what is missing anew would
+            // lengthen it with a hole that reads as zeroes, so the member is given up.
+            return Some(Err(IoError::Gone));
+        }
+        self.offset += bytes;
+        self.left -= bytes;
+        if self.left == 0 {
+            return Some(Ok(()));
+        }
+        let mut moved = bytes as usize;
+        while let Some(segment) = self.iovecs.get_mut(self.next) {
+            if moved < segment.iov_len {
+                segment.iov_len -= moved;
+                segment.iov_base = segment.iov_base.wrapping_byte_add(moved);
+                break;
+            }
+            moved -= segment.iov_len;
+            self.next += 1;
+        }
+        None
+    }
+
+    fn lay_out_zeroes(&mut self, zeroes: usize) {
+        self.iovecs.clear();
+        self.next = 0;
+        let run = ZEROES_BYTES as u64;
+        let mut bytes = self.left.min(ZERO_RUNS_MAX * run);
+        while bytes > 0 {
+            let length = bytes.min(run);
+            self.iovecs.push(libc::iovec { iov_base: zeroes as *mut _, iov_len: length as usize });
+            bytes -= length;
+        }
+    }
+}
+
+fn region_of(segment: &libc::iovec, regions: &[Region]) -> Option<u16> {
+    let start = segment.iov_base as usize;
+    let end = start + segment.iov_len;
+    regions.iter().position(|r| r.start <= start && end <= r.end).map(|index| index as u16)
+}
+
+/// Prefers a ring whose completions are posted when its thread asks for them (Linux 6.1); a plain one else.
+fn build() -> std::io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.setup_cqsize(IN_FLIGHT_MAX * 2).setup_clamp();
+    let mut modern = builder.clone();
+    modern.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+    match modern.build(QUEUE_ENTRIES) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => builder.build(QUEUE_ENTRIES),
+        other => other,
+    }
+}
+
+/// Registers both descriptors of each member, so that an I/O takes no reference on them. It is only a
+/// saving: without it descriptors are used as they are.
+fn register_files(uring: &IoUring, members: &[Member]) -> bool {
+    let fds: Vec<RawFd> = members
+        .iter()
+        .flat_map(|m| m.file().map_or([-1, -1], |f| [f.fd(Route::Direct), f.fd(Route::Buffered)]))
+        .collect();
+    uring.submitter().register_files(&fds).is_ok()
+}
+
+/// Pins the mappings, so that an I/O need not. Where the limit on locked memory forbids it, or a mapping is
+/// too long for the kernel's limit of 1 GiB, none is pinned.
+fn register_mappings(uring: &IoUring, mappings: &[&Mapping]) -> Vec<Region> {
+    let iovecs: Vec<libc::iovec> =
+        mappings.iter().map(|m| libc::iovec { iov_base: m.base().cast(), iov_len: m.bytes() }).collect();
+    // SAFETY: the mappings outlive the ring, which the array drops first.
+    match unsafe { uring.submitter().register_buffers(&iovecs) } {
+        Ok(()) => mappings
+            .iter()
+            .map(|m| Region { start: m.base() as usize, end: m.base() as usize + m.bytes() })
+            .collect(),
+        Err(_) => Vec::new(),
+    }
+}

@@ -1,0 +1,428 @@
+//! One shard: an engine with its queues, its part of the stripe cache and its ring.
+//!
+//! *Ordering.* Completions are handled before new requests, so that what has begun ends soon and its
+//! buffers are used again while they are in the caches. Memory members complete at once; their completions
+//! are queued and never handled from within the action they answer.
+
+use std::collections::VecDeque;
+
+use stripewise_engine::io::{
+    Action, ActionQueue, AdminCommand, AdminReply, ArrayEvent, Buf, Flags, Input, IoError, IoResult,
+    MemberIo, Op, Request, RequestId, Seg,
+};
+use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange, Slot};
+use stripewise_engine::volume::{Volume, VolumeConfig};
+
+use crate::buffers::{Arena, Mapping, ZEROES_BYTES, Zeroes};
+use crate::compute::Computer;
+use crate::error::HostError;
+use crate::mailbox::{Mailbox, Message, PartBuffer};
+use crate::members::Member;
+use crate::report::{MemberCounts, TimedEvent};
+use crate::ring::Ring;
+
+/// Longest sleep: the stop flag is looked at this often.
+const SLEEP_MAX: Nanos = Nanos::from_millis(100);
+
+/// Who is told when a request of the engine ends.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    Own { whole: u32 },
+    Other { shard: u32, whole: u32 },
+}
+
+/// A request of the engine in flight, by its id.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    buffer: PartBuffer,
+    origin: Origin,
+}
+
+/// The requests of an engine in flight, with ids as small as possible.
+#[derive(Debug, Default)]
+struct Entries {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+}
+
+impl Entries {
+    fn insert(&mut self, entry: Entry) -> RequestId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() as u32 - 1
+        });
+        self.entries[id as usize] = Some(entry);
+        RequestId(id)
+    }
+
+    fn get(&self, id: RequestId) -> Entry {
+        self.entries[id.0 as usize].expect("the engine names requests in flight")
+    }
+
+    fn remove(&mut self, id: RequestId) -> Entry {
+        let entry = self.entries[id.0 as usize].take().expect("the engine answers a request once");
+        self.free.push(id.0);
+        entry
+    }
+}
+
+/// Finds the bytes the engine names.
+#[derive(Debug)]
+pub(crate) struct Bytes<'a> {
+    arena: Option<&'a Arena>,
+    entries: &'a Entries,
+    zeroes: &'a Zeroes,
+}
+
+impl Bytes<'_> {
+    /// The longest run that is contiguous whatever its name.
+    pub(crate) const RUN_BYTES_MAX: u64 = ZEROES_BYTES as u64;
+
+    /// The address of `bytes` from `skip` on. Zeroes must not be asked for in runs longer than
+    /// [`RUN_BYTES_MAX`](Self::RUN_BYTES_MAX), nor written to.
+    ///
+    /// # Panics
+    /// If the run is not within the named buffer.
+    pub(crate) fn address(&self, buf: Buf, skip: u32, bytes: u32) -> *mut u8 {
+        match buf {
+            Buf::Request { id, offset } => {
+                let PartBuffer { base, bytes: length } = self.entries.get(id).buffer;
+                let start = offset + u64::from(skip);
+                assert!(start + u64::from(bytes) <= length, "the engine keeps to the request's buffer");
+                base.wrapping_add(start as usize)
+            }
+            Buf::Page { entry, slot, offset } => {
+                let arena = self.arena.expect("only an engine with a stripe cache names its pages");
+                arena.address(entry, slot, offset + skip, bytes)
+            }
+            Buf::Zero => {
+                assert!(bytes as usize <= ZEROES_BYTES, "longer runs of zeroes are cut");
+                self.zeroes.address()
+            }
+        }
+    }
+
+    /// The contiguous runs of a list of segments.
+    fn runs<'b>(&'b self, segs: &'b [Seg]) -> impl Iterator<Item = (*mut u8, usize)> + 'b {
+        segs.iter().flat_map(move |seg| {
+            let most = if seg.buf == Buf::Zero { ZEROES_BYTES as u32 } else { u32::MAX };
+            (0..seg.bytes.div_ceil(most)).map(move |piece| {
+                let skip = piece * most;
+                let bytes = (seg.bytes - skip).min(most);
+                (self.address(seg.buf, skip, bytes), bytes as usize)
+            })
+        })
+    }
+}
+
+/// What the shards of an array share while they are driven.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) members: &'a [Member],
+    pub(crate) zeroes: &'a Zeroes,
+    pub(crate) mailboxes: &'a [Mailbox],
+    pub(crate) clock: crate::clock::Clock,
+}
+
+/// A whole request or a part that ended: the issuer's handle and the result.
+pub(crate) type Ended = (u32, IoResult);
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    index: u32,
+    // Declared before the arena: a ring waits for its I/O when it is dropped, while the buffers still exist.
+    ring: Option<Ring>,
+    volume: Volume,
+    queue: ActionQueue,
+    completions: VecDeque<Input>,
+    requests: VecDeque<Request>,
+    entries: Entries,
+    arena: Option<Arena>,
+    computer: Computer,
+    outboxes: Vec<Vec<Message>>,
+    inbox: Vec<Message>,
+    failed: Vec<bool>,
+    reply: Option<AdminReply>,
+    pub(crate) ended: Vec<Ended>,
+    pub(crate) counts: Vec<MemberCounts>,
+    pub(crate) events: Vec<TimedEvent>,
+}
+
+impl Shard {
+    pub(crate) fn new(index: u32, shards: u32, config: &VolumeConfig) -> Result<Self, HostError> {
+        let volume = Volume::new(config)?;
+        let members = config.geometry.member_sectors.len();
+        let entries = volume.stripe_cache_entries();
+        let arena = if entries > 0 { Some(Arena::new(members as u16, entries)?) } else { None };
+        let mut failed = vec![false; members];
+        for slot in &config.failed {
+            failed[slot.index()] = true;
+        }
+        Ok(Self {
+            index,
+            ring: None,
+            volume,
+            queue: ActionQueue::default(),
+            completions: VecDeque::new(),
+            requests: VecDeque::new(),
+            entries: Entries::default(),
+            arena,
+            computer: Computer::new(),
+            outboxes: vec![Vec::new(); shards as usize],
+            inbox: Vec::new(),
+            failed,
+            reply: None,
+            ended: Vec::new(),
+            counts: vec![MemberCounts::default(); members],
+            events: Vec::new(),
+        })
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// Makes the ring ready for the calling thread, if a member needs one. `pool` is the memory of the
+    /// requests to come.
+    pub(crate) fn prepare(&mut self, context: &Context<'_>, pool: &Mapping) -> Result<(), HostError> {
+        self.ring = None;
+        if context.members.iter().all(|m| m.file().is_none()) {
+            return Ok(());
+        }
+        let wake_fd = (context.mailboxes.len() > 1).then(|| context.mailboxes[self.index as usize].wake_fd());
+        let mut mappings = vec![pool];
+        mappings.extend(self.arena.as_ref().map(Arena::mapping));
+        self.ring = Some(Ring::new(context.members, &mappings, context.zeroes.address(), wake_fd)?);
+        Ok(())
+    }
+
+    /// Gives up the ring: its pinned buffers are about to go.
+    pub(crate) fn release(&mut self) {
+        self.ring = None;
+    }
+
+    /// Whether the ring, if one is needed, was made for the calling thread.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.ring.as_ref().is_some_and(Ring::is_own)
+    }
+
+    /// Takes a part of one of this shard's own requests, for any shard; answered in `ended`.
+    pub(crate) fn start(&mut self, shard: u32, request: Request, buffer: PartBuffer) {
+        let whole = request.id.0;
+        if shard == self.index {
+            self.accept(request.op, request.range, request.flags, buffer, Origin::Own { whole });
+        } else {
+            self.outboxes[shard as usize].push(Message::Part {
+                op: request.op,
+                range: request.range,
+                flags: request.flags,
+                buffer,
+                from: self.index,
+                whole,
+            });
+        }
+    }
+
+    fn accept(&mut self, op: Op, range: SectorRange, flags: Flags, buffer: PartBuffer, origin: Origin) {
+        let moves_bytes = matches!(op, Op::Read | Op::Write);
+        let fits = !moves_bytes || range.count.checked_mul(SECTOR_BYTES).is_some_and(|b| b <= buffer.bytes);
+        if fits {
+            let id = self.entries.insert(Entry { buffer, origin });
+            self.requests.push_back(Request { id, op, range, flags });
+        } else {
+            self.answer(origin, Err(IoError::Range));
+        }
+    }
+
+    fn answer(&mut self, origin: Origin, result: IoResult) {
+        match origin {
+            Origin::Own { whole } => self.ended.push((whole, result)),
+            Origin::Other { shard, whole } => {
+                self.outboxes[shard as usize].push(Message::PartDone { whole, result });
+            }
+        }
+    }
+
+    /// Fails a member by command, here and in the other shards.
+    pub(crate) fn fail(&mut self, slot: Slot, now: Instant, context: &Context<'_>) -> AdminReply {
+        let admin = Input::Admin { id: 0, command: AdminCommand::Fail(slot) };
+        self.handle(admin, now, context);
+        self.reply.take().unwrap_or(AdminReply::Done)
+    }
+
+    /// Handles one input, if there is one.
+    pub(crate) fn step(&mut self, now: Instant, context: &Context<'_>) -> bool {
+        let input = if let Some(completion) = self.completions.pop_front() {
+            completion
+        } else if let Some(mut request) = self.requests.pop_front() {
+            request.flags.more |= !self.requests.is_empty();
+            Input::Request(request)
+        } else if self.volume.next_deadline().is_some_and(|deadline| deadline <= now) {
+            Input::Timer
+        } else {
+            return false;
+        };
+        self.handle(input, now, context);
+        true
+    }
+
+    fn handle(&mut self, input: Input, now: Instant, context: &Context<'_>) {
+        let mut queue = std::mem::take(&mut self.queue);
+        self.volume.handle(now, input, &mut queue);
+        for action in &queue.actions {
+            match action {
+                Action::Io(io) => self.start_io(io, &queue, context),
+                Action::Compute(compute) => {
+                    let bytes =
+                        Bytes { arena: self.arena.as_ref(), entries: &self.entries, zeroes: context.zeroes };
+                    self.computer.run(compute, &queue, &bytes);
+                    self.completions.push_back(Input::Computed { tag: compute.tag });
+                }
+                Action::Complete { id, result } => {
+                    let origin = self.entries.remove(*id).origin;
+                    self.answer(origin, *result);
+                }
+                Action::Replied { reply, .. } => self.reply = Some(*reply),
+                Action::Event(event) => self.note(*event, now),
+            }
+        }
+        queue.clear();
+        self.queue = queue;
+    }
+
+    fn start_io(&mut self, io: &MemberIo, queue: &ActionQueue, context: &Context<'_>) {
+        count(&mut self.counts[io.slot.index()], io);
+        let bytes = Bytes { arena: self.arena.as_ref(), entries: &self.entries, zeroes: context.zeroes };
+        let runs = bytes.runs(queue.segs(io.segs));
+        let result = match &context.members[io.slot.index()] {
+            Member::Missing => Err(IoError::Gone),
+            // SAFETY: the engine's buffers are as long as the range, lie outside every member, and belong to
+            // the I/O until it is answered.
+            Member::Memory(memory) => unsafe {
+                match io.op {
+                    Op::Read => memory.read(io.range, runs),
+                    Op::Write => memory.write(io.range, runs),
+                    Op::Flush => Ok(()),
+                    Op::Discard | Op::WriteZeroes => memory.zero(io.range),
+                }
+            },
+            Member::File(_) => {
+                let ring = self.ring.as_mut().expect("a shard with file members has a ring");
+                // SAFETY: as above.
+                unsafe { ring.start(context.members, io, runs) };
+                return;
+            }
+        };
+        self.counts[io.slot.index()].errors += u64::from(result.is_err());
+        self.completions.push_back(Input::IoDone { tag: io.tag, result });
+    }
+
+    fn note(&mut self, event: ArrayEvent, now: Instant) {
+        if let ArrayEvent::MemberFailed { slot } = event {
+            // A failure heard of from another shard has been noted there.
+            if std::mem::replace(&mut self.failed[slot.index()], true) {
+                return;
+            }
+            let own = self.index as usize;
+            for (_, outbox) in self.outboxes.iter_mut().enumerate().filter(|(shard, _)| *shard != own) {
+                outbox.push(Message::Failed(slot));
+            }
+        }
+        self.events.push(TimedEvent { at: now, event });
+    }
+
+    /// Takes the messages of the other shards.
+    pub(crate) fn take_messages(&mut self, now: Instant, context: &Context<'_>) {
+        if context.mailboxes.len() == 1 {
+            return;
+        }
+        let mut inbox = std::mem::take(&mut self.inbox);
+        context.mailboxes[self.index as usize].take(&mut inbox);
+        for message in inbox.drain(..) {
+            match message {
+                Message::Part { op, range, flags, buffer, from, whole } => {
+                    self.accept(op, range, flags, buffer, Origin::Other { shard: from, whole });
+                }
+                Message::PartDone { whole, result } => self.ended.push((whole, result)),
+                Message::Failed(slot) => {
+                    if !std::mem::replace(&mut self.failed[slot.index()], true) {
+                        self.fail(slot, now, context);
+                    }
+                }
+            }
+        }
+        self.inbox = inbox;
+    }
+
+    /// Delivers what this shard has to tell the others.
+    pub(crate) fn send_messages(&mut self, context: &Context<'_>) {
+        for (outbox, mailbox) in self.outboxes.iter_mut().zip(context.mailboxes) {
+            if !outbox.is_empty() {
+                mailbox.deliver(outbox);
+            }
+        }
+    }
+
+    /// Whether nothing is under way in the engine or with a member.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.completions.is_empty()
+            && self.requests.is_empty()
+            && self.ended.is_empty()
+            && self.volume.is_idle()
+            && self.ring.as_ref().is_none_or(|r| !r.is_busy())
+    }
+
+    /// Gives the kernel what is queued and takes completions, without sleeping.
+    pub(crate) fn poll(&mut self, context: &Context<'_>) {
+        if let Some(ring) = self.ring.as_mut().filter(|r| r.is_busy()) {
+            ring.submit();
+            self.reap(context);
+        }
+    }
+
+    /// Gives the kernel what is queued and sleeps until something happens: a completion, a message, the
+    /// engine's deadline, or `until`.
+    pub(crate) fn sleep(&mut self, until: Option<Instant>, context: &Context<'_>) {
+        let now = context.clock.now();
+        let deadline = [until, self.volume.next_deadline()].into_iter().flatten().min();
+        let timeout = deadline.map_or(SLEEP_MAX, |d| Nanos(d.since(now).0.min(SLEEP_MAX.0)));
+        match &mut self.ring {
+            Some(ring) => {
+                ring.wait(Some(timeout));
+                self.reap(context);
+            }
+            None => context.mailboxes[self.index as usize].sleep(timeout),
+        }
+    }
+
+    fn reap(&mut self, context: &Context<'_>) {
+        let Self { ring: Some(ring), completions, counts, .. } = self else { return };
+        ring.reap(context.members, |slot, tag, result| {
+            counts[slot.index()].errors += u64::from(result.is_err());
+            completions.push_back(Input::IoDone { tag, result });
+        });
+    }
+}
+
+fn count(counts: &mut MemberCounts, io: &MemberIo) {
+    match io.op {
+        Op::Read => {
+            counts.reads += 1;
+            counts.read_sectors += io.range.count;
+        }
+        Op::Write => {
+            counts.writes += 1;
+            counts.write_sectors += io.range.count;
+        }
+        Op::Flush => counts.flushes += 1,
+        Op::Discard | Op::WriteZeroes => {
+            counts.discards += 1;
+            counts.discard_sectors += io.range.count;
+        }
+    }
+}
