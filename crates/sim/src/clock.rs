@@ -18,6 +18,8 @@ pub(crate) enum Event {
     Computed,
     /// The arm of this member's drive has finished what it was committed to.
     Arm(u32),
+    /// This member's drive has read ahead as far as it would, and may write dirty data.
+    ReadAheadFull(u32),
     /// A command's data have crossed the bus: member and command.
     Transferred(u32, u8),
 }
@@ -39,8 +41,9 @@ impl Event {
             Self::Wake => 3,
             Self::Computed => 4,
             Self::Arm(member) => 5 | member << KIND_BITS,
+            Self::ReadAheadFull(member) => 6 | member << KIND_BITS,
             Self::Transferred(member, command) => {
-                6 | (command as u32) << KIND_BITS | member << (KIND_BITS + COMMAND_BITS)
+                7 | (command as u32) << KIND_BITS | member << (KIND_BITS + COMMAND_BITS)
             }
         }) as u64
     }
@@ -55,6 +58,7 @@ impl Event {
             3 => Self::Wake,
             4 => Self::Computed,
             5 => Self::Arm(index),
+            6 => Self::ReadAheadFull(index),
             _ => Self::Transferred(index >> COMMAND_BITS, (index & ((1 << COMMAND_BITS) - 1)) as u8),
         }
     }

@@ -250,6 +250,7 @@ impl<D: Data> World<D> {
                 self.act();
             }
             Event::Arm(member) => self.drive(member, Drive::arm),
+            Event::ReadAheadFull(member) => self.drive(member, Drive::read_ahead_full),
             Event::Transferred(member, tag) => {
                 self.drive(member, |drive, around| drive.transferred(tag, around));
             }

@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //! Commands are named by a tag below the drive's queue depth; the queue above hands out the tags. A drive
-//! schedules its own events ([`Event::Arm`], [`Event::Transferred`]) and never completes a command while one
+//! schedules its own events ([`Event::Arm`], [`Event::ReadAheadFull`], [`Event::Transferred`]) and never completes a command while one
 //! is being submitted. A flush is submitted only when nothing else is outstanding, and nothing follows it
 //! until it completes (the flush of ATA is no queued command).
 
@@ -66,6 +66,10 @@ impl Surroundings<'_> {
         self.schedule.at(time_ns.max(self.now_ns), Event::Transferred(self.member, tag));
     }
 
+    fn read_ahead_full_at(&mut self, time_ns: u64) {
+        self.schedule.at(time_ns.max(self.now_ns), Event::ReadAheadFull(self.member));
+    }
+
     fn arm_at(&mut self, time_ns: u64) {
         self.schedule.at(time_ns.max(self.now_ns), Event::Arm(self.member));
     }
@@ -104,6 +108,13 @@ impl Drive {
     pub(crate) fn arm(&mut self, around: &mut Surroundings<'_>) {
         match self {
             Self::Hdd(hdd) => hdd.arm_free(around),
+            Self::Constant(_) => unreachable!("a drive without an arm schedules no arm event"),
+        }
+    }
+
+    pub(crate) fn read_ahead_full(&mut self, around: &mut Surroundings<'_>) {
+        match self {
+            Self::Hdd(hdd) => hdd.read_ahead_full(around),
             Self::Constant(_) => unreachable!("a drive without an arm schedules no arm event"),
         }
     }

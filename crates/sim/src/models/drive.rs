@@ -125,6 +125,8 @@ pub struct HddModel {
     pub write_extents_max: usize,
     /// Dirty sectors above which destaging competes with reads.
     pub write_high_water_sectors: u64,
+    /// Dirty ranges above which destaging competes with reads.
+    pub write_high_water_extents: usize,
     /// Dirty ranges the drive chooses from.
     pub destage_window: usize,
     /// Sectors written in one go.
@@ -164,6 +166,8 @@ impl HddModel {
             write_cache_sectors: write_cache as u64,
             write_extents_max: model.number("write_extents") as usize,
             write_high_water_sectors: (write_cache * model.number("write_high_water")) as u64,
+            write_high_water_extents: (model.number("write_extents") * model.number("write_high_water"))
+                .ceil() as usize,
             destage_window: model.number("destage_window") as usize,
             destage_run_sectors: model.kib_sectors("destage_run"),
             link_byte_ps: model.picoseconds_per_byte("link_rate"),

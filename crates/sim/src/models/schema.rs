@@ -83,7 +83,7 @@ const HDD: &[Spec] = &[
         0.0,
         1.0,
         Number,
-        "share of the write cache above which reads wait for it",
+        "share of write cache or extents above which reads wait for them",
     ),
     spec(
         "destage_window",

@@ -42,6 +42,7 @@ struct Limits {
     write_cache_sectors: u64,
     write_extents_max: usize,
     high_water_sectors: u64,
+    high_water_extents: usize,
     destage_window: usize,
     destage_run_sectors: u64,
 }
@@ -63,6 +64,10 @@ pub(crate) struct Hdd {
     arriving_sectors: u64,
     arriving: usize,
     flush: Option<u8>,
+    /// Whether an event tells when read-ahead stops by itself.
+    awaits_read_ahead: bool,
+    /// When dirty data were last written, or when there began to be some.
+    destaged_ns: u64,
     link: Link,
     firmware_free_ns: u64,
 }
@@ -81,6 +86,7 @@ impl Hdd {
                 write_cache_sectors: model.write_cache_sectors,
                 write_extents_max: model.write_extents_max,
                 high_water_sectors: model.write_high_water_sectors,
+                high_water_extents: model.write_high_water_extents,
                 destage_window: model.destage_window,
                 destage_run_sectors: model.destage_run_sectors,
             },
@@ -93,6 +99,8 @@ impl Hdd {
             arriving_sectors: 0,
             arriving: 0,
             flush: None,
+            awaits_read_ahead: false,
+            destaged_ns: 0,
             link: Link::new(model.link_byte_ps),
             firmware_free_ns: 0,
             geometry,
@@ -147,6 +155,9 @@ impl Hdd {
             CommandOp::Write => {
                 self.arriving_sectors -= command.sectors;
                 self.arriving -= 1;
+                if self.dirty.is_empty() {
+                    self.destaged_ns = around.now_ns;
+                }
                 self.dirty.insert(command.start, command.end(), &self.geometry);
                 around.done.push(tag);
                 self.arm_next(around);
@@ -177,12 +188,19 @@ impl Hdd {
             }
             Work::WriteFua(tag) => around.done.push(tag),
             Work::Destage { .. } => {
+                self.destaged_ns = around.now_ns;
                 self.admit_writes(around);
                 if self.is_clean() {
                     around.done.extend(self.flush.take());
                 }
             }
         }
+        self.arm_next(around);
+    }
+
+    /// Read-ahead has stopped by itself, unless it was carried on meanwhile.
+    pub(crate) fn read_ahead_full(&mut self, around: &mut Surroundings<'_>) {
+        self.awaits_read_ahead = false;
         self.arm_next(around);
     }
 
@@ -231,21 +249,34 @@ impl Hdd {
     }
 
     /// Whether dirty data must go even though reads wait.
-    fn is_pressed(&self) -> bool {
+    fn is_pressed(&self, now_ns: u64) -> bool {
         self.flush.is_some()
             || !self.writes.is_empty()
             || self.dirty.sectors() >= self.limits.high_water_sectors
+            || self.dirty.len() >= self.limits.high_water_extents
+            || now_ns > self.destaged_ns + self.limits.ageing_ns
     }
 
-    /// Gives the arm its next work, if it is free and there is any. Reads go before dirty data; under
-    /// pressure they take turns.
+    /// Gives the arm its next work, if it is free and there is any. Commands go before dirty data, and so
+    /// does read-ahead; under pressure commands and dirty data take turns.
     fn arm_next(&mut self, around: &mut Surroundings<'_>) {
         if !self.arm.is_free() || (self.queue.is_empty() && self.dirty.is_empty()) {
             return;
         }
+        let pressed = self.is_pressed(around.now_ns);
+        if self.queue.is_empty()
+            && !pressed
+            && let Some(full_ns) = self.reads.full_ns(around.now_ns, &self.geometry)
+        {
+            if !self.awaits_read_ahead {
+                self.awaits_read_ahead = true;
+                around.read_ahead_full_at(full_ns);
+            }
+            return;
+        }
         self.arm.follow(&self.reads, around.now_ns, &self.geometry);
-        let destage = !self.dirty.is_empty()
-            && (self.queue.is_empty() || (self.is_pressed() && self.arm.last_was_command()));
+        let destage =
+            !self.dirty.is_empty() && (self.queue.is_empty() || (pressed && self.arm.last_was_command()));
         let end_ns = if destage { self.destage(around.now_ns) } else { self.command(around.now_ns) };
         around.arm_at(end_ns);
     }

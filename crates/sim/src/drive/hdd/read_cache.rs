@@ -43,6 +43,13 @@ impl ReadCache {
         self.stream.map(|s| s.run.sector_at(geometry, now_ns).min(s.limit - 1))
     }
 
+    /// When the run under way stops by itself, if it has not stopped yet.
+    pub(super) fn full_ns(&self, now_ns: u64, geometry: &Geometry) -> Option<u64> {
+        let stream = self.stream?;
+        let full_ns = stream.run.end_ns(geometry, stream.limit);
+        (full_ns > now_ns).then_some(full_ns)
+    }
+
     /// Whether a segment holds the whole range by now; if so it counts as read.
     pub(super) fn hit(&mut self, start: u64, end: u64, now_ns: u64, geometry: &Geometry, arm: &Arm) -> bool {
         self.fill(now_ns, geometry);

@@ -64,6 +64,7 @@ impl Loop {
             match event {
                 Event::Arm(_) => around.0.arm_free(&mut around.1),
                 Event::Transferred(_, tag) => around.0.transferred(tag, &mut around.1),
+                Event::ReadAheadFull(_) => around.0.read_ahead_full(&mut around.1),
                 other => unreachable!("a drive schedules no {other:?}"),
             }
             for tag in done.drain(..) {
