@@ -25,6 +25,8 @@ pub struct StudyOptions {
     pub seed: Option<u64>,
     /// Instead of the plan's number of replicates.
     pub replicates: Option<u32>,
+    /// Bytes of each real member, instead of the plan's.
+    pub member_bytes: Option<u64>,
     /// Leave member files where they are.
     pub keep: bool,
 }
@@ -89,12 +91,14 @@ impl Study {
     /// Expands a plan and opens the target named by `on`, such as `model` or `files:/mnt/x`.
     pub fn new(plan: Plan, on: &str, options: StudyOptions) -> Result<Self> {
         let (kind, rest) = targets::parse(on)?;
-        let StudyOptions { quick, seed, replicates, keep } = options;
+        let StudyOptions { quick, seed, replicates, member_bytes, keep } = options;
         let choices = Choices { quick, real: kind.is_real, seed, replicates };
         let resolved = plan.resolve(choices)?;
         let expansion = plan.expand(&resolved)?;
         let members_max = expansion.cells.iter().map(|c| c.parameters.members()).max().unwrap_or(1);
-        let target = (kind.open)(rest, &TargetOptions { storage: plan.real_storage()?, members_max, keep })?;
+        let mut storage = plan.real_storage()?;
+        storage.member_bytes = member_bytes.unwrap_or(storage.member_bytes);
+        let target = (kind.open)(rest, &TargetOptions { storage, members_max, keep })?;
         Self::with_target(plan, choices, target)
     }
 
@@ -111,7 +115,7 @@ impl Study {
                 target.name()
             );
         }
-        for cell in &expansion.cells {
+        for cell in expansion.cells.iter().filter(|c| c.replicate == 0) {
             target.check(cell).map_err(|e| anyhow::anyhow!("{}: {}: {e}", plan.file, cell.label()))?;
         }
         let keys = expansion.cells.iter().map(|c| c.key(&target.identity(c))).collect();
@@ -225,7 +229,7 @@ impl Study {
             fixed: base.printed(),
             environment: Environment {
                 target: self.target.name(),
-                description: self.target.describe(),
+                description: self.target.describe(&self.cells),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 engine_hash: ENGINE_HASH.to_owned(),
                 host_cpu: environment::host_cpu(),
@@ -233,7 +237,7 @@ impl Study {
                 started,
                 wall_seconds: 0.0,
                 notes: self.notes.clone(),
-                provenance: self.target.provenance(),
+                provenance: self.target.provenance(&self.cells),
             },
         }
     }

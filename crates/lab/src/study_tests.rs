@@ -40,8 +40,8 @@ impl Target for Shared {
     fn name(&self) -> String {
         self.0.name()
     }
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn describe(&self, cells: &[Cell]) -> String {
+        self.0.describe(cells)
     }
     fn identity(&self, cell: &Cell) -> String {
         self.0.identity(cell)

@@ -35,7 +35,7 @@ impl Target for FakeTarget {
         "fake".to_owned()
     }
 
-    fn describe(&self) -> String {
+    fn describe(&self, _: &[Cell]) -> String {
         "a fake".to_owned()
     }
 

@@ -2,6 +2,11 @@
 
 #[cfg(test)]
 pub(crate) mod fake;
+mod files;
+mod memory;
+mod model;
+mod real;
+mod volume;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,14 +23,14 @@ use crate::workload::Measured;
 pub trait Target: Sync {
     /// As given to `--on`.
     fn name(&self) -> String;
-    /// One line for people: what is measured.
-    fn describe(&self) -> String;
+    /// One line for people: what those cells are measured on.
+    fn describe(&self, cells: &[Cell]) -> String;
     /// What decides a cell's figures besides its parameters, with the content of models; part of the key.
     fn identity(&self, cell: &Cell) -> String;
     /// Whether time is virtual: cells then run at the same time, on all cores.
     fn is_simulated(&self) -> bool;
-    /// Where the parameters of the models come from; empty for real storage.
-    fn provenance(&self) -> Vec<Provenance> {
+    /// Where the parameters of the models that those cells use come from; empty for real storage.
+    fn provenance(&self, _cells: &[Cell]) -> Vec<Provenance> {
         Vec::new()
     }
     /// Refuses, before anything runs, cells this target can never run.
@@ -100,7 +105,7 @@ pub struct TargetKind {
 }
 
 /// Every kind of target.
-pub static TARGETS: &[TargetKind] = &[];
+pub static TARGETS: &[TargetKind] = &[model::KIND, files::KIND, memory::KIND];
 
 /// The kind a text given to `--on` names, with what follows the colon.
 pub fn parse(text: &str) -> Result<(&'static TargetKind, &str)> {

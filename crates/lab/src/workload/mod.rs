@@ -184,6 +184,17 @@ impl Job {
         Ok(())
     }
 
+    /// Refuses what cannot be run on a target of that many sectors.
+    pub fn check_on(&self, target_sectors: u64) -> Result<(), JobError> {
+        self.check()?;
+        self.regions(target_sectors * SECTOR_BYTES).map(|_| ())
+    }
+
+    /// The bytes of all buffers it keeps in flight.
+    pub fn buffer_bytes(&self) -> u64 {
+        u64::from(self.iodepth) * u64::from(self.numjobs) * self.bs
+    }
+
     /// The regions of the jobs on a target of that many bytes.
     fn regions(&self, target_bytes: u64) -> Result<Vec<Region>, JobError> {
         let too_large = JobError::TooLarge { block: self.bs, offset: self.offset, target: target_bytes };

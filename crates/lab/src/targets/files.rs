@@ -1,0 +1,165 @@
+//! `files:DIR`: the real loop on member files in a folder.
+//!
+//! # Contract
+//! *Ownership.* It makes files of its own, under names no other process uses, and removes them when it is
+//! dropped, unless they are to be kept. It never opens a file it has not made.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use stripewise_engine::units::SECTOR_BYTES;
+use stripewise_host::{FileSpec, MemberSpec, create_member_file};
+
+use super::real::{self, Notes, print_mib};
+use super::{CellError, Measurement, Target, TargetKind, TargetOptions};
+use crate::cell::Cell;
+use crate::plan::Fill;
+use crate::workload::{Random, print_size};
+
+pub(super) const KIND: TargetKind = TargetKind {
+    name: "files",
+    usage: "files:DIR (member files made in DIR, in real time)",
+    is_real: true,
+    open: |rest, options| Ok(Box::new(FilesTarget::new(rest, *options)?)),
+};
+
+struct FilesTarget {
+    folder: PathBuf,
+    options: TargetOptions,
+    /// The files made so far.
+    made: Mutex<Vec<PathBuf>>,
+    notes: Notes,
+}
+
+impl FilesTarget {
+    fn new(rest: &str, options: TargetOptions) -> Result<Self> {
+        if rest.is_empty() {
+            bail!("'files' names no folder; write files:DIR");
+        }
+        let folder = fs::canonicalize(rest).with_context(|| format!("cannot use the folder {rest}"))?;
+        if !folder.is_dir() {
+            bail!("{rest} is no folder; member files are made in a folder");
+        }
+        if options.storage.member_bytes == 0 || !options.storage.member_bytes.is_multiple_of(SECTOR_BYTES) {
+            let bytes = options.storage.member_bytes;
+            bail!("member_size of {bytes} bytes: a member is a multiple of {SECTOR_BYTES} bytes");
+        }
+        Ok(Self { folder, options, made: Mutex::default(), notes: Notes::default() })
+    }
+
+    fn path(&self, member: u16) -> PathBuf {
+        self.folder.join(format!("stripewise-{}-member{member}.img", std::process::id()))
+    }
+
+    /// Sparse files, too, fill up as they are written, so all of their size must be free.
+    fn check_room(&self) -> Result<()> {
+        let needed = self.options.storage.member_bytes.saturating_mul(self.options.members_max.into());
+        let system = rustix::fs::statvfs(&self.folder)
+            .with_context(|| format!("cannot tell the room in {}", self.folder.display()))?;
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        if needed > free {
+            bail!(
+                "{} has no room: {} members of {} need {}, and {} are free; use a smaller member size",
+                self.folder.display(),
+                self.options.members_max,
+                print_size(self.options.storage.member_bytes),
+                print_mib(needed),
+                print_mib(free)
+            );
+        }
+        Ok(())
+    }
+
+    fn make(&self, member: u16) -> Result<()> {
+        let path = self.path(member);
+        let bytes = self.options.storage.member_bytes;
+        create_member_file(&path, bytes / SECTOR_BYTES, stripewise_host::Fill::Sparse)?;
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
+        if self.options.storage.fill == Fill::Random {
+            fill(&path, bytes, member.into()).with_context(|| format!("cannot fill {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes random bytes over the whole file and waits until they are on the medium.
+fn fill(path: &Path, bytes: u64, seed: u64) -> std::io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    let mut writer = BufWriter::with_capacity(1 << 20, &file);
+    let mut random = Random::new(seed, 0);
+    for _ in 0..bytes / 8 {
+        writer.write_all(&random.next_u64().to_le_bytes())?;
+    }
+    writer.flush()?;
+    drop(writer);
+    file.sync_data()
+}
+
+impl Drop for FilesTarget {
+    fn drop(&mut self) {
+        if self.options.keep {
+            return;
+        }
+        for path in self.made.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // A file that someone else removed is what is wanted; there is no one to tell of another fault.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Target for FilesTarget {
+    fn name(&self) -> String {
+        format!("files:{}", self.folder.display())
+    }
+
+    fn describe(&self, _: &[Cell]) -> String {
+        let fill = match self.options.storage.fill {
+            Fill::Sparse => "sparse",
+            Fill::Random => "filled with random bytes",
+        };
+        format!(
+            "real time: up to {} member files of {} in {}, {fill}",
+            self.options.members_max,
+            print_size(self.options.storage.member_bytes),
+            self.folder.display()
+        )
+    }
+
+    fn identity(&self, _: &Cell) -> String {
+        let storage = &self.options.storage;
+        let (cpu, kernel) = (crate::environment::host_cpu(), crate::environment::host_kernel());
+        let folder = self.folder.display();
+        format!("files in {folder}, {} bytes, {:?}, on {cpu}, {kernel}", storage.member_bytes, storage.fill)
+    }
+
+    fn is_simulated(&self) -> bool {
+        false
+    }
+
+    fn check(&self, cell: &Cell) -> Result<(), String> {
+        real::check(cell, self.options.storage.member_bytes)
+    }
+
+    fn begin(&self) -> Result<()> {
+        self.check_room()?;
+        (0..self.options.members_max).try_for_each(|member| self.make(member))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.list()
+    }
+
+    fn run(&self, cell: &Cell, cancel: &Arc<AtomicBool>) -> Result<Measurement, CellError> {
+        let members = 0..cell.parameters.members();
+        let members = members.map(|m| MemberSpec::File(FileSpec::new(self.path(m)))).collect();
+        real::run(cell, members, self.options.storage.member_bytes, cancel, &self.notes)
+    }
+}
+
+#[cfg(test)]
+#[path = "real_tests.rs"]
+mod tests;

@@ -1,0 +1,74 @@
+use super::*;
+use crate::plan::{Choices, Plan};
+use crate::recommend::Weights;
+use crate::store::Store;
+use crate::study::{Study, StudyOptions, results};
+
+const RIG: &str = r#"
+name = "tiny"
+title = "t"
+question = "q"
+subject = "chunk"
+replicates = 2
+[rig]
+drive = "st31000333as"
+controller = "88sx6081-pci32"
+cpu = "opteron-244"
+block = "linux-block-2.6.27"
+policy = "linux-2.6.27"
+[job]
+runtime = "200ms"
+[factors]
+target = ["array", "drive"]
+rw = ["read", "randwrite"]
+bs = ["4k", "256k"]
+chunk = ["16K", "256K"]
+"#;
+
+fn study(text: &str, seed: u64) -> anyhow::Result<Study> {
+    let options = StudyOptions { seed: Some(seed), ..StudyOptions::default() };
+    Study::new(Plan::parse("tiny.toml", text)?, "model", options)
+}
+
+fn run(seed: u64) -> crate::results::StudyResults {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
+    let outcome = study(RIG, seed).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
+    assert_eq!(outcome.failed, 0);
+    results(&store, outcome.run, &Weights::default()).unwrap()
+}
+
+#[test]
+fn a_simulated_study_repeats_bit_for_bit_and_follows_its_seed() {
+    let (first, again, other) = (run(1), run(1), run(2));
+    assert_eq!(first.cells, again.cells);
+    assert!(first.cells.iter().all(|c| c.bytes_per_second() > 0.0));
+    let random = |r: &crate::results::StudyResults| {
+        let cells = r.cells.iter().filter(|c| c.factors["rw"] == "randwrite");
+        cells.map(|c| c.write.latency_mean_ns).collect::<Vec<_>>()
+    };
+    assert_ne!(random(&first), random(&other));
+    assert!(first.simulated && first.environment.description.contains("simulated"));
+    assert!(first.environment.provenance.iter().any(|p| p.model == "st31000333as" && !p.source.is_empty()));
+    assert!(!first.recommendation.best.is_empty());
+}
+
+#[test]
+fn an_unknown_model_or_too_many_members_are_refused_up_front() {
+    let refused = |from: &str, to: &str| study(&RIG.replace(from, to), 1).err().unwrap().to_string();
+    assert!(refused("st31000333as", "nothing-9000").contains("nothing-9000"));
+    assert!(refused("drive = \"st31000333as\"\n", "").contains("names no drive"));
+    assert!(refused("policy =", "count = 100\npolicy =").contains("ports"));
+    assert!(refused("bs = [\"4k\"", "offset = [\"900t\"]\nbs = [\"4k\"").contains("does not fit"));
+    let plan = Plan::parse("tiny.toml", RIG).unwrap();
+    assert!(Study::new(plan, "model:x", StudyOptions::default()).is_err());
+}
+
+#[test]
+fn the_quick_chunk_size_study_is_accepted_by_the_models() {
+    let options = StudyOptions { quick: true, ..StudyOptions::default() };
+    let study = Study::new(Plan::open("chunk-size").unwrap(), "model", options).unwrap();
+    let plan = Plan::open("chunk-size").unwrap();
+    let resolved = plan.resolve(Choices { quick: true, ..Choices::default() }).unwrap();
+    assert_eq!(study.cells().len(), plan.expand(&resolved).unwrap().cells.len());
+}

@@ -1,0 +1,75 @@
+//! What the targets on real storage have in common: an array opened anew for every cell, in real time.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stripewise_engine::units::SECTOR_BYTES;
+use stripewise_host::{Array, ArrayConfig, MemberSpec};
+
+use super::volume::{checked_sectors, volume};
+use super::{CellError, Measurement};
+use crate::cell::Cell;
+use crate::workload::{JobRunner, print_size};
+
+/// Notes of the runs so far, each once.
+#[derive(Debug, Default)]
+pub(super) struct Notes(Mutex<BTreeSet<String>>);
+
+impl Notes {
+    pub(super) fn list(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    fn add(&self, note: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(note);
+    }
+}
+
+/// Refuses cells that do not fit members of that size, or whose buffers do not fit the memory.
+pub(super) fn check(cell: &Cell, member_bytes: u64) -> Result<(), String> {
+    checked_sectors(cell, member_bytes / SECTOR_BYTES)?;
+    let needed = cell.parameters.job.buffer_bytes();
+    match memory_available() {
+        Some(free) if needed > free / 2 => Err(format!(
+            "iodepth × numjobs × bs needs {} of buffers, and at most half of the {} of free memory is used",
+            print_size(needed),
+            print_mib(free)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Runs a cell on an array of those members.
+pub(super) fn run(
+    cell: &Cell,
+    members: Vec<MemberSpec>,
+    member_bytes: u64,
+    cancel: &Arc<AtomicBool>,
+    notes: &Notes,
+) -> Result<Measurement, CellError> {
+    let member_sectors = member_bytes / SECTOR_BYTES;
+    let sectors = checked_sectors(cell, member_sectors).map_err(CellError)?;
+    let volume = volume(cell, member_sectors).map_err(CellError)?;
+    let runner = JobRunner::new(&cell.parameters.job, sectors).map_err(|e| CellError(e.to_string()))?;
+    let runner = runner.with_cancel(Arc::clone(cancel));
+    let config = ArrayConfig { stop: Arc::clone(cancel), ..ArrayConfig::new(volume, members) };
+    let mut array = Array::open(config).map_err(|e| CellError(e.to_string()))?;
+    let (report, runners) = array.run(vec![runner]).map_err(|e| CellError(e.to_string()))?;
+    report.notes.iter().for_each(|note| notes.add(note.to_string()));
+    let runner = runners.first().ok_or_else(|| CellError("the loop lost its workload".to_owned()))?;
+    Measurement::of(runner.measured())
+}
+
+/// Bytes of memory that can be had without swapping, where the kernel tells.
+pub(super) fn memory_available() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Prints bytes in whole MiB.
+pub(super) fn print_mib(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}

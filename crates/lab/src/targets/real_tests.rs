@@ -1,0 +1,99 @@
+use super::*;
+use crate::plan::Plan;
+use crate::recommend::Weights;
+use crate::results::StudyResults;
+use crate::store::Store;
+use crate::study::{Study, StudyOptions, results};
+
+const PLAN: &str = r#"
+name = "tiny"
+title = "t"
+question = "q"
+subject = "chunk"
+replicates = 2
+[rig]
+policy = "stripewise"
+[factors]
+target = ["array", "drive"]
+rw = ["randrw"]
+bs = ["4k", "64k"]
+chunk = ["16K", "64K"]
+[real]
+member_size = "8m"
+fill = "random"
+runtime = "20ms"
+"#;
+
+fn study(on: &str, options: StudyOptions) -> Result<Study> {
+    Study::new(Plan::parse("tiny.toml", PLAN)?, on, options)
+}
+
+fn run(study: &Study) -> StudyResults {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
+    let outcome = study.run(&mut store, &Arc::default(), |p| assert_eq!(p.error, None)).unwrap();
+    assert_eq!((outcome.ran, outcome.failed, outcome.cancelled), (2 * (2 * 2 + 2), 0, false));
+    results(&store, outcome.run, &Weights::default()).unwrap()
+}
+
+fn files_in(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn a_study_on_memory_members() {
+    let results = run(&study("memory:8m", StudyOptions::default()).unwrap());
+    assert!(!results.simulated);
+    assert!(results.cells.iter().all(|c| c.seconds > 0.0));
+    // A busy machine may let a single short cell pass without an I/O.
+    let moved = results.cells.iter().filter(|c| c.read.ios > 0 && c.write.ios > 0).count();
+    assert!(moved * 2 > results.cells.len(), "{moved} of {} cells", results.cells.len());
+}
+
+#[test]
+fn a_study_on_files_leaves_the_folder_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("mine"), "untouched").unwrap();
+    let on = format!("files:{}", folder.path().display());
+    let first = study(&on, StudyOptions::default()).unwrap();
+    assert_eq!(files_in(folder.path()), 1, "nothing is made before the run");
+    let results = run(&first);
+    assert!(results.cells.iter().any(|c| c.bytes_per_second() > 0.0));
+    assert_eq!(files_in(folder.path()), 1 + 5);
+    drop(first);
+    assert_eq!(files_in(folder.path()), 1);
+
+    let kept = study(&on, StudyOptions { keep: true, ..StudyOptions::default() }).unwrap();
+    run(&kept);
+    drop(kept);
+    assert_eq!(files_in(folder.path()), 1 + 5);
+    // The kept files bear this process's names: they are refused, not used, and not removed.
+    let again = study(&on, StudyOptions::default()).unwrap();
+    assert!(again.target().begin().is_err());
+    drop(again);
+    assert_eq!(files_in(folder.path()), 1 + 5);
+}
+
+#[test]
+fn a_folder_without_room_says_how_much_is_needed_and_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = format!("files:{}", folder.path().display());
+    let options = StudyOptions { member_bytes: Some(1 << 50), ..StudyOptions::default() };
+    let error = format!("{:#}", study(&on, options).unwrap().target().begin().unwrap_err());
+    assert!(error.contains("need 5368709120 MiB") && error.contains("are free"), "{error}");
+    assert_eq!(files_in(folder.path()), 0);
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_up_front() {
+    let refused = |on: &str| format!("{:#}", study(on, StudyOptions::default()).err().unwrap());
+    assert!(refused("files:/nowhere/at/all").contains("/nowhere/at/all"));
+    assert!(refused("files").contains("files:DIR"));
+    assert!(refused("files:/proc/version").contains("no folder"));
+    assert!(refused("tape").contains("model"));
+    assert!(refused("memory:900t").contains("free memory"));
+    assert!(refused("memory:8q").contains("no size"));
+    assert!(refused("memory:4k").contains("chunk") || refused("memory:4k").contains("sectors"));
+    let options = StudyOptions { member_bytes: Some(1000), ..StudyOptions::default() };
+    assert!(study("files:/tmp", options).err().unwrap().to_string().contains("multiple of 512"));
+}
