@@ -94,8 +94,13 @@ impl Arm {
         } else {
             self.head_switch_ns
         };
-        let there_ns = from_ns + moved_ns;
-        let angle_ns = (there_ns + self.phase_ns) % self.revolution_ns;
+        self.rotated_ns(from_ns + moved_ns, place)
+    }
+
+    /// When a place comes under the head that has been on its track since `from_ns`.
+    #[inline]
+    pub(super) fn rotated_ns(&self, from_ns: u64, place: Place) -> u64 {
+        let angle_ns = (from_ns + self.phase_ns) % self.revolution_ns;
         let mut wait_ns = u64::from(place.angle_ns) + self.revolution_ns - angle_ns;
         if wait_ns >= self.revolution_ns {
             wait_ns -= self.revolution_ns;
@@ -103,15 +108,18 @@ impl Arm {
         if wait_ns + ROUNDING_NS >= self.revolution_ns {
             wait_ns = 0;
         }
-        there_ns + wait_ns
+        from_ns + wait_ns
     }
 
-    /// Commits the arm until `end_ns`, when it has passed the last sector before `end`.
+    /// Commits the arm until `end_ns`, when it has passed the last sector before `end`. Where a read leaves
+    /// it follows from its run ([`Self::follow`]).
     pub(super) fn begin(&mut self, work: Work, now_ns: u64, end_ns: u64, end: u64, geometry: &Geometry) {
         self.last_was_command = !matches!(work, Work::Destage { .. });
         self.work = work;
         self.busy_ns += end_ns - now_ns;
-        self.put(end - 1, geometry);
+        if !matches!(work, Work::Read(_)) {
+            self.put(end - 1, geometry);
+        }
     }
 
     pub(super) fn finish(&mut self) -> Work {
@@ -119,8 +127,8 @@ impl Arm {
     }
 
     /// Brings the arm to where read-ahead has taken it by now.
-    pub(super) fn follow(&mut self, reads: &ReadCache, now_ns: u64, geometry: &Geometry) {
-        if let Some(sector) = reads.head_sector(now_ns, geometry) {
+    pub(super) fn follow(&mut self, reads: &ReadCache, geometry: &Geometry) {
+        if let Some(sector) = reads.head_sector() {
             self.put(sector, geometry);
         }
     }

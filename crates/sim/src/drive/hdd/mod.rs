@@ -274,7 +274,8 @@ impl Hdd {
             }
             return;
         }
-        self.arm.follow(&self.reads, around.now_ns, &self.geometry);
+        self.reads.fill(around.now_ns, &self.geometry);
+        self.arm.follow(&self.reads, &self.geometry);
         let destage =
             !self.dirty.is_empty() && (self.queue.is_empty() || (pressed && self.arm.last_was_command()));
         let end_ns = if destage { self.destage(around.now_ns) } else { self.command(around.now_ns) };
@@ -305,11 +306,11 @@ impl Hdd {
                     (reached_ns.max(from_ns), self.reads.carry_on(end, &self.geometry).max(from_ns))
                 } else {
                     let media_ns = self.arm.access_ns(from_ns, pending.place, false);
-                    (media_ns, self.reads.begin(start, end, now_ns, media_ns, &self.geometry))
+                    (media_ns, self.reads.begin(start, end, media_ns, &self.geometry))
                 };
             (Work::Read(tag), media_ns, end_ns)
         } else {
-            self.reads.stop(now_ns, &self.geometry);
+            self.reads.stop();
             let media_ns = self.arm.access_ns(from_ns, pending.place, true);
             (
                 Work::WriteFua(tag),
@@ -337,7 +338,7 @@ impl Hdd {
     /// Begins to write the dirty range that is reached first among those next above the head, going round
     /// at the end of the disk so that every range has its turn.
     fn destage(&mut self, now_ns: u64) -> u64 {
-        self.reads.stop(now_ns, &self.geometry);
+        self.reads.stop();
         let first = self.dirty.after(self.arm.sector());
         let mut best = 0;
         let mut best_ns = u64::MAX;
