@@ -1,1 +1,37 @@
-fn main() {}
+//! The `stripewise` command: arguments in, the lab's answers out.
+//!
+//! # Exit codes
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | the storage, the store or the machine failed; the message says where |
+//! | 2 | the arguments, a plan, a model or a geometry are not possible; nothing was done |
+//! | 3 | done, but some cells have no result |
+//! | 130 | interrupted; what was measured is kept and the same command goes on from there |
+
+mod args;
+mod bench;
+mod exit;
+mod models;
+mod output;
+mod progress;
+mod study;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match &cli.command {
+        Command::Study(command) => study::run(command),
+        Command::Bench(args) => bench::run(args),
+        Command::Models(command) => models::run(command),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => exit::report(&error).into(),
+    }
+}

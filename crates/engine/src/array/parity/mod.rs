@@ -34,7 +34,8 @@ pub(crate) struct Parity {
     shape: ParityShape,
     cache: StripeCache,
     windows: Windows,
-    ops: Slab<StripeOp>,
+    /// Empty while it is being worked on.
+    ops: Slab<Option<Box<StripeOp>>>,
     /// Requests that wait for stripe-cache entries.
     waiting: VecDeque<RequestKey>,
     /// Windows to look at when the plug is pulled.
@@ -45,8 +46,10 @@ pub(crate) struct Parity {
     preread_active: u32,
     /// When the plug is pulled at the latest, and requests gathered behind it.
     plug: Option<(Instant, u32)>,
-    /// Vectors to use again.
+    /// Memory to use again.
     spare: Vec<Vec<Piece>>,
+    spare_ops: Vec<Box<StripeOp>>,
+    cuts: Vec<u32>,
     runs: Vec<runs::Run>,
 }
 
@@ -63,6 +66,8 @@ impl Parity {
             preread_active: 0,
             plug: None,
             spare: Vec::new(),
+            spare_ops: Vec::new(),
+            cuts: Vec::new(),
             runs: Vec::new(),
         }
     }
@@ -357,7 +362,7 @@ impl Parity {
         assert_eq!(held as u32, self.cache.active_count(), "active entries are those that windows hold");
         let working: usize = self.windows.iter().map(|w| w.active.len()).sum();
         assert_eq!(working, self.ops.len(), "every operation owns its rows");
-        let reading = self.ops.iter().filter(|op| op.is_prereading()).count();
+        let reading = self.ops.iter().flatten().filter(|op| op.is_prereading()).count();
         assert_eq!(reading as u32, self.preread_active, "prereading operations are counted");
         for window in self.windows.iter() {
             for (i, a) in window.active.iter().enumerate() {

@@ -55,8 +55,8 @@ pub(super) struct StripeOp {
     map: StripeMap,
     /// Sorted by data chunk and place.
     pub(super) pieces: Vec<Piece>,
-    covered: SlotSet,
-    partial: SlotSet,
+    pub(super) covered: SlotSet,
+    pub(super) partial: SlotSet,
     /// Slots that did not give these rows although their member works.
     unreadable: SlotSet,
     plan: WritePlan,
@@ -69,15 +69,7 @@ pub(super) struct StripeOp {
 }
 
 impl StripeOp {
-    pub(super) fn new(
-        window: u32,
-        rows: Rows,
-        kind: Kind,
-        map: StripeMap,
-        pieces: Vec<Piece>,
-        covered: SlotSet,
-        partial: SlotSet,
-    ) -> Self {
+    pub(super) const fn new(window: u32, rows: Rows, kind: Kind, map: StripeMap, pieces: Vec<Piece>) -> Self {
         let plan = WritePlan { read: SlotSet::EMPTY, recover: SlotSet::EMPTY, method: WriteMethod::NoParity };
         Self {
             window,
@@ -85,8 +77,8 @@ impl StripeOp {
             kind,
             map,
             pieces,
-            covered,
-            partial,
+            covered: SlotSet::EMPTY,
+            partial: SlotSet::EMPTY,
             unreadable: SlotSet::EMPTY,
             plan,
             step: Step::Reading,
@@ -160,9 +152,9 @@ impl Parity {
     }
 
     /// Gives an operation its rows and starts it.
-    pub(super) fn start(&mut self, core: &mut Core, out: &mut ActionQueue, op: StripeOp) {
+    pub(super) fn start(&mut self, core: &mut Core, out: &mut ActionQueue, op: Box<StripeOp>) {
         self.windows.get(op.window).active.push(op.rows);
-        let key = self.ops.insert(op);
+        let key = self.ops.insert(Some(op));
         self.read_missing(core, out, key);
         self.advance(core, out, key);
     }
@@ -235,7 +227,7 @@ impl Parity {
 
     /// A computation of an operation ended.
     pub(crate) fn computed(&mut self, core: &mut Core, out: &mut ActionQueue, tag: Tag) {
-        if let Some(op) = self.ops.get_mut(tag.0) {
+        if let Some(Some(op)) = self.ops.get_mut(tag.0) {
             op.pending -= 1;
             self.advance(core, out, tag.0);
         }
@@ -301,14 +293,14 @@ impl Parity {
         }
     }
 
-    fn take(&mut self, key: u64) -> StripeOp {
-        let op = self.ops.get_mut(key).expect("an operation lives until its last answer");
-        let pieces = std::mem::take(&mut op.pieces);
-        StripeOp { pieces, ..*op }
+    /// Takes an operation out to work on it; by its box, which is cheap to move.
+    fn take(&mut self, key: u64) -> Box<StripeOp> {
+        let op = self.ops.get_mut(key).and_then(Option::take);
+        op.expect("an operation lives until its last answer")
     }
 
-    fn put(&mut self, key: u64, op: StripeOp) {
-        *self.ops.get_mut(key).expect("an operation lives until its last answer") = op;
+    fn put(&mut self, key: u64, op: Box<StripeOp>) {
+        *self.ops.get_mut(key).expect("an operation lives until its last answer") = Some(op);
     }
 
     fn mark(&mut self, op: &StripeOp, slot: Slot, uptodate: bool) {
@@ -536,7 +528,7 @@ impl Parity {
     }
 
     /// Notes what the cache now holds, gives the rows back and ends the pieces.
-    fn end(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, mut op: StripeOp) {
+    fn end(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, mut op: Box<StripeOp>) {
         self.set_prereading(&mut op, false);
         if op.kind == Kind::Write {
             let view = self.view(core, &op);
@@ -565,7 +557,7 @@ impl Parity {
         for piece in &op.pieces {
             core.part_ends(out, piece.request, op.result);
         }
-        self.recycle(op.pieces);
+        self.recycle(op);
     }
 
     /// Tells of read errors that the redundancy made good.

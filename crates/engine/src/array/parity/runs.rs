@@ -35,13 +35,11 @@ impl Parity {
         self.windows.get(index).gathering = true;
         let map = self.stripe_map(core, index);
         for piece in chosen.iter().filter(|p| p.read) {
-            let pieces = self.pieces(core, [*piece].into_iter());
-            let op =
-                StripeOp::new(index, piece.rows(), Kind::Read, map, pieces, SlotSet::EMPTY, SlotSet::EMPTY);
+            let op = self.op(core, index, piece.rows(), Kind::Read, map, [*piece].into_iter());
             self.start(core, out, op);
         }
         let mut runs = std::mem::take(&mut self.runs);
-        cut(&map, &chosen, &mut runs);
+        cut(&map, &chosen, &mut self.cuts, &mut runs);
         let starting = Starting { index, map, chosen: &chosen, gate_open };
         for run in runs.drain(..) {
             self.start_run(core, out, &starting, run);
@@ -92,13 +90,30 @@ impl Parity {
         self.shape.stripe(first_sector / core.geometry.chunk_sectors())
     }
 
-    /// Pieces of an operation, each counted as a part of its request.
-    fn pieces(&mut self, core: &mut Core, from: impl Iterator<Item = Piece>) -> Vec<Piece> {
-        let mut pieces = self.spare.pop().unwrap_or_default();
+    /// An operation on pieces, each counted as a part of its request. Its memory was another's before.
+    fn op(
+        &mut self,
+        core: &mut Core,
+        window: u32,
+        rows: Rows,
+        kind: Kind,
+        map: StripeMap,
+        from: impl Iterator<Item = Piece>,
+    ) -> Box<StripeOp> {
+        let mut op = self.spare_ops.pop();
+        let mut pieces = op.as_mut().map_or_else(Vec::new, |op| std::mem::take(&mut op.pieces));
+        pieces.clear();
         pieces.extend(from);
         pieces.sort_unstable_by_key(|p| (p.data, p.start));
         pieces.iter().for_each(|p| core.part_begins(p.request));
-        pieces
+        let new = StripeOp::new(window, rows, kind, map, pieces);
+        match op {
+            Some(mut op) => {
+                *op = new;
+                op
+            }
+            None => Box::new(new),
+        }
     }
 
     /// Starts a run, cut further where the cache holds different slots for different rows.
@@ -108,9 +123,10 @@ impl Parity {
         while first < run.rows.1 {
             let rows = (first, self.alike(index, first, &run));
             first = rows.1;
-            let pieces = self.pieces(core, starting.chosen.iter().filter_map(|p| p.clip(rows)));
-            let waited_for = core.policy.sync_writes_skip_delay && pieces.iter().any(|p| p.sync);
-            let op = StripeOp::new(index, rows, Kind::Write, starting.map, pieces, run.covered, run.partial);
+            let pieces = starting.chosen.iter().filter_map(|p| p.clip(rows));
+            let mut op = self.op(core, index, rows, Kind::Write, starting.map, pieces);
+            (op.covered, op.partial) = (run.covered, run.partial);
+            let waited_for = core.policy.sync_writes_skip_delay && op.pieces.iter().any(|p| p.sync);
             if starting.gate_open || waited_for || !self.must_read(core, &op) {
                 self.start(core, out, op);
             } else {
@@ -120,7 +136,7 @@ impl Parity {
                     window.delayed = true;
                     self.delayed.push(index);
                 }
-                self.recycle(op.pieces);
+                self.recycle(op);
             }
         }
     }
@@ -138,16 +154,15 @@ impl Parity {
             .unwrap_or(run.rows.1)
     }
 
-    pub(super) fn recycle(&mut self, mut pieces: Vec<Piece>) {
-        pieces.clear();
-        self.spare.push(pieces);
+    pub(super) fn recycle(&mut self, op: Box<StripeOp>) {
+        self.spare_ops.push(op);
     }
 }
 
 /// Cuts writes into runs of rows in ascending order.
-fn cut(map: &StripeMap, writes: &[Piece], runs: &mut Vec<Run>) {
+fn cut(map: &StripeMap, writes: &[Piece], cuts: &mut Vec<u32>, runs: &mut Vec<Run>) {
     let page = PAGE_SECTORS as u32;
-    let mut cuts: Vec<u32> = Vec::with_capacity(writes.len() * 4);
+    cuts.clear();
     for piece in writes.iter().filter(|p| !p.read) {
         let rows = piece.rows();
         cuts.extend([rows.0, rows.1]);

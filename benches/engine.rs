@@ -1,0 +1,116 @@
+//! What the engine's own control flow costs: members and kernels that answer at once, no bytes.
+//!
+//! `cargo bench -p stripewise-engine [-- --quick]` prints nanoseconds per request and per member I/O.
+
+use std::time::Instant as Clock;
+
+use stripewise_engine::geometry::GeometrySpec;
+use stripewise_engine::io::{Action, ActionQueue, Flags, Input, Op, Request, RequestId};
+use stripewise_engine::level::{Layout, Level};
+use stripewise_engine::policy::Policy;
+use stripewise_engine::units::{Instant, SectorRange};
+use stripewise_engine::volume::{Volume, VolumeConfig};
+
+struct Work {
+    name: &'static str,
+    op: Op,
+    sectors: u64,
+    random: bool,
+    depth: u32,
+}
+
+const WORKS: [Work; 5] = [
+    Work { name: "4 KiB random read, QD 64", op: Op::Read, sectors: 8, random: true, depth: 64 },
+    Work { name: "4 KiB random write (RMW), QD 64", op: Op::Write, sectors: 8, random: true, depth: 64 },
+    Work { name: "4 KiB sequential write, QD 1", op: Op::Write, sectors: 8, random: false, depth: 1 },
+    Work { name: "1 MiB sequential write, QD 1", op: Op::Write, sectors: 2048, random: false, depth: 1 },
+    Work { name: "1 MiB sequential read, QD 1", op: Op::Read, sectors: 2048, random: false, depth: 1 },
+];
+
+/// Runs so many requests; answers how many member I/Os they took.
+fn drive(volume: &mut Volume, work: &Work, requests: u64) -> u64 {
+    let sectors = volume.geometry().array_sectors();
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut out = ActionQueue::default();
+    let mut answers: std::collections::VecDeque<Input> = std::collections::VecDeque::new();
+    let (mut issued, mut ended, mut ios) = (0, 0, 0);
+    let mut free: Vec<u32> = (0..work.depth).collect();
+    while ended < requests {
+        let input = if let Some(id) = (issued < requests).then(|| free.pop()).flatten() {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let next = if work.random {
+                random % (sectors / work.sectors)
+            } else {
+                issued % (sectors / work.sectors)
+            };
+            issued += 1;
+            let range = SectorRange::new(next * work.sectors, work.sectors);
+            Input::Request(Request { id: RequestId(id), op: work.op, range, flags: Flags::default() })
+        } else {
+            answers.pop_front().expect("something is in flight")
+        };
+        volume.handle(Instant::ZERO, input, &mut out);
+        for action in &out.actions {
+            match action {
+                Action::Io(io) => {
+                    ios += 1;
+                    answers.push_back(Input::IoDone { tag: io.tag, result: Ok(()) });
+                }
+                Action::Compute(compute) => answers.push_back(Input::Computed { tag: compute.tag }),
+                Action::Complete { id, .. } => {
+                    ended += 1;
+                    free.push(id.0);
+                }
+                Action::Replied { .. } | Action::Event(_) => {}
+            }
+        }
+        out.clear();
+    }
+    ios
+}
+
+fn main() {
+    let quick = std::env::args().any(|a| a == "--quick");
+    for (level, members, chunk) in
+        [(Level::Raid5, 5, 128), (Level::Raid5, 5, 4), (Level::Raid6, 6, 128), (Level::Raid0, 5, 128)]
+    {
+        println!("{level}, {members} members, {chunk}K chunk, stripe cache 256");
+        for work in &WORKS {
+            let config = VolumeConfig {
+                geometry: GeometrySpec {
+                    level,
+                    layout: Layout::default_of(level),
+                    chunk_sectors: chunk * 2,
+                    member_sectors: vec![1 << 31; members],
+                },
+                policy: Policy::stripewise(),
+                stripe_cache_size: 256,
+                failed: Vec::new(),
+                discard: false,
+            };
+            let mut volume = Volume::new(&config).expect("a possible array");
+            let requests = if quick { 20_000 } else { 200_000 };
+            let requests = if work.sectors > 8 { requests / 20 } else { requests };
+            drive(&mut volume, work, requests / 4);
+            let mut samples: Vec<(f64, f64)> = (0..5)
+                .map(|_| {
+                    let start = Clock::now();
+                    let ios = drive(&mut volume, work, requests);
+                    let nanos = start.elapsed().as_nanos() as f64;
+                    (nanos / requests as f64, nanos / ios as f64)
+                })
+                .collect();
+            samples.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let raw: Vec<String> = samples.iter().map(|s| format!("{:.0}", s.0)).collect();
+            println!(
+                "  {:34} {:8.0} ns/request {:6.0} ns/member I/O   ({})",
+                work.name,
+                samples[2].0,
+                samples[2].1,
+                raw.join(" ")
+            );
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The arguments, in fio's and mdadm's words.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const AFTER: &str = "\
+Exit codes: 0 done; 1 the storage or the machine failed; 2 what was asked for is not possible, nothing was done; \
+3 done, but some cells have no result; 130 interrupted, the same command resumes.";
+
+/// Linux software RAID in user space, and the lab that finds its best settings.
+#[derive(Debug, Parser)]
+#[command(name = "stripewise", version, propagate_version = true, after_help = AFTER, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Compare settings: run a study, read its report and its recommendation.
+    #[command(subcommand)]
+    Study(StudyCommand),
+    /// Run one workload on one array or drive (fio's option names).
+    Bench(Box<BenchArgs>),
+    /// List the drive, controller and CPU models, with the source of every value.
+    #[command(subcommand)]
+    Models(ModelsCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StudyCommand {
+    /// List the built-in studies.
+    List(JsonArgs),
+    /// Run a study; cells already in the results folder are not run again.
+    Run(RunArgs),
+    /// Print a study that was run: tables and recommendation.
+    Show(StoredArgs),
+    /// Write the HTML report of a study that was run.
+    Report(ReportArgs),
+    /// Print every cell of a study that was run as CSV or JSON.
+    Export(ExportArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JsonArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// A built-in study (see `study list`) or the path of a plan.
+    pub(crate) study: String,
+    /// What to measure on: `model` (virtual time), `memory`, or `files:DIR`.
+    #[arg(long, default_value = "model", value_name = "TARGET")]
+    pub(crate) on: String,
+    /// The shortened plan: fewer values, shorter cells.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// List the cells and the time they take; run nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Seed of all random numbers, instead of the plan's.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Runs of each cell, instead of the plan's number.
+    #[arg(long)]
+    pub(crate) replicates: Option<u32>,
+    /// Leave member files where they are.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Size of each member for memory and files, instead of the plan's.
+    #[arg(long = "member-size", value_name = "SIZE")]
+    pub(crate) member_size: Option<String>,
+    /// The results folder [default: stripewise-results/STUDY].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) weights: WeightArgs,
+    /// Print the results as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WeightArgs {
+    /// How much a workload family counts: random-read=3, sequential=0.5, write=0; the last that fits holds.
+    #[arg(long = "weight", value_name = "FAMILY=N")]
+    pub(crate) weights: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoredArgs {
+    /// The study's name or its results folder.
+    pub(crate) study: String,
+    #[command(flatten)]
+    pub(crate) weights: WeightArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The study's name or its results folder.
+    pub(crate) study: String,
+    #[command(flatten)]
+    pub(crate) weights: WeightArgs,
+    /// Where to write it [default: report.html in the results folder].
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print the path as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The study's name or its results folder.
+    pub(crate) study: String,
+    #[command(flatten)]
+    pub(crate) weights: WeightArgs,
+    /// csv or json.
+    #[arg(long, default_value = "csv")]
+    pub(crate) format: ExportFormat,
+    /// The same as --format json.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Where to write it [default: standard output].
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ExportFormat {
+    Csv,
+    Json,
+}
+
+/// One option of `bench`: the name of a parameter and its value.
+macro_rules! bench_args {
+    ($($(#[$doc:meta])* $field:ident $name:literal $heading:literal,)*) => {
+        /// The options of `bench`; those left out keep the default of fio or mdadm.
+        #[derive(Debug, Args)]
+        pub(crate) struct BenchArgs {
+            /// What to measure on: `model` (virtual time), `memory`, or `files:DIR`.
+            #[arg(long, default_value = "model", value_name = "TARGET")]
+            pub(crate) on: String,
+            /// Size of each member, for memory and files.
+            #[arg(long = "member-size", default_value = "1g", value_name = "SIZE")]
+            pub(crate) member_size: String,
+            /// What member files hold at the start: sparse or random.
+            #[arg(long, default_value = "sparse")]
+            pub(crate) fill: FillArg,
+            /// Leave member files where they are.
+            #[arg(long)]
+            pub(crate) keep: bool,
+            /// Seed of all random numbers (fio's randseed).
+            #[arg(long, default_value_t = 1)]
+            pub(crate) randseed: u64,
+            /// Print JSON.
+            #[arg(long)]
+            pub(crate) json: bool,
+            $($(#[$doc])* #[arg(long = $name, value_name = "VALUE", help_heading = $heading)]
+            pub(crate) $field: Option<String>,)*
+        }
+
+        impl BenchArgs {
+            /// The parameters given, by the names plans use.
+            pub(crate) fn parameters(&self) -> Vec<(&'static str, &str)> {
+                let mut given = Vec::new();
+                $(if let Some(value) = &self.$field { given.push((stringify!($field), value.as_str())); })*
+                given
+            }
+        }
+    };
+}
+
+bench_args! {
+    /// array, or drive for one member alone [default: array]
+    target "target" "Array",
+    /// RAID level [default: 5]
+    level "level" "Array",
+    /// Members [default: 5]
+    raid_devices "raid-devices" "Array",
+    /// Chunk [default: 512K]
+    chunk "chunk" "Array",
+    /// Layout, in mdadm's names [default: mdadm's]
+    layout "layout" "Array",
+    /// Stripe-cache entries [default: 256]
+    stripe_cache_size "stripe-cache-size" "Array",
+    /// Whose behaviour: stripewise, linux-6.1, linux-3.2, linux-2.6.27, linux-2.6.18 [default: stripewise]
+    policy "policy" "Array",
+    /// read, write, rw, randread, randwrite or randrw [default: read]
+    rw "rw" "Workload",
+    /// Reads in a hundred, of rw and randrw [default: 50]
+    rwmixread "rwmixread" "Workload",
+    /// Block size [default: 4k]
+    bs "bs" "Workload",
+    /// Requests each job keeps in flight [default: 1]
+    iodepth "iodepth" "Workload",
+    /// Jobs [default: 1]
+    numjobs "numjobs" "Workload",
+    /// 1: past the page cache [default: 1]
+    direct "direct" "Workload",
+    /// Flush after so many writes [default: 0, never]
+    fsync "fsync" "Workload",
+    /// How much of the target is used [default: all]
+    size "size" "Workload",
+    /// Where that begins [default: 0]
+    offset "offset" "Workload",
+    /// How far apart the jobs begin [default: size divided by numjobs]
+    offset_increment "offset_increment" "Workload",
+    /// How long [default: 5s]
+    runtime "runtime" "Workload",
+    /// How long before measuring [default: 0]
+    ramp_time "ramp_time" "Workload",
+    /// Drive model [default: st31000333as]
+    drive "drive" "Rig (--on model)",
+    /// Controller model [default: 88sx6081-pci32]
+    controller "controller" "Rig (--on model)",
+    /// CPU model [default: opteron-244]
+    cpu "cpu" "Rig (--on model)",
+    /// Block-layer model [default: linux-block-2.6.27]
+    block "block" "Rig (--on model)",
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FillArg {
+    Sparse,
+    Random,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelsCommand {
+    /// List the built-in models.
+    List(JsonArgs),
+    /// Print every parameter of a model with its unit and source.
+    Show(ShowModelArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowModelArgs {
+    /// A built-in model (see `models list`) or the path of a model file.
+    pub(crate) name: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,130 @@
+//! `stripewise bench`: one workload on one array or drive.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Result, anyhow};
+use serde::Serialize;
+use stripewise_lab::cell::Cell;
+use stripewise_lab::plan::{Fill, Parameters, RealStorage};
+use stripewise_lab::results::DirectionResult;
+use stripewise_lab::targets::{self, Target, TargetOptions};
+use stripewise_lab::workload::parse_size;
+
+use crate::args::{BenchArgs, FillArg};
+use crate::exit::{Exit, Impossible};
+use crate::output::{print, print_json};
+use crate::progress::cancel_flag;
+
+/// What holds unless an option says otherwise: the rig of the chunk-size study.
+const RIG: [(&str, &str); 5] = [
+    ("drive", "st31000333as"),
+    ("controller", "88sx6081-pci32"),
+    ("cpu", "opteron-244"),
+    ("block", "linux-block-2.6.27"),
+    ("runtime", "5s"),
+];
+
+#[derive(Serialize)]
+struct Document<'a> {
+    target: String,
+    description: String,
+    simulated: bool,
+    parameters: &'a std::collections::BTreeMap<String, String>,
+    seed: u64,
+    seconds: f64,
+    read: &'a DirectionResult,
+    write: &'a DirectionResult,
+    notes: Vec<String>,
+}
+
+pub(crate) fn run(args: &BenchArgs) -> Result<Exit> {
+    let cell = cell(args).map_err(Impossible)?;
+    let (kind, rest) = targets::parse(&args.on).map_err(|e| Impossible(format!("--on: {e:#}")))?;
+    let member_bytes =
+        parse_size(&args.member_size).map_err(|e| Impossible(format!("--member-size: {e}")))?;
+    let fill = if args.fill == FillArg::Random { Fill::Random } else { Fill::Sparse };
+    let storage = RealStorage { member_bytes, fill };
+    let options = TargetOptions { storage, members_max: cell.parameters.members(), keep: args.keep };
+    let target = (kind.open)(rest, &options).map_err(|e| Impossible(format!("{e:#}")))?;
+    target.check(&cell).map_err(Impossible)?;
+    measure(args, &cell, target.as_ref())
+}
+
+fn cell(args: &BenchArgs) -> Result<Cell, String> {
+    let mut parameters = Parameters::default();
+    for (name, value) in RIG.into_iter().chain(args.parameters()) {
+        parameters.set(name, value).map_err(|e| format!("--{}: {e}", name.replace('_', "-")))?;
+        if name == "raid_devices" {
+            parameters.set("count", value)?;
+        }
+    }
+    parameters.check()?;
+    parameters.job.randseed = args.randseed;
+    Ok(Cell::single(parameters))
+}
+
+fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
+    let cancel = cancel_flag()?;
+    target.begin()?;
+    let measured = target.run(cell, &Arc::clone(&cancel));
+    if cancel.load(Ordering::Relaxed) {
+        return Ok(Exit::Interrupted);
+    }
+    let measured = measured.map_err(|e| anyhow!("{}: {e}", target.name()))?;
+    let document = Document {
+        target: target.name(),
+        description: target.describe(std::slice::from_ref(cell)),
+        simulated: target.is_simulated(),
+        parameters: &cell.factors,
+        seed: cell.seed(),
+        seconds: measured.seconds,
+        read: &measured.read,
+        write: &measured.write,
+        notes: target.notes(),
+    };
+    if args.json {
+        print_json(&document)?
+    } else {
+        print(&text(&document))?
+    }
+    Ok(Exit::Done)
+}
+
+fn text(document: &Document<'_>) -> String {
+    let kind = if document.simulated { "simulated" } else { "measured" };
+    let mut text = format!("{} ({kind})\n", document.description);
+    let parameters: Vec<String> = document.parameters.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    let _ = writeln!(text, "{}", parameters.join(" "));
+    for (name, direction) in [("read", document.read), ("write", document.write)] {
+        if direction.ios > 0 {
+            direction_lines(&mut text, name, direction, document.seconds);
+        }
+    }
+    for note in &document.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn direction_lines(text: &mut String, name: &str, direction: &DirectionResult, seconds: f64) {
+    let micros = |nanos: u64| format!("{:.1}", nanos as f64 / 1e3);
+    let _ = writeln!(
+        text,
+        "{name:>6}: IOPS {:.0}, BW {:.1} MB/s, {} I/Os in {seconds:.3} s",
+        direction.ios as f64 / seconds,
+        direction.bytes as f64 / seconds / 1e6,
+        direction.ios
+    );
+    let _ = writeln!(
+        text,
+        "        lat (us): avg {:.1}, p50 {}, p90 {}, p99 {}, p99.9 {}, max {}",
+        direction.latency_mean_ns / 1e3,
+        micros(direction.latency_p50_ns),
+        micros(direction.latency_p90_ns),
+        micros(direction.latency_p99_ns),
+        micros(direction.latency_p999_ns),
+        micros(direction.latency_max_ns)
+    );
+}

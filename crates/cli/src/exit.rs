@@ -1,0 +1,55 @@
+//! How the command ends.
+
+use std::process::ExitCode;
+
+use stripewise_lab::plan::PlanError;
+use stripewise_sim::models::ModelError;
+
+/// An exit code; see the table in the crate's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done,
+    Failed,
+    Impossible,
+    CellsFailed,
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Impossible => 2,
+            Exit::CellsFailed => 3,
+            Exit::Interrupted => 130,
+        })
+    }
+}
+
+/// Something that was asked for is not possible: the arguments are at fault, not the machine.
+#[derive(Debug)]
+pub(crate) struct Impossible(pub(crate) String);
+
+impl std::fmt::Display for Impossible {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Impossible {}
+
+/// Says what went wrong on standard error. A reader of a pipe who leaves is nobody's fault.
+pub(crate) fn report(error: &anyhow::Error) -> Exit {
+    let broken_pipe = error
+        .chain()
+        .filter_map(|e| e.downcast_ref::<std::io::Error>())
+        .any(|e| e.kind() == std::io::ErrorKind::BrokenPipe);
+    if broken_pipe {
+        return Exit::Done;
+    }
+    eprintln!("stripewise: {error:#}");
+    let is_impossible =
+        error.chain().any(|e| e.is::<PlanError>() || e.is::<ModelError>() || e.is::<Impossible>());
+    if is_impossible { Exit::Impossible } else { Exit::Failed }
+}

@@ -1,0 +1,110 @@
+//! `stripewise models`.
+
+use anyhow::Result;
+use serde::Serialize;
+use stripewise_sim::models::{BUILT_IN, Model, Parameter, Value};
+
+use crate::args::ModelsCommand;
+use crate::exit::Exit;
+use crate::output::{Table, print, print_json};
+
+#[derive(Serialize)]
+struct ModelLine<'a> {
+    name: &'a str,
+    kind: &'a str,
+    title: &'a str,
+    file: &'a str,
+}
+
+#[derive(Serialize)]
+struct ModelDocument<'a> {
+    #[serde(flatten)]
+    line: ModelLine<'a>,
+    parameters: Vec<ParameterDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct ParameterDocument<'a> {
+    name: &'a str,
+    value: serde_json::Value,
+    unit: &'a str,
+    kind: &'a str,
+    source: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
+    about: &'a str,
+}
+
+fn line(model: &Model) -> ModelLine<'_> {
+    ModelLine { name: &model.name, kind: model.kind.name(), title: &model.title, file: &model.file }
+}
+
+fn document(parameter: &Parameter) -> ParameterDocument<'_> {
+    ParameterDocument {
+        name: parameter.name,
+        value: match &parameter.value {
+            Value::Number(number) => (*number).into(),
+            Value::List(list) => list.clone().into(),
+        },
+        unit: parameter.unit,
+        kind: parameter.kind.name(),
+        source: &parameter.source,
+        note: parameter.note.as_deref(),
+        about: parameter.about,
+    }
+}
+
+pub(crate) fn run(command: &ModelsCommand) -> Result<Exit> {
+    match command {
+        ModelsCommand::List(args) => list(args.json),
+        ModelsCommand::Show(args) => show(&args.name, args.json),
+    }
+}
+
+fn list(json: bool) -> Result<Exit> {
+    let models = BUILT_IN.iter().map(|b| Model::load(b.name)).collect::<Result<Vec<_>, _>>()?;
+    if json {
+        print_json(&models.iter().map(line).collect::<Vec<_>>())?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::of_text(["NAME", "KIND", "TITLE"]);
+    for model in &models {
+        table.row([model.name.as_str(), model.kind.name(), model.title.as_str()]);
+    }
+    print(&table.to_string())?;
+    Ok(Exit::Done)
+}
+
+fn show(name: &str, json: bool) -> Result<Exit> {
+    let model = Model::load(name)?;
+    if json {
+        let parameters = model.parameters.iter().map(document).collect();
+        print_json(&ModelDocument { line: line(&model), parameters })?;
+        return Ok(Exit::Done);
+    }
+    let mut text = format!("{} ({}): {}\n{}\n\n", model.name, model.kind.name(), model.title, model.file);
+    for parameter in &model.parameters {
+        text.push_str(&format!(
+            "{} = {} {}   [{}]\n    {}\n    source: {}\n",
+            parameter.name,
+            parameter.value,
+            parameter.unit,
+            parameter.kind.name(),
+            parameter.about,
+            parameter.source
+        ));
+        if let Some(note) = &parameter.note {
+            text.push_str(&format!("    note: {note}\n"));
+        }
+    }
+    let count = |kind: &str| model.parameters.iter().filter(|p| p.kind.name() == kind).count();
+    text.push_str(&format!(
+        "\n{} parameters: {} quoted, {} derived, {} assumed\n",
+        model.parameters.len(),
+        count("quoted"),
+        count("derived"),
+        count("assumed")
+    ));
+    print(&text)?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,79 @@
+//! What is printed: tables for people, JSON for programs.
+
+use std::io::Write;
+
+use anyhow::Result;
+use serde::Serialize;
+
+/// Prints text to standard output; a closed pipe is an error the caller passes on.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints a value as JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
+    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// A table in columns: the first to the left, the others to the right.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+    /// All columns to the left.
+    is_text: bool,
+}
+
+impl Table {
+    /// A table of numbers with these headings.
+    pub(crate) fn new<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Self {
+        let mut table = Self::default();
+        table.row(headings);
+        table
+    }
+
+    /// A table of words with these headings.
+    pub(crate) fn of_text<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Self {
+        Self { is_text: true, ..Self::new(headings) }
+    }
+
+    pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |c: usize| self.rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max();
+        let widths: Vec<usize> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();
+        for row in &self.rows {
+            let mut line = String::from(" ");
+            for (cell, width) in row.iter().zip(&widths) {
+                let padding = " ".repeat(width - cell.chars().count());
+                let (before, after) = if self.is_text || line.len() == 1 {
+                    ("", padding.as_str())
+                } else {
+                    (padding.as_str(), "")
+                };
+                line.push_str(&format!(" {before}{cell}{after} "));
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(["bs", "64K", "128K"]);
+        table.row(["4k", "1.25", "300"]);
+        assert_eq!(table.to_string(), "  bs   64K  128K\n  4k  1.25   300\n");
+    }
+}

@@ -1,0 +1,81 @@
+//! Progress on a terminal, and Ctrl-C.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use stripewise_lab::study::Progress;
+
+/// A bar on a terminal; a line every tenth of the way elsewhere, so that logs stay short.
+pub(crate) struct Bar {
+    bar: Option<ProgressBar>,
+    told_tenths: usize,
+}
+
+impl Bar {
+    pub(crate) fn new() -> Self {
+        Self { bar: std::io::stderr().is_terminal().then(ProgressBar::hidden), told_tenths: 0 }
+    }
+
+    pub(crate) fn show(&mut self, progress: &Progress) {
+        if let Some(error) = &progress.error {
+            let line = format!("{}: {error}", progress.label);
+            match &self.bar {
+                Some(bar) => bar.suspend(|| eprintln!("{line}")),
+                None => eprintln!("{line}"),
+            }
+        }
+        let Progress { done, total, .. } = *progress;
+        match &self.bar {
+            Some(bar) => {
+                if bar.is_hidden() {
+                    bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+                    bar.set_style(style());
+                }
+                bar.set_length(total as u64);
+                bar.set_position(done as u64);
+                let eta = progress.eta.map_or_else(String::new, |e| format!("ETA {}", clock(e.as_secs())));
+                bar.set_prefix(eta);
+                bar.set_message(progress.label.clone());
+            }
+            None if done * 10 / total.max(1) > self.told_tenths => {
+                self.told_tenths = done * 10 / total.max(1);
+                let eta = progress.eta.map_or_else(String::new, |e| format!(", ETA {}", clock(e.as_secs())));
+                eprintln!("{done} of {total} cells{eta}");
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{bar:28} {pos}/{len} cells  {prefix}  {wide_msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// Seconds as m:ss or h:mm:ss.
+pub(crate) fn clock(seconds: u64) -> String {
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// A flag that Ctrl-C or SIGTERM sets. A second one ends the process at once.
+pub(crate) fn cancel_flag() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    ctrlc::set_handler(move || {
+        if set.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\nstopping; what was measured is kept (once more to stop at once)");
+    })?;
+    Ok(flag)
+}

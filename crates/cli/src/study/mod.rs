@@ -1,0 +1,58 @@
+//! `stripewise study`.
+
+mod run;
+mod stored;
+mod tables;
+
+use anyhow::Result;
+use serde::Serialize;
+use stripewise_lab::plan::PRESETS;
+use stripewise_lab::recommend::Weights;
+
+use crate::args::{JsonArgs, StudyCommand, WeightArgs};
+use crate::exit::{Exit, Impossible};
+use crate::output::{Table, print, print_json};
+
+pub(crate) fn run(command: &StudyCommand) -> Result<Exit> {
+    match command {
+        StudyCommand::List(args) => list(args),
+        StudyCommand::Run(args) => run::run(args),
+        StudyCommand::Show(args) => stored::show(args),
+        StudyCommand::Report(args) => stored::report(args),
+        StudyCommand::Export(args) => stored::export(args),
+    }
+}
+
+#[derive(Serialize)]
+struct StudyLine {
+    name: String,
+    title: String,
+    question: String,
+    source: String,
+}
+
+fn list(args: &JsonArgs) -> Result<Exit> {
+    let plans = PRESETS.iter().map(|p| p.plan()).collect::<Result<Vec<_>, _>>()?;
+    if args.json {
+        let lines = plans.iter().map(|p| StudyLine {
+            name: p.name().to_owned(),
+            title: p.title().to_owned(),
+            question: p.question().to_owned(),
+            source: p.source().to_owned(),
+        });
+        print_json(&lines.collect::<Vec<_>>())?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::of_text(["NAME", "QUESTION"]);
+    for plan in &plans {
+        table.row([plan.name(), plan.question()]);
+    }
+    print(&table.to_string())?;
+    Ok(Exit::Done)
+}
+
+/// The weights given on the command line.
+fn weights(args: &WeightArgs) -> Result<Weights> {
+    Weights::parse(args.weights.iter().map(String::as_str))
+        .map_err(|e| Impossible(format!("--weight: {e:#}")).into())
+}

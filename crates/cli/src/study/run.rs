@@ -1,0 +1,124 @@
+//! `stripewise study run`.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use stripewise_lab::plan::Plan;
+use stripewise_lab::report::render;
+use stripewise_lab::store::Store;
+use stripewise_lab::study::{self, Estimate, RunOutcome, Study, StudyOptions};
+use stripewise_lab::workload::parse_size;
+
+use super::{stored, tables, weights};
+use crate::args::RunArgs;
+use crate::exit::{Exit, Impossible};
+use crate::output::{print, print_json};
+use crate::progress::{Bar, cancel_flag, clock};
+
+pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
+    let weights = weights(&args.weights)?;
+    let plan = Plan::open(&args.study)?;
+    let folder = args.results.clone().unwrap_or_else(|| stored::default_folder(plan.name()));
+    let member_bytes = args
+        .member_size
+        .as_deref()
+        .map(parse_size)
+        .transpose()
+        .map_err(|e| Impossible(format!("--member-size: {e}")))?;
+    let options = StudyOptions {
+        quick: args.quick,
+        seed: args.seed,
+        replicates: args.replicates,
+        keep: args.keep,
+        member_bytes,
+    };
+    // What cannot be opened was asked for wrongly: nothing has run yet.
+    let study = Study::new(plan, &args.on, options).map_err(|e| Impossible(format!("{e:#}")))?;
+    if args.dry_run {
+        return dry_run(args, &study, &folder);
+    }
+    let cancel = cancel_flag()?;
+    let mut store = Store::open(&folder)?;
+    let estimate = study.estimate(Some(&store))?;
+    eprintln!("{}: {}", study.target().describe(study.cells()), announce(&estimate));
+    let mut bar = Bar::new();
+    let outcome = study.run(&mut store, &cancel, |progress| bar.show(progress));
+    bar.finish();
+    let outcome = outcome?;
+    let results = study::results(&store, outcome.run, &weights)?;
+    let report = folder.join("report.html");
+    std::fs::write(&report, render(&results)?)
+        .with_context(|| format!("cannot write {}", report.display()))?;
+    if args.json {
+        print_json(&results)?;
+    } else {
+        print(&tables::study(&results))?;
+    }
+    eprintln!("report: {}", report.display());
+    Ok(end(&outcome, cancel.load(Ordering::Relaxed)))
+}
+
+fn end(outcome: &RunOutcome, cancelled: bool) -> Exit {
+    if outcome.cancelled && cancelled {
+        eprintln!("interrupted after {} cells; the same command goes on from there", outcome.ran);
+        Exit::Interrupted
+    } else if outcome.failed > 0 {
+        eprintln!("{} cells have no result", outcome.failed);
+        Exit::CellsFailed
+    } else {
+        Exit::Done
+    }
+}
+
+fn announce(estimate: &Estimate) -> String {
+    let found = estimate.cells - estimate.missing;
+    let mut text = format!("{} cells", estimate.cells);
+    if found > 0 {
+        text.push_str(&format!(", {found} of them in the store"));
+    }
+    if let Some(seconds) = estimate.seconds.filter(|_| estimate.missing > 0) {
+        text.push_str(&format!(", about {}", clock(seconds.ceil() as u64)));
+    }
+    text
+}
+
+#[derive(Serialize)]
+struct DryRun {
+    cells: Vec<DryCell>,
+    missing: usize,
+    seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct DryCell {
+    label: String,
+    seed: u64,
+    seconds: Option<f64>,
+}
+
+fn dry_run(args: &RunArgs, study: &Study, folder: &PathBuf) -> Result<Exit> {
+    let store = Store::open_existing(folder).ok();
+    let estimate = study.estimate(store.as_ref())?;
+    if args.json {
+        let cells = study.cells().iter();
+        let cells =
+            cells.map(|c| DryCell { label: c.label(), seed: c.seed(), seconds: c.seconds() }).collect();
+        print_json(&DryRun { cells, missing: estimate.missing, seconds: estimate.seconds })?;
+        return Ok(Exit::Done);
+    }
+    let mut text = String::new();
+    for cell in study.cells() {
+        text.push_str(&cell.label());
+        text.push('\n');
+    }
+    let virtual_seconds: f64 = study.cells().iter().filter_map(stripewise_lab::cell::Cell::seconds).sum();
+    text.push_str(&format!("{}\n{}", study.target().describe(study.cells()), announce(&estimate)));
+    if study.target().is_simulated() {
+        text.push_str(&format!("; {virtual_seconds:.0} virtual seconds"));
+    }
+    text.push('\n');
+    print(&text)?;
+    Ok(Exit::Done)
+}
