@@ -1,6 +1,6 @@
 //! The seam between the virtual loop and bytes.
 
-use stripewise_engine::io::{ActionQueue, Compute, MemberIo};
+use stripewise_engine::io::{ActionQueue, Compute, IoResult, MemberIo, Request};
 
 /// What holds the bytes of members and buffers, if anything does.
 ///
@@ -8,6 +8,10 @@ use stripewise_engine::io::{ActionQueue, Compute, MemberIo};
 /// Called when the engine asks for an action, before its time is charged: the engine orders what overlaps, so
 /// the bytes may move at once.
 pub trait Data {
+    /// A request is about to reach the engine: its buffer is made, and filled if it writes.
+    fn begin(&mut self, _request: &Request) {}
+    /// A request has ended: its buffer is done with, and holds what was read.
+    fn end(&mut self, _request: &Request, _result: IoResult) {}
     /// Moves the bytes of a member I/O; `out` holds its segments.
     fn io(&mut self, io: &MemberIo, out: &ActionQueue);
     /// Computes; `out` holds the operands.
@@ -24,6 +28,12 @@ impl Data for Phantom {
 }
 
 impl<D: Data> Data for &mut D {
+    fn begin(&mut self, request: &Request) {
+        (**self).begin(request);
+    }
+    fn end(&mut self, request: &Request, result: IoResult) {
+        (**self).end(request, result);
+    }
     fn io(&mut self, io: &MemberIo, out: &ActionQueue) {
         (**self).io(io, out);
     }

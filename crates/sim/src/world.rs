@@ -230,7 +230,9 @@ impl<D: Data> World<D> {
         match event {
             Event::Submit(id) => {
                 self.trace(0, u64::from(id));
-                self.handle(Input::Request(self.requests[id as usize]));
+                let request = self.requests[id as usize];
+                self.data.begin(&request);
+                self.handle(Input::Request(request));
                 self.act();
             }
             Event::Complete(id) => {
@@ -331,6 +333,7 @@ impl<D: Data> World<D> {
                     self.schedule.at(end_ns, Event::Computed);
                 }
                 Action::Complete { id: RequestId(id), result } => {
+                    self.data.end(&self.requests[id as usize], result);
                     let end_ns = self.cpu.complete(self.now_ns);
                     let event = match result {
                         Ok(()) => Event::Complete(id),
