@@ -54,7 +54,7 @@ pub struct Environment {
     pub started: String,
     /// Seconds of real time spent on the cells that were run (not those found in the store).
     pub wall_seconds: f64,
-    /// Notes a reader must know: a fallback from O_DIRECT, cells that failed, and so on.
+    /// Notes a reader must know: a fallback from `O_DIRECT`, cells that failed, and so on.
     pub notes: Vec<String>,
     /// Provenance of every model parameter used (empty for real storage).
     pub provenance: Vec<Provenance>,

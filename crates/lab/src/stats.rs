@@ -61,6 +61,7 @@ impl Interval {
     }
 
     /// The exponential of value and interval.
+    #[must_use]
     pub fn exp(self) -> Self {
         Self { value: self.value.exp(), bounds: self.bounds.map(|(low, high)| (low.exp(), high.exp())) }
     }
@@ -73,7 +74,7 @@ impl Interval {
 
 /// The two-sided quantile of Student's t distribution at [`CONFIDENCE`].
 fn t_quantile(freedom: f64) -> f64 {
-    let upper = (1.0 + CONFIDENCE) / 2.0;
+    let upper = f64::midpoint(1.0, CONFIDENCE);
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(f64::INFINITY, |t| t.inverse_cdf(upper))
 }
 

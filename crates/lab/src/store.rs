@@ -1,4 +1,4 @@
-//! The store: what was measured, in one SQLite file, found again by the content of the cell.
+//! The store: what was measured, in one `SQLite` file, found again by the content of the cell.
 //!
 //! # Contract
 //! *Durability.* A cell is one transaction: a study that is killed keeps every cell it finished, and runs none
@@ -34,7 +34,7 @@ CREATE TABLE cell (
     failed INTEGER NOT NULL,
     parameters TEXT NOT NULL,
     result TEXT NOT NULL
-) WITHOUT ROWID;
+);
 CREATE TABLE run_cell (
     run INTEGER NOT NULL REFERENCES run (id),
     place INTEGER NOT NULL,

@@ -37,7 +37,7 @@ impl Source<'_> {
     pub(super) fn error(self, span: Option<Range<usize>>, message: impl Into<String>) -> PlanError {
         let line = span.map(|span| {
             let before = span.start.min(self.text.len());
-            self.text.as_bytes()[..before].iter().filter(|b| **b == b'\n').count() + 1
+            self.text.get(..before).map_or(0, |text| text.matches('\n').count()) + 1
         });
         PlanError { file: self.file.to_owned(), line, message: message.into() }
     }

@@ -227,7 +227,7 @@ pub static PARAMETERS: &[Parameter] = &[
         .clone()),
     parameter!("cpu", Rig, always, |p, v| v.clone_into(&mut p.rig.cpu), |p| p.rig.cpu.clone()),
     parameter!("block", Rig, always, |p, v| v.clone_into(&mut p.rig.block), |p| p.rig.block.clone()),
-    parameter!("policy", Rig, always, |p, v| p.rig.policy = policy(v)?.name.to_owned(), |p| p
+    parameter!("policy", Rig, always, |p, v| policy(v)?.name.clone_into(&mut p.rig.policy), |p| p
         .rig
         .policy
         .clone()),

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use stripewise_engine::level::{Layout, Level};
 
 type Values = BTreeMap<String, String>;
+type Commands = fn(&Values) -> Vec<String>;
 
 /// The commands by subject. Each function takes all of the array's parameters, the subject's value among them.
-static COMMANDS: &[(&str, fn(&Values) -> Vec<String>)] = &[
+static COMMANDS: &[(&str, Commands)] = &[
     ("chunk", create),
     ("level", create),
     ("layout", create),

@@ -110,11 +110,9 @@ pub static TARGETS: &[TargetKind] = &[model::KIND, files::KIND, memory::KIND];
 /// The kind a text given to `--on` names, with what follows the colon.
 pub fn parse(text: &str) -> Result<(&'static TargetKind, &str)> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-    match TARGETS.iter().find(|kind| kind.name == name) {
-        Some(kind) => Ok((kind, rest)),
-        None => {
-            let known: Vec<&str> = TARGETS.iter().map(|kind| kind.usage).collect();
-            bail!("'{text}' is no target; known are {}", known.join("; "))
-        }
-    }
+    let Some(kind) = TARGETS.iter().find(|kind| kind.name == name) else {
+        let known: Vec<&str> = TARGETS.iter().map(|kind| kind.usage).collect();
+        bail!("'{text}' is no target; known are {}", known.join("; "))
+    };
+    Ok((kind, rest))
 }
