@@ -175,6 +175,10 @@ impl Array {
             }));
             results
         });
+        if running.is_aborted() {
+            self.mailboxes.iter().for_each(Mailbox::clear);
+            self.shards.iter_mut().for_each(Shard::forget_messages);
+        }
         results.into_iter().filter_map(Result::transpose).collect()
     }
 

@@ -98,6 +98,12 @@ impl Mailbox {
         }
     }
 
+    /// Drops all messages: the buffers they name are gone.
+    pub(crate) fn clear(&self) {
+        self.filled.store(false, Ordering::SeqCst);
+        self.lock().clear();
+    }
+
     /// Announces sleep; answers whether the shard may sleep, that is, no message has come in between.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);

@@ -423,3 +423,77 @@ fn register_mappings(uring: &IoUring, mappings: &[&Mapping]) -> Vec<Region> {
         Err(_) => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::FileSpec;
+
+    fn op(step: Step, lengths: &[usize]) -> RingOp {
+        let iovecs = lengths.iter().map(|l| libc::iovec { iov_base: std::ptr::null_mut(), iov_len: *l });
+        let left = lengths.iter().sum::<usize>() as u64;
+        RingOp { step, route: Route::Direct, left, iovecs: iovecs.collect(), ..RingOp::idle() }
+    }
+
+    fn member() -> (tempfile::NamedTempFile, FileMember) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let member = FileMember::open(&FileSpec::new(file.path()), 0).unwrap();
+        (file, member)
+    }
+
+    #[test]
+    fn a_short_transfer_goes_on_where_it_ended() {
+        let (_file, member) = member();
+        let mut op = op(Step::Read, &[4096, 512, 8192]);
+        assert_eq!(op.advance(4096 + 512 + 1024, &member), None);
+        assert_eq!((op.next, op.offset, op.left), (2, 5632, 7168));
+        assert_eq!(op.iovecs[2].iov_len, 7168);
+        assert_eq!(op.iovecs[2].iov_base as usize, 1024);
+        assert_eq!(op.advance(7168, &member), Some(Ok(())));
+    }
+
+    #[test]
+    fn an_interrupted_transfer_is_repeated_and_the_end_of_the_file_is_an_error() {
+        let (_file, member) = member();
+        let mut op = op(Step::Read, &[4096]);
+        assert_eq!(op.advance(-libc::EINTR, &member), None);
+        assert_eq!(op.advance(-libc::EAGAIN, &member), None);
+        assert_eq!(op.left, 4096);
+        assert_eq!(op.advance(0, &member), Some(Err(IoError::Gone)));
+        assert_eq!(op.advance(-libc::EIO, &member), Some(Err(IoError::Media)));
+        op.retries = RETRIES_MAX;
+        assert_eq!(op.advance(-libc::EAGAIN, &member), Some(Err(IoError::Media)));
+    }
+
+    #[test]
+    fn a_refused_direct_transfer_takes_the_page_cache_from_then_on() {
+        let (_file, member) = member();
+        let mut op = op(Step::Write, &[4096]);
+        assert_eq!(op.advance(-libc::EINVAL, &member), None);
+        assert_eq!(op.route, Route::Buffered);
+        assert_eq!(member.route(0, 4096), Route::Buffered);
+        assert!(member.note().is_some());
+        assert_eq!(op.advance(-libc::EINVAL, &member), Some(Err(IoError::Range)));
+    }
+
+    #[test]
+    fn a_refused_allocation_becomes_written_zeroes() {
+        let (_file, member) = member();
+        let mut op = op(Step::Allocate(0), &[]);
+        op.left = 100 << 20;
+        assert_eq!(op.advance(-libc::EOPNOTSUPP, &member), None);
+        assert_eq!(op.step, Step::Zeroes);
+        let mut rounds = 0;
+        loop {
+            if op.next == op.iovecs.len() {
+                op.lay_out_zeroes(4096);
+                rounds += 1;
+            }
+            let bytes: usize = op.iovecs[op.next..].iter().map(|v| v.iov_len).sum();
+            if op.advance(bytes as i32, &member).is_some() {
+                break;
+            }
+        }
+        assert_eq!((rounds, op.left), (2, 0));
+    }
+}

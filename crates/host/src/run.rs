@@ -74,8 +74,13 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// Whether a shard gave up, so that others may have been left without answers.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::SeqCst)
+    }
+
     fn is_over(&self) -> bool {
-        self.workloads.load(Ordering::SeqCst) == 0 || self.aborted.load(Ordering::SeqCst)
+        self.workloads.load(Ordering::SeqCst) == 0 || self.is_aborted()
     }
 }
 

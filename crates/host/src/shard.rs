@@ -201,6 +201,12 @@ impl Shard {
         Ok(())
     }
 
+    /// Drops what was to be told or handled about a run that another shard gave up.
+    pub(crate) fn forget_messages(&mut self) {
+        self.outboxes.iter_mut().for_each(Vec::clear);
+        self.ended.clear();
+    }
+
     /// Gives up the ring: its pinned buffers are about to go.
     pub(crate) fn release(&mut self) {
         self.ring = None;

@@ -62,7 +62,7 @@ fn every_level_keeps_what_is_written_to_memory() {
             println!("{shards} shards, {:?}", volume.geometry);
             let members = memory(volume.geometry.member_sectors.len());
             let mut array = Array::open(ArrayConfig { shards, ..ArrayConfig::new(volume, members) }).unwrap();
-            write_and_read_back(&mut array, shards, 600);
+            write_and_read_back(&mut array, shards, 150);
         }
     }
 }
@@ -90,13 +90,13 @@ fn redundant_levels_work_with_a_member_missing_and_survive_its_loss() {
             let mut members = memory(volume.geometry.member_sectors.len());
             members[1] = MemberSpec::Missing;
             let config = ArrayConfig { shards, ..ArrayConfig::new(volume.clone(), members) };
-            write_and_read_back(&mut Array::open(config).unwrap(), shards, 300);
+            write_and_read_back(&mut Array::open(config).unwrap(), shards, 150);
 
             let members = memory(volume.geometry.member_sectors.len());
             let mut array = Array::open(ArrayConfig { shards, ..ArrayConfig::new(volume, members) }).unwrap();
-            let workloads = write_and_read_back(&mut array, shards, 300);
+            let workloads = write_and_read_back(&mut array, shards, 150);
             array.fail(Slot(0));
-            let again = workloads.into_iter().map(|w| w.again(300)).collect();
+            let again = workloads.into_iter().map(|w| w.again(150)).collect();
             let (_, workloads) = array.run_with_payload(again).unwrap();
             for workload in &workloads {
                 assert_eq!(workload.errors, []);

@@ -145,7 +145,7 @@ fn data_begins_at_the_members_data_offset() {
 }
 
 #[test]
-fn a_read_only_member_answers_reads_and_fails_on_writes() {
+fn a_read_only_member_is_read_and_given_up_at_the_first_write() {
     let folder = tempfile::tempdir().unwrap();
     let (mut config, paths) = raid5_on(folder.path());
     config.members[0] = MemberSpec::File(FileSpec { access: Access::ReadOnly, ..FileSpec::new(&paths[0]) });
@@ -153,6 +153,10 @@ fn a_read_only_member_answers_reads_and_fails_on_writes() {
     let mut bytes = vec![1; 64 * SECTOR];
     array.read_at(0, &mut bytes).unwrap();
     assert!(bytes.iter().all(|b| *b == 0));
+    array.write_at(0, &[3; 64 * SECTOR]).unwrap();
+    array.read_at(0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|b| *b == 3));
+    assert!(std::fs::read(&paths[0]).unwrap().iter().all(|b| *b == 0));
 }
 
 #[test]

@@ -37,6 +37,19 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// As [`new`](Self::new), with every page present, so that no fault is taken later.
+    pub(crate) fn present(bytes: usize, purpose: &'static str) -> Result<Self, HostError> {
+        if bytes as u64 > available_bytes() {
+            return Err(HostError::NoMemory { purpose, bytes: bytes as u64 });
+        }
+        let mapping = Self::new(bytes, purpose)?;
+        for offset in (0..mapping.bytes).step_by(PAGE) {
+            // SAFETY: the offset is within the mapping, and nothing else uses it yet.
+            unsafe { mapping.base().add(offset).write_volatile(0) };
+        }
+        Ok(mapping)
+    }
+
     /// Maps `bytes` that read as zeroes and cannot be written.
     pub(crate) fn read_only(bytes: usize, purpose: &'static str) -> Result<Self, HostError> {
         Self::map(bytes, libc::PROT_READ, purpose)
@@ -77,14 +90,6 @@ impl Mapping {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
-
-    /// Makes every page present, so that no fault is taken later. The mapping must be writable.
-    pub(crate) fn touch(&self) {
-        for offset in (0..self.bytes).step_by(PAGE) {
-            // SAFETY: the offset is within the mapping, and nothing else uses it yet.
-            unsafe { self.base().add(offset).write_volatile(0) };
-        }
-    }
 }
 
 impl Drop for Mapping {
@@ -92,4 +97,14 @@ impl Drop for Mapping {
         // SAFETY: the range was mapped by this value and nothing in flight names it any more.
         unsafe { libc::munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
     }
+}
+
+/// Memory that can be had without swapping. Touching more than this would end in the system's killing the
+/// process instead of an error.
+fn available_bytes() -> u64 {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = meminfo
+        .lines()
+        .find_map(|l| l.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    kib.map_or(u64::MAX, |kib: u64| kib.saturating_mul(1024))
 }

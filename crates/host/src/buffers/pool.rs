@@ -26,7 +26,7 @@ impl RequestPool {
             length.checked_next_multiple_of(PAGE).and_then(|b| b.checked_add(PAGE)).ok_or_else(no_memory)?;
         let total =
             stride.checked_mul(count as usize).filter(|t| *t < isize::MAX as usize).ok_or_else(no_memory)?;
-        let mapping = Mapping::new(total, PURPOSE)?;
+        let mapping = Mapping::present(total, PURPOSE)?;
         fill(&mapping, seed);
         Ok(Self { mapping, stride, bytes })
     }

@@ -2,6 +2,7 @@
 
 use stripewise_engine::io::{IoError, IoResult};
 use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
+use stripewise_parity::kernels;
 
 use crate::buffers::{Mapping, PAGE};
 use crate::error::HostError;
@@ -9,6 +10,10 @@ use crate::error::HostError;
 /// Pages between the start of the mapping and the data grow by this with each slot, so that equal sectors
 /// of the members of a row do not share second-level cache sets. Odd, hence prime to the number of sets.
 const DISPLACEMENT_PAGES: usize = 5;
+
+/// Writes from this length on go past the caches, which then need not fetch the sectors they replace. It
+/// makes 1 MiB writes to a RAID-5 half again as fast (`benches/host.rs`); single pages gain nothing.
+const STREAM_BYTES_MIN: usize = 16 << 10;
 
 /// Memory, present from the start.
 #[derive(Debug)]
@@ -26,11 +31,7 @@ impl MemoryMember {
             || HostError::NoMemory { purpose: PURPOSE, bytes: sectors.saturating_mul(SECTOR_BYTES) };
         let bytes =
             sectors.checked_mul(SECTOR_BYTES).filter(|b| *b < isize::MAX as u64 / 2).ok_or_else(no_memory)?;
-        if bytes > available_bytes() {
-            return Err(no_memory());
-        }
-        let mapping = Mapping::new(bytes as usize + skip, PURPOSE)?;
-        mapping.touch();
+        let mapping = Mapping::present(bytes as usize + skip, PURPOSE)?;
         Ok(Self { mapping, skip, bytes })
     }
 
@@ -79,7 +80,12 @@ impl MemoryMember {
         for (from, bytes) in buffers {
             // SAFETY: upheld by the caller; the sum of the lengths is the checked range.
             unsafe {
-                to.copy_from_nonoverlapping(from, bytes);
+                if bytes < STREAM_BYTES_MIN {
+                    to.copy_from_nonoverlapping(from, bytes);
+                } else {
+                    let source = std::slice::from_raw_parts(from, bytes);
+                    kernels().copy_streaming(std::slice::from_raw_parts_mut(to, bytes), source);
+                }
                 to = to.add(bytes);
             }
         }
@@ -93,14 +99,4 @@ impl MemoryMember {
         unsafe { to.write_bytes(0, (range.count * SECTOR_BYTES) as usize) };
         Ok(())
     }
-}
-
-/// Memory that can be had without swapping. Touching more than this would end in the system's killing the
-/// process instead of an error.
-fn available_bytes() -> u64 {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = meminfo
-        .lines()
-        .find_map(|l| l.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse().ok());
-    kib.map_or(u64::MAX, |kib: u64| kib.saturating_mul(1024))
 }
