@@ -144,7 +144,7 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             let now = context.clock.now();
             self.shard.take_messages(now, context);
             self.wake(now, running);
-            self.issue(context);
+            self.issue(now);
             self.settle(context);
             self.shard.send_messages(context);
             self.end(running, context);
@@ -168,11 +168,12 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
         }
     }
 
-    /// Starts requests until the workload wants no more.
-    fn issue(&mut self, context: &Context<'_>) {
+    /// Starts requests until the workload wants no more, all at one time: they are handled as a batch, so
+    /// the later ones' waiting counts as theirs.
+    fn issue(&mut self, now: Instant) {
         while self.mood == Mood::Ready {
             let Some(workload) = &mut self.workload else { return };
-            match workload.next(context.clock.now()) {
+            match workload.next(now) {
                 Next::Issue(request) => self.start(request),
                 Next::Wait => self.mood = Mood::Waiting,
                 Next::WaitUntil(time) => self.mood = Mood::Until(time),
