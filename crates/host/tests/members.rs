@@ -153,7 +153,7 @@ fn a_read_only_member_is_read_and_given_up_at_the_first_write() {
     let mut bytes = vec![1; 64 * SECTOR];
     array.read_at(0, &mut bytes).unwrap();
     assert!(bytes.iter().all(|b| *b == 0));
-    array.write_at(0, &[3; 64 * SECTOR]).unwrap();
+    array.write_at(0, &vec![3; 64 * SECTOR]).unwrap();
     array.read_at(0, &mut bytes).unwrap();
     assert!(bytes.iter().all(|b| *b == 3));
     assert!(std::fs::read(&paths[0]).unwrap().iter().all(|b| *b == 0));
