@@ -148,9 +148,9 @@ macro_rules! bench_args {
             /// What to measure on: `model` (virtual time), `memory`, or `files:DIR`.
             #[arg(long, default_value = "model", value_name = "TARGET")]
             pub(crate) on: String,
-            /// Size of each member, for memory and files.
-            #[arg(long = "member-size", default_value = "1g", value_name = "SIZE")]
-            pub(crate) member_size: String,
+            /// Size of each member [default: 1g for files, 256m in memory].
+            #[arg(long = "member-size", value_name = "SIZE")]
+            pub(crate) member_size: Option<String>,
             /// What member files hold at the start: sparse or random.
             #[arg(long, default_value = "sparse")]
             pub(crate) fill: FillArg,

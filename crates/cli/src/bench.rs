@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 use stripewise_lab::cell::Cell;
-use stripewise_lab::plan::{Fill, Parameters, RealStorage};
+use stripewise_lab::plan::{Fill, MEMBER_BYTES_DEFAULT, Parameters, RealStorage};
 use stripewise_lab::results::DirectionResult;
 use stripewise_lab::targets::{self, Target, TargetOptions};
 use stripewise_lab::workload::parse_size;
@@ -42,11 +42,17 @@ struct Document<'a> {
 pub(crate) fn run(args: &BenchArgs) -> Result<Exit> {
     let cell = cell(args).map_err(Impossible)?;
     let (kind, rest) = targets::parse(&args.on).map_err(|e| Impossible(format!("--on: {e:#}")))?;
-    let member_bytes =
-        parse_size(&args.member_size).map_err(|e| Impossible(format!("--member-size: {e}")))?;
+    let given = args.member_size.as_deref().map(parse_size).transpose();
+    let given = given.map_err(|e| Impossible(format!("--member-size: {e}")))?;
+    let member_bytes = given.unwrap_or(MEMBER_BYTES_DEFAULT);
     let fill = if args.fill == FillArg::Random { Fill::Random } else { Fill::Sparse };
     let storage = RealStorage { member_bytes, fill };
-    let options = TargetOptions { storage, members_max: cell.parameters.members(), keep: args.keep };
+    let options = TargetOptions {
+        storage,
+        member_bytes: given,
+        members_max: cell.parameters.members(),
+        keep: args.keep,
+    };
     let target = (kind.open)(rest, &options).map_err(|e| Impossible(format!("{e:#}")))?;
     target.check(&cell).map_err(Impossible)?;
     measure(args, &cell, target.as_ref())

@@ -150,6 +150,7 @@ fn cell(point: &Point, factors: BTreeMap<String, String>, replicate: u32, number
         seconds: 20.0,
         read: direction(megabytes * point.read_share, point.block, random, number * 2),
         write: direction(megabytes * (1.0 - point.read_share), point.block, random, number * 2 + 1),
+        member_ios: None,
         error: None,
     }
 }
@@ -242,6 +243,7 @@ fn recommendation() -> Recommendation {
         top * (-distance * distance / 32.0).exp()
     };
     Recommendation {
+        reasons: Vec::new(),
         ranking: ranking.into(),
         best: "64K".to_owned(),
         tied_with: vec!["128K".to_owned()],

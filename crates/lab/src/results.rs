@@ -97,8 +97,28 @@ pub struct CellResult {
     pub read: DirectionResult,
     /// Writes.
     pub write: DirectionResult,
+    /// What the array asked of its members, where the target counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member_ios: Option<MemberIos>,
     /// Why the cell has no figures, where it has none.
     pub error: Option<String>,
+}
+
+/// What an array asked of its members over a whole run, ramp included.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub struct MemberIos {
+    /// Requests of the workload that completed.
+    pub requests: u64,
+    /// Bytes they moved.
+    pub request_bytes: u64,
+    /// Reads of members.
+    pub reads: u64,
+    /// Bytes they moved.
+    pub read_bytes: u64,
+    /// Writes to members.
+    pub writes: u64,
+    /// Bytes they moved.
+    pub write_bytes: u64,
 }
 
 impl CellResult {
@@ -147,6 +167,10 @@ pub struct Recommendation {
     pub tied_with: Vec<String>,
     /// One sentence for people, saying best or tie.
     pub summary: String,
+    /// Why, by workload family: what the best and the worst value made the members do. Empty where the
+    /// target counts no member I/O.
+    #[serde(default)]
+    pub reasons: Vec<String>,
     /// How the values were compared, in a sentence.
     pub method: String,
     /// Weights by workload family that the score used.

@@ -38,6 +38,7 @@ fn result(key: &str, error: Option<&str>) -> CellResult {
         seconds: 0.1 + 0.2,
         read: DirectionResult { ios: 3, latency_mean_ns: 1.0 / 3.0, ..DirectionResult::default() },
         write: DirectionResult::default(),
+        member_ios: None,
         error: error.map(str::to_owned),
     }
 }

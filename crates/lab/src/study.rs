@@ -98,7 +98,7 @@ impl Study {
         let members_max = expansion.cells.iter().map(|c| c.parameters.members()).max().unwrap_or(1);
         let mut storage = plan.real_storage()?;
         storage.member_bytes = member_bytes.unwrap_or(storage.member_bytes);
-        let target = (kind.open)(rest, &TargetOptions { storage, members_max, keep })?;
+        let target = (kind.open)(rest, &TargetOptions { storage, member_bytes, members_max, keep })?;
         Self::with_target(plan, choices, target)
     }
 
@@ -196,9 +196,11 @@ impl Study {
     }
 
     fn result(&self, cell: &Cell, index: usize, ended: &Ended) -> CellResult {
-        let (seconds, read, write, error) = match &ended.outcome {
-            Ok(m) => (m.seconds, m.read.clone(), m.write.clone(), None),
-            Err(e) => (0.0, DirectionResult::default(), DirectionResult::default(), Some(e.to_string())),
+        let (seconds, read, write, member_ios, error) = match &ended.outcome {
+            Ok(m) => (m.seconds, m.read.clone(), m.write.clone(), m.member_ios, None),
+            Err(e) => {
+                (0.0, DirectionResult::default(), DirectionResult::default(), None, Some(e.to_string()))
+            }
         };
         CellResult {
             key: self.keys[index].clone(),
@@ -209,6 +211,7 @@ impl Study {
             seconds,
             read,
             write,
+            member_ios,
             error,
         }
     }

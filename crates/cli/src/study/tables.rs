@@ -105,7 +105,8 @@ fn mean<'a>(cells: impl Iterator<Item = &'a &'a CellResult>) -> String {
 }
 
 fn recommendation(text: &mut String, results: &StudyResults) {
-    let Recommendation { ranking, summary, method, by_family, commands, .. } = &results.recommendation;
+    let Recommendation { ranking, summary, method, reasons, by_family, commands, .. } =
+        &results.recommendation;
     let _ = writeln!(text, "\nRanking by {}", results.subject);
     let mut table =
         Table::new([results.subject.as_str(), "score", "95 % interval", "worst", "of the best there"]);
@@ -126,6 +127,9 @@ fn recommendation(text: &mut String, results: &StudyResults) {
     }
     text.push_str(&table.to_string());
     let _ = writeln!(text, "\nRecommendation: {summary}");
+    for reason in reasons {
+        let _ = writeln!(text, "  {reason}");
+    }
     let _ = writeln!(text, "How it was judged: {method}");
     if !commands.is_empty() {
         let _ = writeln!(text, "\nTo apply it:");

@@ -8,6 +8,7 @@
 
 mod apply;
 mod family;
+mod reason;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use crate::stats::{Interval, Mean};
 
 pub use apply::commands;
 pub use family::{FAMILIES, Weights, family};
+use reason::reasons;
 
 /// Values that differ by less than this share are tied whatever the statistics say: nobody would feel it.
 pub const MARGIN: f64 = 0.01;
@@ -76,13 +78,14 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
     }
     let ties = ties(&ranking, question.values);
     let best = ranking.first().map_or_else(String::new, |s| question.values[s.value].clone());
+    let by_family: Vec<FamilyBest> =
+        present_families(&groups).filter_map(|f| family_best(&groups, f, question.values)).collect();
     let recommendation = Recommendation {
+        reasons: reasons(cells, question, &by_family),
         summary: summary(&ranking, question, &ties),
         method: method(&ranking),
         weights: present_families(&groups).map(|f| (f.to_owned(), question.weights.of(f))).collect(),
-        by_family: present_families(&groups)
-            .filter_map(|f| family_best(&groups, f, question.values))
-            .collect(),
+        by_family,
         commands: if best.is_empty() {
             Vec::new()
         } else {

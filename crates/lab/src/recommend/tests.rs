@@ -13,6 +13,7 @@ fn cell(rw: &str, mix: &str, chunk: &str, replicate: u32, bytes: u64) -> CellRes
         seconds: 1.0,
         read: DirectionResult { ios: 1, bytes, ..DirectionResult::default() },
         write: DirectionResult::default(),
+        member_ios: None,
         error: None,
     }
 }

@@ -45,6 +45,7 @@ fn hero(html: &mut Html, results: &StudyResults) {
         evidence(html, best);
     }
     html.raw("</div></div>");
+    why(html, results);
     commands(html, results);
     html.raw("</section>");
 }
@@ -88,6 +89,23 @@ fn evidence(html: &mut Html, best: &RankedValue) {
 /// An interval that says something: finite and not a single point.
 fn interval((low, high): (f64, f64)) -> Option<(f64, f64)> {
     (low.is_finite() && high.is_finite() && high > low).then_some((low, high))
+}
+
+/// What the best and the worst value made the members do, where the target counts it.
+fn why(html: &mut Html, results: &StudyResults) {
+    if results.recommendation.reasons.is_empty() {
+        return;
+    }
+    html.raw("<div class=\"why\"><h3>Why</h3><ul>");
+    for reason in &results.recommendation.reasons {
+        html.raw("<li>");
+        match reason.split_once(": ") {
+            Some((family, rest)) => html.raw("<b>").text(&words(family)).raw("</b>: ").text(rest),
+            None => html.text(reason),
+        };
+        html.raw("</li>");
+    }
+    html.raw("</ul></div>");
 }
 
 fn commands(html: &mut Html, results: &StudyResults) {

@@ -36,6 +36,7 @@ fn study(cells: u32, text: &str) -> StudyResults {
         seconds: 20.0,
         read: direction.clone(),
         write: direction.clone(),
+        member_ios: None,
         error: (number == 1).then(owned),
     };
     StudyResults {
@@ -82,6 +83,7 @@ fn advice(values: &[String], text: &str) -> Recommendation {
         ratio_to_best_ci: (0.9, 1.01),
     };
     Recommendation {
+        reasons: Vec::new(),
         ranking: values.iter().map(ranked).collect(),
         best: values[0].clone(),
         tied_with: vec![values[1].clone()],

@@ -29,7 +29,7 @@ struct MemoryTarget {
 impl MemoryTarget {
     fn new(rest: &str, options: &TargetOptions) -> Result<Self> {
         let member_bytes = if rest.is_empty() {
-            MEMBER_BYTES
+            options.member_bytes.unwrap_or(MEMBER_BYTES)
         } else {
             parse_size(rest).map_err(|e| anyhow!("memory:{rest}: {e}"))?
         };

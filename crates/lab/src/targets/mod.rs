@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 
 use crate::cell::Cell;
 use crate::plan::RealStorage;
-use crate::results::{DirectionResult, Provenance};
+use crate::results::{DirectionResult, MemberIos, Provenance};
 use crate::workload::Measured;
 
 /// What a cell is measured on.
@@ -56,16 +56,31 @@ pub struct Measurement {
     pub read: DirectionResult,
     /// Writes.
     pub write: DirectionResult,
+    /// What the array asked of its members, where the target counts it.
+    pub member_ios: Option<MemberIos>,
 }
 
 impl Measurement {
-    /// The figures of a finished workload. I/O that failed leaves no figure.
-    pub fn of(measured: Measured) -> std::result::Result<Self, CellError> {
-        let Measured { seconds, read, write, .. } = measured;
+    /// The figures of a finished workload, with reads, read bytes, writes and written bytes of each member.
+    /// I/O that failed leaves no figure.
+    pub fn of(
+        measured: Measured,
+        members: impl IntoIterator<Item = [u64; 4]>,
+    ) -> std::result::Result<Self, CellError> {
+        let Measured { seconds, read, write, requests, request_bytes, .. } = measured;
         if read.errors + write.errors > 0 {
             return Err(CellError(format!("{} reads and {} writes failed", read.errors, write.errors)));
         }
-        Ok(Self { seconds, read, write })
+        let none = MemberIos { requests, request_bytes, ..MemberIos::default() };
+        let member_ios =
+            members.into_iter().fold(none, |sum, [reads, read_bytes, writes, write_bytes]| MemberIos {
+                reads: sum.reads + reads,
+                read_bytes: sum.read_bytes + read_bytes,
+                writes: sum.writes + writes,
+                write_bytes: sum.write_bytes + write_bytes,
+                ..sum
+            });
+        Ok(Self { seconds, read, write, member_ios: Some(member_ios) })
     }
 }
 
@@ -86,6 +101,8 @@ impl std::error::Error for CellError {}
 pub struct TargetOptions {
     /// Size and content of real members.
     pub storage: RealStorage,
+    /// The size, where the user named one.
+    pub member_bytes: Option<u64>,
     /// The most members any cell uses.
     pub members_max: u16,
     /// Leave member files where they are.

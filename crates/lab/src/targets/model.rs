@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::bail;
+use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_sim::models::Model;
 use stripewise_sim::{Rig, RigNames, SimConfig};
 
@@ -125,8 +126,11 @@ impl Target for ModelTarget {
         let sectors = checked_sectors(cell, config.rig.drive.capacity_sectors()).map_err(CellError)?;
         let runner = JobRunner::new(&cell.parameters.job, sectors).map_err(|e| CellError(e.to_string()))?;
         let mut runner = runner.with_cancel(Arc::clone(cancel));
-        stripewise_sim::run(&config, &mut runner).map_err(|e| CellError(e.to_string()))?;
-        Measurement::of(runner.measured())
+        let report = stripewise_sim::run(&config, &mut runner).map_err(|e| CellError(e.to_string()))?;
+        let bytes = |sectors: u64| sectors * SECTOR_BYTES;
+        let members = report.members.iter().map(|m| m.stats);
+        let members = members.map(|s| [s.reads, bytes(s.sectors_read), s.writes, bytes(s.sectors_written)]);
+        Measurement::of(runner.measured(), members)
     }
 }
 

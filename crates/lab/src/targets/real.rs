@@ -59,7 +59,10 @@ pub(super) fn run(
     let (report, runners) = array.run(vec![runner]).map_err(|e| CellError(e.to_string()))?;
     report.notes.iter().for_each(|note| notes.add(note.to_string()));
     let runner = runners.first().ok_or_else(|| CellError("the loop lost its workload".to_owned()))?;
-    Measurement::of(runner.measured())
+    let bytes = |sectors: u64| sectors * SECTOR_BYTES;
+    let members =
+        report.members.iter().map(|m| [m.reads, bytes(m.read_sectors), m.writes, bytes(m.write_sectors)]);
+    Measurement::of(runner.measured(), members)
 }
 
 /// Bytes of memory that can be had without swapping, where the kernel tells.

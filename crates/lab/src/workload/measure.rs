@@ -21,6 +21,10 @@ pub struct Measured {
     pub write: DirectionResult,
     /// Flushes completed.
     pub flushes: u64,
+    /// Reads and writes that completed from the first to the last, ramp included.
+    pub requests: u64,
+    /// Bytes they moved.
+    pub request_bytes: u64,
 }
 
 /// The counters of one direction while a run goes on.

@@ -34,6 +34,7 @@ pub struct JobRunner {
     read: Counters,
     write: Counters,
     flushes: u64,
+    completed: u64,
     cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -92,6 +93,7 @@ impl JobRunner {
             read: Counters::new(),
             write: Counters::new(),
             flushes: 0,
+            completed: 0,
             cancel: None,
         })
     }
@@ -114,6 +116,8 @@ impl JobRunner {
             read: self.read.result(self.block_bytes),
             write: self.write.result(self.block_bytes),
             flushes: self.flushes,
+            requests: self.completed,
+            request_bytes: self.completed * self.block_bytes,
         }
     }
 
@@ -205,6 +209,7 @@ impl Workload for JobRunner {
             counters.errors += 1;
             return;
         }
+        self.completed += u64::from(request.op != Op::Flush);
         let Some(clock) = self.clock else { return };
         if now < clock.measure_start || now > clock.end {
             return;

@@ -1,0 +1,314 @@
+//! The command as a user meets it: files, exit codes, messages.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A plan of a few short cells.
+const SMALL: &str = r#"
+name = "small"
+title = "A small study"
+question = "Which chunk?"
+subject = "chunk"
+replicates = 2
+[rig]
+drive = "st31000333as"
+count = 4
+controller = "88sx6081-pci32"
+cpu = "opteron-244"
+block = "linux-block-2.6.27"
+policy = "linux-2.6.27"
+[array]
+level = "5"
+raid_devices = 4
+[job]
+runtime = "500ms"
+[factors]
+rw = ["randread", "randwrite"]
+bs = ["4k", "64k"]
+chunk = ["16K", "64K"]
+[real]
+member_size = "16m"
+runtime = "30ms"
+"#;
+
+fn stripewise(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stripewise"));
+    command.current_dir(folder).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stdout(output)))
+}
+
+fn folder_with_plan(text: &str) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("plan.toml"), text).unwrap();
+    folder
+}
+
+/// Throughputs by key, which do not depend on when or where a cell ran.
+fn figures(output: &Output) -> Vec<(String, u64, u64)> {
+    let results = json(output);
+    let mut figures: Vec<_> = results["cells"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| {
+            let ios = c["read"]["ios"].as_u64().unwrap() + c["write"]["ios"].as_u64().unwrap();
+            let p99 = c["read"]["latency_p99_ns"].as_u64().unwrap()
+                + c["write"]["latency_p99_ns"].as_u64().unwrap();
+            (c["key"].as_str().unwrap().to_owned(), ios, p99)
+        })
+        .collect();
+    figures.sort();
+    figures
+}
+
+#[test]
+fn a_study_runs_recommends_and_writes_its_report() {
+    let folder = folder_with_plan(SMALL);
+    let output = stripewise(folder.path(), &["study", "run", "plan.toml"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("simulated") && text.contains("Recommendation: "), "{text}");
+    assert!(text.contains("mdadm --create") && text.contains("--chunk="), "{text}");
+    let report = folder.path().join("stripewise-results/small/report.html");
+    let html = std::fs::read_to_string(report).unwrap();
+    assert!(html.contains("simulated") && html.contains("mdadm --create"));
+
+    let shown = stripewise(folder.path(), &["study", "show", "small", "--json"]);
+    assert_eq!(json(&shown)["cells"].as_array().unwrap().len(), 16);
+    let csv = stdout(&stripewise(folder.path(), &["study", "export", "small"]));
+    assert_eq!(csv.lines().count(), 17, "a line of names and one for each cell");
+    let again = stripewise(folder.path(), &["study", "report", "small", "-o", "other.html"]);
+    assert_eq!(code(&again), 0);
+    assert!(folder.path().join("other.html").exists());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_numbers_and_another_seed_others() {
+    let run = |seed: &str| {
+        let folder = folder_with_plan(SMALL);
+        let output = stripewise(folder.path(), &["study", "run", "plan.toml", "--json", "--seed", seed]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        figures(&output)
+    };
+    let first = run("7");
+    assert_eq!(first, run("7"));
+    let other = run("8");
+    assert!(first.iter().zip(&other).all(|(a, b)| a.0 != b.0), "other seeds are other cells");
+    let numbers = |f: &[(String, u64, u64)]| {
+        let mut numbers: Vec<_> = f.iter().map(|(_, ios, p99)| (*ios, *p99)).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    assert_ne!(numbers(&first), numbers(&other));
+}
+
+#[test]
+fn what_is_in_the_store_is_not_run_again_and_a_wider_study_runs_only_what_is_new() {
+    let folder = folder_with_plan(SMALL);
+    assert_eq!(code(&stripewise(folder.path(), &["study", "run", "plan.toml"])), 0);
+    let dry = |name: &str| {
+        let output = stripewise(
+            folder.path(),
+            &["study", "run", name, "--dry-run", "--json", "--results", "stripewise-results/small"],
+        );
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        json(&output)["missing"].as_u64().unwrap()
+    };
+    assert_eq!(dry("plan.toml"), 0);
+    let wider = SMALL.replace(r#"chunk = ["16K", "64K"]"#, r#"chunk = ["16K", "64K", "256K"]"#);
+    std::fs::write(folder.path().join("wider.toml"), wider).unwrap();
+    assert_eq!(dry("wider.toml"), 8);
+}
+
+#[test]
+fn a_study_runs_on_memory_and_on_files_and_leaves_nothing_behind() {
+    let folder = folder_with_plan(SMALL);
+    std::fs::create_dir(folder.path().join("members")).unwrap();
+    for on in ["memory", "files:members"] {
+        let output = stripewise(folder.path(), &["study", "run", "plan.toml", "--on", on, "--json"]);
+        assert_eq!(code(&output), 0, "{on}: {}", stderr(&output));
+        let results = json(&output);
+        assert_eq!(results["simulated"], false);
+        assert!(results["cells"].as_array().unwrap().iter().all(|c| c["error"].is_null()), "{results}");
+    }
+    let left = std::fs::read_dir(folder.path().join("members")).unwrap().count();
+    assert_eq!(left, 0, "member files are removed");
+    let output = stripewise(
+        folder.path(),
+        &["study", "run", "plan.toml", "--on", "files:members", "--keep", "--seed", "9"],
+    );
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(std::fs::read_dir(folder.path().join("members")).unwrap().count() >= 4, "and kept when asked");
+}
+
+#[test]
+fn impossible_plans_say_file_line_and_what_would_be_right() {
+    let cases = [
+        ("[job]", "[job]\nblocksize = \"4k\"", "blocksize"),
+        ("raid_devices = 4", "raid_devices = 0", "raid_devices"),
+        ("raid_devices = 4", "raid_devices = 9", "9"),
+        ("level = \"5\"\nraid_devices = 4", "level = \"6\"\nraid_devices = 3", "at least 4"),
+        ("[\"16K\", \"64K\"]", "[\"16K\", \"48K\"]", "power of two"),
+        ("[\"16K\", \"64K\"]", "[]", "chunk"),
+        ("bs = [\"4k\", \"64k\"]", "bs = [\"4k\", \"700\"]", "512"),
+        ("policy = \"linux-2.6.27\"", "policy = \"linux-9\"", "linux-6.1"),
+        ("drive = \"st31000333as\"", "drive = \"nosuch\"", "nosuch"),
+        ("replicates = 2", "replicates = 0", "replicates"),
+        ("subject = \"chunk\"", "subject = \"colour\"", "colour"),
+        ("[factors]", "[factors", "plan.toml"),
+    ];
+    for (from, to, said) in cases {
+        let text = SMALL.replacen(from, to, 1);
+        assert_ne!(text, SMALL, "{from} is in the plan");
+        let folder = folder_with_plan(&text);
+        let output = stripewise(folder.path(), &["study", "run", "plan.toml"]);
+        assert_eq!(code(&output), 2, "{to}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{to}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("panicked"), "{to}: {}", stderr(&output));
+        assert!(!folder.path().join("stripewise-results").exists(), "{to}: nothing was done");
+    }
+}
+
+#[test]
+fn impossible_arguments_are_refused_with_exit_code_2() {
+    let folder = folder_with_plan(SMALL);
+    let cases: [(&[&str], &str); 16] = [
+        (&["study", "run", "nosuch"], "chunk-size"),
+        (&["study", "run", "nosuch.toml"], "nosuch.toml"),
+        (&["study", "run", "plan.toml", "--on", "tape"], "memory"),
+        (&["study", "run", "plan.toml", "--on", "files:/nonexistent/dir"], "/nonexistent/dir"),
+        (&["study", "run", "plan.toml", "--weight", "night=3"], "random-read"),
+        (&["study", "run", "plan.toml", "--weight", "random=-1"], "-1"),
+        (&["study", "run", "plan.toml", "--replicates", "0"], "replicates"),
+        (&["study", "show", "nothing-here"], "study run"),
+        (&["models", "show", "nosuch"], "nosuch"),
+        (&["bench", "--level", "6", "--raid-devices", "3"], "at least 4"),
+        (&["bench", "--level", "7"], "7"),
+        (&["bench", "--chunk", "48K"], "power of two"),
+        (&["bench", "--bs", "0"], "bs"),
+        (&["bench", "--rw", "sideways"], "randread"),
+        (&["bench", "--runtime", "yesterday"], "runtime"),
+        (&["bench", "--on", "memory", "--member-size", "1"], "member"),
+    ];
+    for (args, said) in cases {
+        let output = stripewise(folder.path(), args);
+        assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{args:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("panicked"), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn bench_takes_fios_names_on_every_target() {
+    let folder = TempDir::new().unwrap();
+    let job = ["--rw=randrw", "--rwmixread=70", "--bs=4k", "--iodepth=4", "--numjobs=2", "--runtime=100ms"];
+    for target in [
+        &["--on", "model"][..],
+        &["--on", "memory", "--member-size", "8m"],
+        &["--on", "files:.", "--member-size", "8m"],
+    ] {
+        for level in ["0", "1", "4", "5", "6", "10"] {
+            let mut args = vec!["bench", "--json", "--level", level];
+            args.extend(target);
+            args.extend(job);
+            let output = stripewise(folder.path(), &args);
+            assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
+            let document = json(&output);
+            assert!(document["read"]["ios"].as_u64().unwrap() > 0, "{args:?}");
+            assert!(document["write"]["ios"].as_u64().unwrap() > 0, "{args:?}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn every_parameter_of_every_model_has_a_unit_and_a_source() {
+    let folder = TempDir::new().unwrap();
+    let models = json(&stripewise(folder.path(), &["models", "list", "--json"]));
+    for model in models.as_array().unwrap() {
+        let name = model["name"].as_str().unwrap();
+        let shown = json(&stripewise(folder.path(), &["models", "show", name, "--json"]));
+        for parameter in shown["parameters"].as_array().unwrap() {
+            assert!(!parameter["unit"].as_str().unwrap().is_empty(), "{name}: {parameter}");
+            assert!(!parameter["source"].as_str().unwrap().is_empty(), "{name}: {parameter}");
+            let kind = parameter["kind"].as_str().unwrap();
+            assert!(["quoted", "derived", "assumed"].contains(&kind), "{name}: {parameter}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_the_pipe_is_no_error() {
+    let folder = folder_with_plan(SMALL);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stripewise"))
+        .current_dir(folder.path())
+        .args(["models", "show", "st31000333as"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+#[test]
+fn an_interrupted_study_goes_on_where_it_stopped() {
+    let long = SMALL
+        .replace("runtime = \"500ms\"", "runtime = \"400s\"")
+        .replace("replicates = 2", "replicates = 9");
+    let folder = folder_with_plan(&long);
+    let child = Command::new(env!("CARGO_BIN_EXE_stripewise"))
+        .current_dir(folder.path())
+        .args(["study", "run", "plan.toml"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 130, "{}", stderr(&output));
+    assert!(stderr(&output).contains("goes on from there"), "{}", stderr(&output));
+    let dry = json(&stripewise(folder.path(), &["study", "run", "plan.toml", "--dry-run", "--json"]));
+    let (cells, missing) = (dry["cells"].as_array().unwrap().len() as u64, dry["missing"].as_u64().unwrap());
+    assert!(missing > 0 && missing <= cells, "{missing} of {cells} are left");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let folder = folder_with_plan(SMALL);
+    std::fs::write(folder.path().join("taken"), "a file").unwrap();
+    let output = stripewise(folder.path(), &["study", "run", "plan.toml", "--results", "taken"]);
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("taken"), "{}", stderr(&output));
+    let full =
+        stripewise(folder.path(), &["study", "run", "plan.toml", "--on", "files:.", "--member-size", "900t"]);
+    assert!(code(&full) != 0 && stderr(&full).contains("free"), "{}", stderr(&full));
+    assert_eq!(
+        std::fs::read_dir(folder.path())
+            .unwrap()
+            .filter(|e| { e.as_ref().unwrap().file_name().to_string_lossy().contains("member") })
+            .count(),
+        0,
+        "no member file is left"
+    );
+}

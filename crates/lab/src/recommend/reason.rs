@@ -1,0 +1,150 @@
+//! Why: what the best and the worst value of a family made the members do.
+
+use super::{Question, family};
+use crate::results::{CellResult, FamilyBest};
+
+/// A difference of cost below this share explains nothing.
+const TELLING: f64 = 0.1;
+/// A family whose scores lie closer together than this needs no reason.
+const APART: f64 = 0.05;
+
+/// What a request costs the members, over cells: I/Os as their geometric mean, since block sizes span four
+/// orders of magnitude, bytes as their mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cost {
+    /// Member I/Os for each request.
+    ios: f64,
+    /// Bytes members move for each byte requested.
+    bytes: f64,
+    /// Of these, bytes read.
+    read: f64,
+}
+
+/// A sentence for each family in which the subject matters, best and worst value beside each other.
+pub(super) fn reasons(cells: &[CellResult], question: &Question<'_>, families: &[FamilyBest]) -> Vec<String> {
+    families.iter().filter_map(|family| reason(cells, question, family)).collect()
+}
+
+fn reason(cells: &[CellResult], question: &Question<'_>, best: &FamilyBest) -> Option<String> {
+    let (worst, score) = question
+        .values
+        .iter()
+        .zip(&best.scores)
+        .min_by(|a, b| a.1.total_cmp(b.1))
+        .filter(|(v, _)| **v != best.best)?;
+    if best.score - score < APART {
+        return None;
+    }
+    let of = |value: &str| cost(cells, question.subject, &best.family, value);
+    let (low, high) = (of(&best.best)?, of(worst)?);
+    let writes = !best.family.ends_with("-read");
+    Some(format!(
+        "{}: at {} a request takes {}; at {worst}, {:.0} % slower, {}.{}",
+        best.family,
+        best.best,
+        words(low, writes),
+        (1.0 - score / best.score) * 100.0,
+        words(high, writes),
+        because(low, high, writes)
+    ))
+}
+
+fn cost(cells: &[CellResult], subject: &str, name: &str, value: &str) -> Option<Cost> {
+    let costs: Vec<Cost> = cells
+        .iter()
+        .filter(|c| c.target == "array" && c.factors.get(subject).is_some_and(|v| v == value))
+        .filter(|c| family(&c.factors) == Some(name))
+        .filter_map(|c| c.member_ios.filter(|m| m.requests > 0))
+        .map(|m| {
+            let per_byte = |bytes: u64| bytes as f64 / m.request_bytes as f64;
+            Cost {
+                ios: (m.reads + m.writes) as f64 / m.requests as f64,
+                bytes: per_byte(m.read_bytes + m.write_bytes),
+                read: per_byte(m.read_bytes),
+            }
+        })
+        .collect();
+    let mean = |of: fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
+    (!costs.is_empty()).then(|| Cost {
+        ios: mean(|c| c.ios.ln()).exp(),
+        bytes: mean(|c| c.bytes),
+        read: mean(|c| c.read),
+    })
+}
+
+fn words(cost: Cost, writes: bool) -> String {
+    let read = if writes { format!(" ({:.2} of it read)", cost.read) } else { String::new() };
+    format!("{:.1} member I/Os and {:.2} bytes moved a byte{read}", cost.ios, cost.bytes)
+}
+
+/// What stands out of the difference.
+fn because(best: Cost, worst: Cost, writes: bool) -> &'static str {
+    if writes && worst.read > best.read * (1.0 + TELLING) + 0.01 {
+        " More of its writes cover only part of a stripe and must read before they write."
+    } else if worst.ios > best.ios * (1.0 + TELLING) {
+        " Its requests are cut into more pieces, each with its own positioning."
+    } else if worst.ios < best.ios * (1.0 - TELLING) {
+        " Its requests keep fewer members busy at a time."
+    } else {
+        ""
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::recommend::Weights;
+    use crate::results::{DirectionResult, MemberIos};
+
+    fn cell(chunk: &str, reads: u64) -> CellResult {
+        let factors = [("rw", "randwrite"), ("chunk", chunk)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let member_ios = MemberIos {
+            requests: 10,
+            request_bytes: 1000,
+            reads,
+            read_bytes: reads * 100,
+            writes: 20,
+            write_bytes: 2000,
+        };
+        CellResult {
+            key: String::new(),
+            target: "array".to_owned(),
+            factors: BTreeMap::from(factors),
+            replicate: 0,
+            seed: 0,
+            seconds: 1.0,
+            read: DirectionResult::default(),
+            write: DirectionResult::default(),
+            member_ios: Some(member_ios),
+            error: None,
+        }
+    }
+
+    #[test]
+    fn a_write_that_reads_first_is_named_with_its_figures() {
+        let values = ["16K".to_owned(), "1024K".to_owned()];
+        let weights = Weights::default();
+        let fixed = BTreeMap::new();
+        let question = Question { subject: "chunk", values: &values, fixed: &fixed, weights: &weights };
+        let best = FamilyBest {
+            family: "random-write".to_owned(),
+            best: "16K".to_owned(),
+            score: 1.0,
+            tied_with: Vec::new(),
+            scores: vec![1.0, 0.5],
+        };
+        let said = reasons(&[cell("16K", 0), cell("1024K", 20)], &question, std::slice::from_ref(&best));
+        assert_eq!(
+            said,
+            [
+                "random-write: at 16K a request takes 2.0 member I/Os and 2.00 bytes moved a byte (0.00 of it read); \
+              at 1024K, 50 % slower, 4.0 member I/Os and 4.00 bytes moved a byte (2.00 of it read). More of its \
+              writes cover only part of a stripe and must read before they write."
+            ]
+        );
+        let close = FamilyBest { scores: vec![1.0, 0.97], ..best };
+        assert!(reasons(&[cell("16K", 0), cell("1024K", 20)], &question, &[close]).is_empty());
+    }
+}
