@@ -50,6 +50,7 @@ pub(crate) struct JsonArgs {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch of the command line")]
 pub(crate) struct RunArgs {
     /// A built-in study (see `study list`) or the path of a plan.
     pub(crate) study: String,

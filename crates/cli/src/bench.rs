@@ -91,9 +91,9 @@ fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
         notes: target.notes(),
     };
     if args.json {
-        print_json(&document)?
+        print_json(&document)?;
     } else {
-        print(&text(&document))?
+        print(&text(&document))?;
     }
     Ok(Exit::Done)
 }

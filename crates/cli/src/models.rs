@@ -1,5 +1,7 @@
 //! `stripewise models`.
 
+use std::fmt::Write;
+
 use anyhow::Result;
 use serde::Serialize;
 use stripewise_sim::models::{BUILT_IN, Model, Parameter, Value};
@@ -84,7 +86,8 @@ fn show(name: &str, json: bool) -> Result<Exit> {
     }
     let mut text = format!("{} ({}): {}\n{}\n\n", model.name, model.kind.name(), model.title, model.file);
     for parameter in &model.parameters {
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "{} = {} {}   [{}]\n    {}\n    source: {}\n",
             parameter.name,
             parameter.value,
@@ -92,19 +95,20 @@ fn show(name: &str, json: bool) -> Result<Exit> {
             parameter.kind.name(),
             parameter.about,
             parameter.source
-        ));
+        );
         if let Some(note) = &parameter.note {
-            text.push_str(&format!("    note: {note}\n"));
+            let _ = writeln!(text, "    note: {note}");
         }
     }
     let count = |kind: &str| model.parameters.iter().filter(|p| p.kind.name() == kind).count();
-    text.push_str(&format!(
+    let _ = write!(
+        text,
         "\n{} parameters: {} quoted, {} derived, {} assumed\n",
         model.parameters.len(),
         count("quoted"),
         count("derived"),
         count("assumed")
-    ));
+    );
     print(&text)?;
     Ok(Exit::Done)
 }

@@ -1,5 +1,6 @@
 //! What is printed: tables for people, JSON for programs.
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use anyhow::Result;
@@ -58,7 +59,7 @@ impl std::fmt::Display for Table {
                 } else {
                     (padding.as_str(), "")
                 };
-                line.push_str(&format!(" {before}{cell}{after} "));
+                let _ = write!(line, " {before}{cell}{after} ");
             }
             writeln!(f, "{}", line.trim_end())?;
         }

@@ -32,7 +32,7 @@ struct StudyLine {
 }
 
 fn list(args: &JsonArgs) -> Result<Exit> {
-    let plans = PRESETS.iter().map(|p| p.plan()).collect::<Result<Vec<_>, _>>()?;
+    let plans = PRESETS.iter().map(stripewise_lab::plan::Preset::plan).collect::<Result<Vec<_>, _>>()?;
     if args.json {
         let lines = plans.iter().map(|p| StudyLine {
             name: p.name().to_owned(),

@@ -1,6 +1,7 @@
 //! `stripewise study run`.
 
-use std::path::PathBuf;
+use std::fmt::Write;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
@@ -76,10 +77,10 @@ fn announce(estimate: &Estimate) -> String {
     let found = estimate.cells - estimate.missing;
     let mut text = format!("{} cells", estimate.cells);
     if found > 0 {
-        text.push_str(&format!(", {found} of them in the store"));
+        let _ = write!(text, ", {found} of them in the store");
     }
     if let Some(seconds) = estimate.seconds.filter(|_| estimate.missing > 0) {
-        text.push_str(&format!(", about {}", clock(seconds.ceil() as u64)));
+        let _ = write!(text, ", about {}", clock(seconds.ceil() as u64));
     }
     text
 }
@@ -98,7 +99,7 @@ struct DryCell {
     seconds: Option<f64>,
 }
 
-fn dry_run(args: &RunArgs, study: &Study, folder: &PathBuf) -> Result<Exit> {
+fn dry_run(args: &RunArgs, study: &Study, folder: &Path) -> Result<Exit> {
     let store = Store::open_existing(folder).ok();
     let estimate = study.estimate(store.as_ref())?;
     if args.json {
@@ -114,9 +115,9 @@ fn dry_run(args: &RunArgs, study: &Study, folder: &PathBuf) -> Result<Exit> {
         text.push('\n');
     }
     let virtual_seconds: f64 = study.cells().iter().filter_map(stripewise_lab::cell::Cell::seconds).sum();
-    text.push_str(&format!("{}\n{}", study.target().describe(study.cells()), announce(&estimate)));
+    let _ = write!(text, "{}\n{}", study.target().describe(study.cells()), announce(&estimate));
     if study.target().is_simulated() {
-        text.push_str(&format!("; {virtual_seconds:.0} virtual seconds"));
+        let _ = write!(text, "; {virtual_seconds:.0} virtual seconds");
     }
     text.push('\n');
     print(&text)?;

@@ -17,7 +17,7 @@ impl LinearShape {
         let ends = member_sectors
             .iter()
             .map(|sectors| {
-                end += if rounding == 0 { *sectors } else { sectors / rounding * rounding };
+                end += sectors.checked_div(rounding).map_or(*sectors, |units| units * rounding);
                 end
             })
             .collect();

@@ -48,6 +48,7 @@ pub(crate) struct Parity {
     plug: Option<(Instant, u32)>,
     /// Memory to use again.
     spare: Vec<Vec<Piece>>,
+    #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
     spare_ops: Vec<Box<StripeOp>>,
     cuts: Vec<u32>,
     runs: Vec<runs::Run>,

@@ -3,12 +3,12 @@
 //! | step | asks for | then |
 //! |---|---|---|
 //! | Reading | missing pages | Recovering, or Reading again if a member did not answer |
-//! | Recovering | lost pages from the others | CopyingOut (reads), Updating (RMW), Draining (RCW) |
+//! | Recovering | lost pages from the others | copying out (reads), updating (RMW), draining (RCW) |
 //! | Updating | parity from old and new data | Draining |
 //! | Draining | new data into the cache | Generating (RCW), Writing (RMW) |
 //! | Generating | parity from all data | Writing |
 //! | Writing | data and parity to the members | the end |
-//! | CopyingOut | pages to the request's buffer | the end |
+//! | `CopyingOut` | pages to the request's buffer | the end |
 //!
 //! A step without work is passed over.
 
@@ -352,7 +352,6 @@ impl Parity {
         SegList { first, count: out.segs.len() as u32 - first }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "an I/O has this many parts")]
     fn member_io(
         &self,
         core: &mut Core,

@@ -105,7 +105,9 @@ impl Parity {
         pieces.clear();
         pieces.extend(from);
         pieces.sort_unstable_by_key(|p| (p.data, p.start));
-        pieces.iter().for_each(|p| core.part_begins(p.request));
+        for piece in &pieces {
+            core.part_begins(piece.request);
+        }
         let new = StripeOp::new(window, rows, kind, map, pieces);
         match op {
             Some(mut op) => {

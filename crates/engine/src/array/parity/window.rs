@@ -103,7 +103,7 @@ impl Window {
 pub(crate) struct Windows {
     /// Rows in a window.
     pub(crate) rows: u64,
-    windows: Vec<Window>,
+    slab: Vec<Window>,
     free: Vec<u32>,
     by_number: FxHashMap<u64, u32>,
 }
@@ -112,7 +112,7 @@ impl Windows {
     pub(crate) fn new(chunk_sectors: u64) -> Self {
         Self {
             rows: (chunk_sectors / PAGE_SECTORS).min(WINDOW_ROWS_MAX),
-            windows: Vec::new(),
+            slab: Vec::new(),
             free: Vec::new(),
             by_number: FxHashMap::default(),
         }
@@ -125,26 +125,26 @@ impl Windows {
         }
         let index = self.free.pop().unwrap_or_else(|| {
             let entries = vec![NO_ENTRY; self.rows as usize];
-            self.windows.push(Window { entries, ..Window::default() });
-            (self.windows.len() - 1) as u32
+            self.slab.push(Window { entries, ..Window::default() });
+            (self.slab.len() - 1) as u32
         });
-        self.windows[index as usize].number = number;
+        self.slab[index as usize].number = number;
         self.by_number.insert(number, index);
         index
     }
 
     pub(crate) fn get(&mut self, index: u32) -> &mut Window {
-        &mut self.windows[index as usize]
+        &mut self.slab[index as usize]
     }
 
     /// The number of a window.
     pub(crate) fn number(&self, index: u32) -> u64 {
-        self.windows[index as usize].number
+        self.slab[index as usize].number
     }
 
     /// Frees the window if nothing uses it.
     pub(crate) fn close_if_free(&mut self, index: u32) {
-        let window = &mut self.windows[index as usize];
+        let window = &mut self.slab[index as usize];
         if window.is_free()
             && !window.gathering
             && !window.delayed
@@ -161,6 +161,6 @@ impl Windows {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Window> {
-        self.windows.iter()
+        self.slab.iter()
     }
 }
