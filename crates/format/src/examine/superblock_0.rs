@@ -1,0 +1,116 @@
+//! `mdadm -E` of a version-0.90 superblock.
+
+use super::{Context, Line, array_bytes, chunk_line, human_size, layout_name, level_name};
+use crate::level::Level;
+use crate::superblock_0::{DISKS, Disk, Superblock0};
+use crate::superblock_1::{MAGIC, MAX_SECTOR};
+use crate::time::Timestamp;
+
+/// Describes a superblock.
+pub fn superblock_0(superblock: &Superblock0, context: &Context) -> Vec<Line> {
+    let mut lines = Vec::new();
+    array(superblock, context, &mut lines);
+    lines.push(Line::Blank);
+    reshape(superblock, &mut lines);
+    state(superblock, context, &mut lines);
+    lines.push(Line::Blank);
+    if superblock.level != Level::Raid0 {
+        lines.extend(layout_name(superblock.level, superblock.layout).map(|name| Line::Field("Layout", name)));
+    }
+    lines.extend(chunk_line(superblock.level, u64::from(superblock.chunk_bytes)));
+    lines.push(Line::Blank);
+    disks(superblock, context, &mut lines);
+    lines
+}
+
+fn array(superblock: &Superblock0, context: &Context, lines: &mut Vec<Line>) {
+    let minor = if superblock.reshape.is_some() { 91 } else { 90 };
+    let created = Timestamp::from_seconds(u64::from(superblock.ctime_seconds));
+    lines.extend([
+        Line::Field("Magic", format!("{MAGIC:08x}")),
+        Line::Field("Version", format!("0.{minor}.{:02}", superblock.patch_version)),
+        Line::Field("UUID", superblock.set_uuid.to_string()),
+        Line::Field("Creation Time", created.calendar(context.utc_offset_seconds)),
+        Line::Field("Raid Level", superblock.level.to_string()),
+    ]);
+    let member_bytes = u128::from(superblock.size_kib) * 1024;
+    if let Some(bytes) = array_bytes(superblock.level, superblock.layout, superblock.raid_disks, member_bytes) {
+        let kib = |bytes: u128| format!("{}{}", bytes / 1024, u64::try_from(bytes).map_or_else(|_| String::new(), human_size));
+        lines.push(Line::Field("Used Dev Size", kib(member_bytes)));
+        lines.push(Line::Field("Array Size", kib(bytes)));
+    }
+    lines.extend([
+        Line::Field("Raid Devices", superblock.raid_disks.to_string()),
+        Line::Field("Total Devices", superblock.nr_disks.to_string()),
+        Line::Field("Preferred Minor", superblock.md_minor.to_string()),
+    ]);
+}
+
+fn reshape(superblock: &Superblock0, lines: &mut Vec<Line>) {
+    let Some(reshape) = superblock.reshape.filter(|reshape| reshape.position_sectors != MAX_SECTOR) else { return };
+    let position = reshape.position_sectors;
+    let shown = human_size(position.saturating_mul(512));
+    lines.push(Line::Field("Reshape pos'n", format!("{}{shown}", position / 2)));
+    if reshape.delta_disks != 0 {
+        let after = i64::from(superblock.raid_disks);
+        let before = after - i64::from(reshape.delta_disks);
+        lines.push(Line::Field("Delta Devices", format!("{} ({before}->{after})", reshape.delta_disks)));
+    }
+    if reshape.new_level != superblock.level.number() {
+        lines.push(Line::Field("New Level", level_name(reshape.new_level)));
+    }
+    if reshape.new_layout != superblock.layout && superblock.level != Level::Raid0 {
+        lines.extend(layout_name(superblock.level, reshape.new_layout).map(|name| Line::Field("New Layout", name)));
+    }
+    if reshape.new_chunk_bytes != superblock.chunk_bytes {
+        lines.push(Line::Field("New Chunksize", reshape.new_chunk_bytes.to_string()));
+    }
+    lines.push(Line::Blank);
+}
+
+fn state(superblock: &Superblock0, context: &Context, lines: &mut Vec<Line>) {
+    let updated = Timestamp::from_seconds(u64::from(superblock.utime_seconds));
+    let word = if superblock.is_clean() { "clean" } else { "active" };
+    lines.push(Line::Field("Update Time", updated.calendar(context.utc_offset_seconds)));
+    lines.push(Line::Field("State", word.to_owned()));
+    if superblock.has_bitmap() {
+        lines.push(Line::Field("Internal Bitmap", "present".to_owned()));
+    }
+    lines.extend([
+        Line::Field("Active Devices", superblock.active_disks.to_string()),
+        Line::Field("Working Devices", superblock.working_disks.to_string()),
+        Line::Field("Failed Devices", superblock.failed_disks.to_string()),
+        Line::Field("Spare Devices", superblock.spare_disks.to_string()),
+        Line::Field("Checksum", format!("{:x} - correct", superblock.checksum())),
+        Line::Field("Events", superblock.events.to_string()),
+    ]);
+}
+
+fn disks(superblock: &Superblock0, context: &Context, lines: &mut Vec<Line>) {
+    let shrinking = superblock.reshape.map_or(0, |reshape| reshape.delta_disks.min(0).unsigned_abs());
+    let rows = u64::from(superblock.raid_disks) + u64::from(shrinking) + u64::from(superblock.spare_disks);
+    lines.push(Line::Text("      Number   Major   Minor   RaidDevice State".to_owned()));
+    lines.push(Line::Text(row("this", &superblock.this_disk, context)));
+    lines.push(Line::Blank);
+    for (number, disk) in superblock.disks.iter().enumerate().take(rows.min(DISKS as u64) as usize) {
+        lines.push(Line::Text(row(&format!("{number:4}"), disk, context)));
+    }
+}
+
+fn row(name: &str, disk: &Disk, context: &Context) -> String {
+    const STATES: [(u32, &str); 6] = [
+        (Disk::FAULTY, " faulty"),
+        (Disk::ACTIVE, " active"),
+        (Disk::SYNC, " sync"),
+        (Disk::REMOVED, " removed"),
+        (Disk::WRITE_MOSTLY, " write-mostly"),
+        (Disk::FAILFAST, " failfast"),
+    ];
+    let mut states: String = STATES.iter().filter(|(bit, _)| disk.state & bit != 0).map(|(_, name)| *name).collect();
+    if disk.state & !(Disk::WRITE_MOSTLY | Disk::FAILFAST) == 0 {
+        states.push_str(" spare");
+    }
+    let path = context.device_path.and_then(|path| path(disk.major, disk.minor));
+    let path = path.map_or_else(String::new, |path| format!("   {path}"));
+    format!("{name} {:5}   {:5}    {:5}    {:5}     {states}{path}", disk.number, disk.major, disk.minor, disk.raid_disk)
+}

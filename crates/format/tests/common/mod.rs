@@ -1,0 +1,73 @@
+//! The fixtures in `tests/interop/fixtures` and their manifest.
+#![allow(dead_code, reason = "each test file uses some of these")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use stripewise_format::superblock_0::Superblock0;
+use stripewise_format::superblock_1::Superblock1;
+
+/// One member of one array, as real md left it.
+pub struct Fixture {
+    pub name: String,
+    pub metadata: String,
+    pub device_sectors: u64,
+    row: Value,
+}
+
+pub fn json(name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(directory().join(name)).unwrap();
+    let mut whole: Value = serde_json::from_str(&text).unwrap();
+    whole["rows"].as_array_mut().unwrap().drain(..).collect()
+}
+
+pub fn fixtures() -> Vec<Fixture> {
+    let fixture = |row: Value| Fixture {
+        name: row["name"].as_str().unwrap().to_owned(),
+        metadata: row["metadata"].as_str().unwrap().to_owned(),
+        device_sectors: row["device_sectors"].as_u64().unwrap(),
+        row,
+    };
+    json("manifest.json").into_iter().map(fixture).collect()
+}
+
+fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/fixtures")
+}
+
+impl Fixture {
+    /// The bytes of a structure that the member has: `sb`, `bitmap`, `ppl`, `bblog`.
+    pub fn bytes(&self, kind: &str) -> Option<Vec<u8>> {
+        let file = self.row["files"].get(kind)?["file"].as_str().unwrap();
+        Some(fs::read(directory().join(file)).unwrap())
+    }
+
+    pub fn sector(&self, kind: &str) -> u64 {
+        self.row["files"][kind]["sector"].as_u64().unwrap()
+    }
+
+    pub fn lines(&self, of: &str) -> Vec<String> {
+        self.row[of].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The superblock of either version.
+    pub fn superblock(&self) -> Result<Superblock1, Superblock0> {
+        let bytes = self.bytes("sb").unwrap();
+        if self.metadata == "0.90" {
+            Err(Superblock0::parse(&bytes).unwrap_or_else(|e| panic!("{}: {e}", self.name)))
+        } else {
+            Ok(Superblock1::parse(&bytes, self.sector("sb")).unwrap_or_else(|e| panic!("{}: {e}", self.name)))
+        }
+    }
+}
+
+/// The bytes a big-endian machine would have written: each number in its order, halves of 64-bit numbers swapped.
+pub fn big_endian(superblock: &Superblock0) -> Vec<u8> {
+    let bytes = superblock.to_bytes();
+    let mut words: Vec<u32> = bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())).collect();
+    for pair in [39, 41, 44] {
+        words.swap(pair, pair + 1);
+    }
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
