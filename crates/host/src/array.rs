@@ -57,6 +57,7 @@ pub struct Array {
     pool: Option<RequestPool>,
     router: Router,
     clock: Clock,
+    zeroes_fast: bool,
     stop: Arc<AtomicBool>,
 }
 
@@ -89,6 +90,7 @@ impl Array {
             pool: None,
             router: Router::new(&geometry, shards),
             clock: Clock::start(),
+            zeroes_fast: volume.discard,
             stop,
         })
     }
@@ -124,17 +126,13 @@ impl Array {
         if workloads.len() > self.shards.len() {
             return Err(HostError::Workloads { given: workloads.len(), shards: self.shards.len() });
         }
-        for shard in &mut self.shards {
-            shard.counts.fill(MemberCounts::default());
-            shard.events.clear();
-        }
+        let start = self.begin_counting();
         let pools = (0..self.shards.len())
             .map(|i| match workloads.get(i) {
                 Some(w) => RequestPool::new(w.in_flight_max(), w.request_bytes_max(), i as u64 + 1),
                 None => RequestPool::new(0, 0, 1),
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let start = self.clock.now();
         let workloads = self.run_shards(workloads, &pools)?;
         Ok((self.report(start), workloads))
     }
@@ -144,31 +142,45 @@ impl Array {
         workloads: Vec<W>,
         pools: &[RequestPool],
     ) -> Result<Vec<W>, HostError> {
+        let router = self.router;
+        let stop = Arc::clone(&self.stop);
+        let running = Running::new(workloads.len(), &stop);
+        let mut workloads = workloads.into_iter();
+        let jobs = pools.iter().map(|pool| (pool, workloads.next())).collect();
+        let ended = self.on_shards(&running, jobs, |shard, (pool, workload), context| {
+            shard.prepare(context, Some(pool.mapping()), None)?;
+            Ok(Driver::new(shard, workload, pool, router).run(&running, context))
+        })?;
+        Ok(ended.into_iter().flatten().collect())
+    }
+
+    /// Does one job on each shard, each on a thread of its own, the first on the calling one.
+    pub(crate) fn on_shards<J: Send, T: Send>(
+        &mut self,
+        running: &Running<'_>,
+        jobs: Vec<J>,
+        work: impl Fn(&mut Shard, J, &Context<'_>) -> Result<T, HostError> + Sync,
+    ) -> Result<Vec<T>, HostError> {
         let context = Context {
             members: &self.members,
             zeroes: &self.zeroes,
             mailboxes: &self.mailboxes,
             clock: self.clock,
         };
-        let router = self.router;
-        let running = Running::new(workloads.len(), &self.stop);
-        let mut workloads = workloads.into_iter();
-        let mut jobs = self.shards.iter_mut().zip(pools).map(|(shard, pool)| (shard, pool, workloads.next()));
-        let run_one = |(shard, pool, workload): (&mut Shard, &RequestPool, Option<W>)| {
-            let result = shard
-                .prepare(&context, pool.mapping())
-                .map(|()| Driver::new(shard, workload, pool, router).run(&running, &context));
+        let mut jobs = self.shards.iter_mut().zip(jobs);
+        let work_one = |(shard, job): (&mut Shard, J)| {
+            let result = work(shard, job, &context);
             if result.is_err() {
                 running.abort(&context);
             }
             shard.release();
             result
         };
-        let run_one = &run_one;
+        let work_one = &work_one;
         let Some(first) = jobs.next() else { return Ok(Vec::new()) };
         let results = std::thread::scope(|scope| {
-            let threads: Vec<_> = jobs.map(|job| scope.spawn(move || run_one(job))).collect();
-            let mut results = vec![run_one(first)];
+            let threads: Vec<_> = jobs.map(|job| scope.spawn(move || work_one(job))).collect();
+            let mut results = vec![work_one(first)];
             results.extend(threads.into_iter().map(|t| match t.join() {
                 Ok(result) => result,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -179,10 +191,40 @@ impl Array {
             self.mailboxes.iter().for_each(Mailbox::clear);
             self.shards.iter_mut().for_each(Shard::forget_messages);
         }
-        results.into_iter().filter_map(Result::transpose).collect()
+        results.into_iter().collect()
     }
 
-    fn report(&self, start: Instant) -> RunReport {
+    /// Forgets what was counted; answers the time.
+    pub(crate) fn begin_counting(&mut self) -> Instant {
+        for shard in &mut self.shards {
+            shard.counts.fill(MemberCounts::default());
+            shard.events.clear();
+        }
+        self.clock.now()
+    }
+
+    pub(crate) fn router(&self) -> Router {
+        self.router
+    }
+
+    pub(crate) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Members out of use, as any shard knows.
+    pub(crate) fn failed_slots(&self) -> Vec<Slot> {
+        let mut failed: Vec<_> = self.shards.iter().flat_map(Shard::failed_slots).collect();
+        failed.sort_unstable();
+        failed.dedup();
+        failed
+    }
+
+    /// Whether members are told to zero ranges instead of being written zeroes.
+    pub(crate) fn zeroes_fast(&self) -> bool {
+        self.zeroes_fast
+    }
+
+    pub(crate) fn report(&self, start: Instant) -> RunReport {
         let mut members = vec![MemberCounts::default(); self.members.len()];
         for shard in &self.shards {
             for (sum, counts) in members.iter_mut().zip(&shard.counts) {
@@ -288,7 +330,7 @@ impl Array {
         let Some(pool) = &self.pool else { unreachable!("made by `one`") };
         let driven = &mut self.shards[shard as usize];
         if !driven.is_prepared() {
-            driven.prepare(&context, pool.mapping())?;
+            driven.prepare(&context, Some(pool.mapping()), None)?;
         }
         let never = AtomicBool::new(false);
         let running = Running::new(1, &never);

@@ -68,6 +68,81 @@ pub enum HostError {
     },
     /// The array answered a request with an error.
     Io(IoError),
+    /// A server cannot listen.
+    Listen {
+        /// The path or address.
+        at: String,
+        /// Why, and what would be right.
+        problem: ListenProblem,
+    },
+}
+
+/// Why a server cannot listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenProblem {
+    /// Neither a path nor an address is given.
+    Nowhere,
+    /// Another server answers there.
+    InUse,
+    /// The path is of something other than a socket.
+    NotASocket,
+    /// The socket's folder does not exist.
+    NoFolder,
+    /// Permission is denied.
+    NoPermission,
+    /// The address is not one of this machine's.
+    NotHere,
+    /// The path is longer than a socket's may be.
+    LongPath,
+    /// A name or description is longer than the protocol allows.
+    LongName {
+        /// Its length.
+        bytes: usize,
+        /// The longest possible.
+        most: usize,
+    },
+    /// Anything else the system says.
+    System {
+        /// Its error number.
+        errno: i32,
+    },
+}
+
+impl ListenProblem {
+    /// What an error of listening means.
+    pub(crate) fn from_io(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EADDRINUSE) => Self::InUse,
+            Some(libc::EADDRNOTAVAIL) => Self::NotHere,
+            Some(libc::ENOENT | libc::ENOTDIR) => Self::NoFolder,
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => Self::NoPermission,
+            Some(errno) => Self::System { errno },
+            // The standard library refuses such paths before the system sees them.
+            None => Self::LongPath,
+        }
+    }
+
+    pub(crate) fn at(self, at: impl fmt::Display) -> HostError {
+        HostError::Listen { at: at.to_string(), problem: self }
+    }
+}
+
+impl fmt::Display for ListenProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nowhere => f.write_str("has no socket; give a path or an address to listen at"),
+            Self::InUse => f.write_str("another server answers here; stop it, or choose another place"),
+            Self::NotASocket => f.write_str("exists and is not a socket; choose another path"),
+            Self::NoFolder => f.write_str("no such folder; create it, or choose another path"),
+            Self::NoPermission => f.write_str("permission denied; choose a folder or port the user may use"),
+            Self::NotHere => f.write_str("is not an address of this machine"),
+            Self::LongPath => f.write_str("the path is too long for a socket, or has a zero byte"),
+            Self::LongName { bytes, most } => {
+                write!(f, "a name or description has {bytes} bytes; NBD allows {most}")
+            }
+            Self::System { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
+        }
+    }
 }
 
 /// Why a member cannot be used.
@@ -202,6 +277,7 @@ impl fmt::Display for HostError {
                 write!(f, "no file descriptor for a shard: {}", io::Error::from_raw_os_error(*errno))
             }
             Self::Io(e) => e.fmt(f),
+            Self::Listen { at, problem } => write!(f, "{at}: {problem}"),
         }
     }
 }

@@ -16,6 +16,7 @@ mod compute;
 mod error;
 mod mailbox;
 mod members;
+mod nbd;
 mod report;
 mod ring;
 mod route;
@@ -23,7 +24,8 @@ mod run;
 mod shard;
 
 pub use array::{Array, ArrayConfig};
-pub use error::{HostError, MemberProblem, io_error_from_errno};
+pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};
 pub use members::{Access, Caching, FileSpec, Fill, MemberSpec, create_member_file, member_file_sectors};
+pub use nbd::{Detail, NbdServer, ServeConfig, ServeReport, ServeStatus};
 pub use report::{MemberCounts, Note, RunReport, TimedEvent};
 pub use run::Payload;

@@ -34,6 +34,14 @@ impl Router {
         Self { granule_sectors: u64::MAX, shards: 1, whole: shard }
     }
 
+    /// How many sectors of a longer `range` to take for a piece of about `most`: to the end of a granule, so
+    /// that stripes stay whole.
+    pub(crate) fn piece(&self, range: SectorRange, most: u64) -> u64 {
+        let granules = (most / self.granule_sectors).max(1);
+        let end = (range.start / self.granule_sectors + granules).saturating_mul(self.granule_sectors);
+        range.count.min(end - range.start)
+    }
+
     /// The first part of `range` that lies in one shard, and that shard. Ranges that are empty or run past
     /// the end of the address space are not cut: any shard's engine refuses them.
     pub(crate) fn first_part(&self, range: SectorRange) -> (u32, SectorRange) {

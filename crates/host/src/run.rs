@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stripewise_engine::io::{IoResult, Op, Request, RequestId};
-use stripewise_engine::units::{Instant, SECTOR_BYTES, SectorRange};
+use stripewise_engine::units::{Instant, SECTOR_BYTES};
 use stripewise_engine::workload::{Next, Workload};
 
 use crate::buffers::RequestPool;
@@ -61,7 +61,7 @@ impl<'a> Running<'a> {
         self.wake_all(context);
     }
 
-    fn workload_ended(&self, context: &Context<'_>) {
+    pub(crate) fn workload_ended(&self, context: &Context<'_>) {
         if self.workloads.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.wake_all(context);
         }
@@ -79,13 +79,13 @@ impl<'a> Running<'a> {
         self.aborted.load(Ordering::SeqCst)
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.workloads.load(Ordering::SeqCst) == 0 || self.is_aborted()
     }
 }
 
 /// Tells the other shards to give up if this one's thread panics, so that they do not wait for it.
-struct AbortOnPanic<'a>(&'a Running<'a>, &'a Context<'a>);
+pub(crate) struct AbortOnPanic<'a>(pub(crate) &'a Running<'a>, pub(crate) &'a Context<'a>);
 
 impl Drop for AbortOnPanic<'_> {
     fn drop(&mut self) {
@@ -194,24 +194,8 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             // SAFETY: the buffer is that long and belongs to this id, which is not in flight.
             workload.fill(&request, unsafe { std::slice::from_raw_parts_mut(base, bytes) });
         }
-        let mut parts = 0;
-        let mut rest = request.range;
-        loop {
-            // A flush concerns members, not sectors: the shard that has it tells them all.
-            let own = !matches!(request.op, Op::Read | Op::Write | Op::Discard | Op::WriteZeroes);
-            let (shard, range) = if own { (self.shard.index(), rest) } else { self.router.first_part(rest) };
-            let skip = (range.start - request.range.start).saturating_mul(SECTOR_BYTES);
-            let buffer = PartBuffer {
-                base: base.wrapping_add(skip as usize),
-                bytes: self.pool.bytes().saturating_sub(skip),
-            };
-            self.shard.start(shard, Request { range, ..request }, buffer);
-            parts += 1;
-            if range.count >= rest.count {
-                break;
-            }
-            rest = SectorRange::new(range.end(), rest.count - range.count);
-        }
+        let buffer = PartBuffer { base, bytes: self.pool.bytes() };
+        let parts = self.shard.start_whole(&self.router, request, buffer);
         *place = Some(Whole { request, parts_left: parts, result: Ok(()) });
     }
 

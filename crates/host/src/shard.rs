@@ -5,6 +5,7 @@
 //! are queued and never handled from within the action they answer.
 
 use std::collections::VecDeque;
+use std::os::fd::RawFd;
 
 use stripewise_engine::io::{
     Action, ActionQueue, AdminCommand, AdminReply, ArrayEvent, Buf, Flags, Input, IoError, IoResult,
@@ -20,6 +21,7 @@ use crate::mailbox::{Mailbox, Message, PartBuffer};
 use crate::members::Member;
 use crate::report::{MemberCounts, TimedEvent};
 use crate::ring::Ring;
+use crate::route::Router;
 
 /// Longest sleep: the stop flag is looked at this often.
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);
@@ -188,15 +190,21 @@ impl Shard {
     }
 
     /// Makes the ring ready for the calling thread, if a member needs one. `pool` is the memory of the
-    /// requests to come.
-    pub(crate) fn prepare(&mut self, context: &Context<'_>, pool: &Mapping) -> Result<(), HostError> {
+    /// requests to come, if it is known; a sleep ends when `wake_fd` becomes readable, which stands for the
+    /// mailbox where it is given.
+    pub(crate) fn prepare(
+        &mut self,
+        context: &Context<'_>,
+        pool: Option<&Mapping>,
+        wake_fd: Option<RawFd>,
+    ) -> Result<(), HostError> {
         self.ring = None;
         if context.members.iter().all(|m| m.file().is_none()) {
             return Ok(());
         }
-        let wake_fd = (context.mailboxes.len() > 1).then(|| context.mailboxes[self.index as usize].wake_fd());
-        let mut mappings = vec![pool];
-        mappings.extend(self.arena.as_ref().map(Arena::mapping));
+        let own = || (context.mailboxes.len() > 1).then(|| context.mailboxes[self.index as usize].wake_fd());
+        let wake_fd = wake_fd.or_else(own);
+        let mappings: Vec<_> = pool.into_iter().chain(self.arena.as_ref().map(Arena::mapping)).collect();
         self.ring = Some(Ring::new(context.members, &mappings, context.zeroes.address(), wake_fd)?);
         Ok(())
     }
@@ -217,8 +225,31 @@ impl Shard {
         self.ring.as_ref().is_some_and(Ring::is_own)
     }
 
+    /// Takes one of this shard's own requests and deals its parts to the shards they belong to; answers how
+    /// many there are. Each is answered in `ended`.
+    pub(crate) fn start_whole(&mut self, router: &Router, request: Request, buffer: PartBuffer) -> u32 {
+        let mut parts = 0;
+        let mut rest = request.range;
+        loop {
+            // A flush concerns members, not sectors: the shard that has it tells them all.
+            let own = !matches!(request.op, Op::Read | Op::Write | Op::Discard | Op::WriteZeroes);
+            let (shard, range) = if own { (self.index, rest) } else { router.first_part(rest) };
+            let skip = (range.start - request.range.start).saturating_mul(SECTOR_BYTES);
+            let buffer = PartBuffer {
+                base: buffer.base.wrapping_add(skip as usize),
+                bytes: buffer.bytes.saturating_sub(skip),
+            };
+            self.start(shard, Request { range, ..request }, buffer);
+            parts += 1;
+            if range.count >= rest.count {
+                return parts;
+            }
+            rest = SectorRange::new(range.end(), rest.count - range.count);
+        }
+    }
+
     /// Takes a part of one of this shard's own requests, for any shard; answered in `ended`.
-    pub(crate) fn start(&mut self, shard: u32, request: Request, buffer: PartBuffer) {
+    fn start(&mut self, shard: u32, request: Request, buffer: PartBuffer) {
         let whole = request.id.0;
         if shard == self.index {
             self.accept(request.op, request.range, request.flags, buffer, Origin::Own { whole });
@@ -391,12 +422,27 @@ impl Shard {
         }
     }
 
+    /// How long the shard may sleep.
+    pub(crate) fn sleep_time(&self, until: Option<Instant>, context: &Context<'_>) -> Nanos {
+        let now = context.clock.now();
+        let deadline = [until, self.volume.next_deadline()].into_iter().flatten().min();
+        deadline.map_or(SLEEP_MAX, |d| Nanos(d.since(now).0.min(SLEEP_MAX.0)))
+    }
+
+    /// Whether sleeping is the ring's part.
+    pub(crate) fn has_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Members out of use, as this shard knows.
+    pub(crate) fn failed_slots(&self) -> Vec<Slot> {
+        (0..).map(Slot).zip(&self.failed).filter_map(|(slot, failed)| failed.then_some(slot)).collect()
+    }
+
     /// Gives the kernel what is queued and sleeps until something happens: a completion, a message, the
     /// engine's deadline, or `until`.
     pub(crate) fn sleep(&mut self, until: Option<Instant>, context: &Context<'_>) {
-        let now = context.clock.now();
-        let deadline = [until, self.volume.next_deadline()].into_iter().flatten().min();
-        let timeout = deadline.map_or(SLEEP_MAX, |d| Nanos(d.since(now).0.min(SLEEP_MAX.0)));
+        let timeout = self.sleep_time(until, context);
         match &mut self.ring {
             Some(ring) => {
                 ring.wait(Some(timeout));

@@ -1,0 +1,423 @@
+//! One client: its bytes in, requests out; replies in, bytes out.
+//!
+//! *Bounds.* [`REQUESTS_MAX`] requests and [`BYTES_MAX`] bytes are under way at once, from the request's
+//! arrival until its reply is sent; until then nothing more is read from the client. *Malformed input* ends
+//! the connection after the replies that are due. *Copies.* What the client writes goes from the socket to
+//! the request's buffer (through [`INPUT_BYTES`] only where it came along with requests), what it reads goes
+//! from the request's buffer to the socket.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use stripewise_engine::io::Op;
+
+use super::buffers::{Buffer, Buffers};
+use super::export::Export;
+use super::handshake::{Agreed, Handshake, OPTION_BYTES_MAX, Step};
+use super::poller::News;
+use super::socket::{self, Moved, RUNS_MAX};
+use super::task::{Task, judge};
+use super::wire::{Errno, Head, REQUEST_BYTES, RawRequest, command};
+
+/// Requests of a connection under way.
+pub(crate) const REQUESTS_MAX: u32 = 128;
+/// Their bytes; a single request may be as long as requests get.
+pub(crate) const BYTES_MAX: u64 = 64 << 20;
+/// Bytes received ahead of being understood.
+const INPUT_BYTES: usize = 64 << 10;
+const _: () = assert!(INPUT_BYTES > OPTION_BYTES_MAX + 16);
+
+/// A request whose bytes are there.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) cookie: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+    pub(crate) task: Task,
+    pub(crate) buffer: Option<Buffer>,
+}
+
+/// Something to send.
+#[derive(Debug)]
+enum Outgoing {
+    /// The handshake's, not counted as a request's.
+    Bytes(Vec<u8>),
+    /// A reply of a request that held `held` bytes.
+    Reply { head: Head, tail: Vec<u8>, body: Option<(Buffer, usize)>, held: u64 },
+}
+
+#[derive(Debug)]
+enum Phase {
+    Handshake(Handshake),
+    Transmission(Agreed),
+}
+
+/// What the next bytes are.
+#[derive(Debug)]
+enum Incoming {
+    Request,
+    Payload { accepted: Accepted, filled: usize },
+    Skip { left: usize, cookie: u64, error: Errno },
+}
+
+/// How a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// Requests are taken.
+    Open,
+    /// What is under way is answered; nothing more is taken.
+    Draining,
+    /// Nobody is there to be answered.
+    Dead,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    phase: Phase,
+    life: Life,
+    input: Box<[u8]>,
+    start: usize,
+    end: usize,
+    incoming: Incoming,
+    out: VecDeque<Outgoing>,
+    /// Bytes of the first in `out` that are sent.
+    sent: usize,
+    readable: bool,
+    writable: bool,
+    /// The other side sends no more than what is in the socket, which will not become readable again.
+    has_ended: bool,
+    requests: u32,
+    held_bytes: u64,
+}
+
+impl Connection {
+    /// Greets the client.
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        let mut greeting = Vec::new();
+        let handshake = Handshake::new(&mut greeting);
+        Self {
+            socket,
+            phase: Phase::Handshake(handshake),
+            life: Life::Open,
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            incoming: Incoming::Request,
+            out: VecDeque::from([Outgoing::Bytes(greeting)]),
+            sent: 0,
+            readable: true,
+            writable: true,
+            has_ended: false,
+            requests: 0,
+            held_bytes: 0,
+        }
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Takes note of what the system says of the socket.
+    pub(crate) fn tell(&mut self, news: News) {
+        self.readable |= news.readable;
+        self.writable |= news.writable;
+        self.has_ended |= news.ended;
+    }
+
+    /// Takes no more requests; a request that has not arrived in full is dropped.
+    pub(crate) fn drain(&mut self) {
+        if self.life != Life::Open {
+            return;
+        }
+        self.life = Life::Draining;
+        match std::mem::replace(&mut self.incoming, Incoming::Request) {
+            Incoming::Request => {}
+            Incoming::Payload { accepted, .. } => {
+                self.requests -= 1;
+                self.held_bytes -= u64::from(accepted.bytes);
+            }
+            Incoming::Skip { .. } => self.requests -= 1,
+        }
+    }
+
+    /// Gives the client up.
+    pub(crate) fn kill(&mut self) {
+        self.life = Life::Dead;
+        self.out.clear();
+        self.incoming = Incoming::Request;
+    }
+
+    /// Whether nothing more is to be done for the client. Requests under way are answered to nobody.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.life {
+            Life::Open => false,
+            Life::Draining => self.requests == 0 && self.out.is_empty(),
+            Life::Dead => true,
+        }
+    }
+
+    /// Whether the client has not chosen an export yet.
+    pub(crate) fn is_in_handshake(&self) -> bool {
+        matches!(self.phase, Phase::Handshake(_))
+    }
+
+    /// Whether replies are structured.
+    pub(crate) fn agreed(&self) -> Agreed {
+        match self.phase {
+            Phase::Handshake(_) => Agreed::default(),
+            Phase::Transmission(agreed) => agreed,
+        }
+    }
+
+    /// Requests under way, answered but not sent ones among them.
+    pub(crate) fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// The next request that can be started now. Its reply is owed to [`reply`](Self::reply).
+    pub(crate) fn next(&mut self, export: &Export, buffers: &mut Buffers) -> Option<Accepted> {
+        while self.life == Life::Open {
+            if let Phase::Handshake(handshake) = &mut self.phase {
+                let mut out = Vec::new();
+                let (taken, step) = handshake.advance(export, &self.input[self.start..self.end], &mut out);
+                self.start += taken;
+                if !out.is_empty() {
+                    self.out.push_back(Outgoing::Bytes(out));
+                }
+                match step {
+                    Step::Transmission(agreed) => self.phase = Phase::Transmission(agreed),
+                    Step::Close => self.drain(),
+                    Step::More if self.fill() => {}
+                    Step::More => return None,
+                }
+                continue;
+            }
+            match self.incoming {
+                Incoming::Request => {
+                    if self.end - self.start < REQUEST_BYTES {
+                        if !self.fill() {
+                            return None;
+                        }
+                    } else if let Some(accepted) = self.request(export, buffers)? {
+                        return Some(accepted);
+                    }
+                }
+                Incoming::Payload { .. } => {
+                    if !self.payload() {
+                        return None;
+                    }
+                    let Incoming::Payload { accepted, .. } =
+                        std::mem::replace(&mut self.incoming, Incoming::Request)
+                    else {
+                        unreachable!("just matched")
+                    };
+                    return Some(accepted);
+                }
+                Incoming::Skip { left: 0, cookie, error } => {
+                    self.incoming = Incoming::Request;
+                    self.refuse(cookie, command::WRITE, error);
+                }
+                Incoming::Skip { left, cookie, error } => {
+                    let here = left.min(self.end - self.start);
+                    self.start += here;
+                    self.incoming = Incoming::Skip { left: left - here, cookie, error };
+                    if left > here && !self.fill() {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Understands the request at the front. Outer nothing: it has to wait for others to be answered. Inner
+    /// nothing: go on with what `incoming` or `life` has become.
+    #[expect(clippy::option_option, reason = "waiting differs from having nothing to start")]
+    fn request(&mut self, export: &Export, buffers: &mut Buffers) -> Option<Option<Accepted>> {
+        let header = self.input[self.start..self.end].first_chunk::<REQUEST_BYTES>()?;
+        let Some(raw) = RawRequest::parse(header) else {
+            self.drain();
+            return Some(None);
+        };
+        let RawRequest { cookie, offset, length, command, .. } = raw;
+        let judged = judge(&raw, export, self.agreed());
+        let moves = matches!(judged, Ok(Task::Array { op: Op::Read | Op::Write, .. }));
+        let held = if moves { u64::from(length) } else { 0 };
+        if self.requests >= REQUESTS_MAX || (self.requests > 0 && self.held_bytes + held > BYTES_MAX) {
+            return None;
+        }
+        self.start += REQUEST_BYTES;
+        let judged = match judged {
+            Ok(Task::Disconnect) => {
+                self.drain();
+                return Some(None);
+            }
+            Ok(task) if moves => {
+                buffers.take(length as usize).map(|b| (task, Some(b))).ok_or(Errno::NoMemory)
+            }
+            Ok(task) => Ok((task, None)),
+            Err(error) => Err(error),
+        };
+        self.requests += 1;
+        self.held_bytes += if judged.is_ok() { held } else { 0 };
+        match judged {
+            Ok((task, buffer)) => {
+                let accepted = Accepted { cookie, offset, bytes: length, task, buffer };
+                if command != command::WRITE {
+                    return Some(Some(accepted));
+                }
+                self.incoming = Incoming::Payload { accepted, filled: 0 };
+            }
+            Err(error) if command == command::WRITE => {
+                self.incoming = Incoming::Skip { left: length as usize, cookie, error };
+            }
+            Err(error) => self.refuse(cookie, command, error),
+        }
+        Some(None)
+    }
+
+    fn refuse(&mut self, cookie: u64, command: u16, error: Errno) {
+        let structured = self.agreed().structured && matches!(command, command::READ | command::BLOCK_STATUS);
+        let head = if structured { Head::error(cookie, error) } else { Head::simple(cookie, Some(error)) };
+        self.reply(head, Vec::new(), None, 0);
+    }
+
+    /// Moves a write's bytes to its buffer; answers whether all are there.
+    fn payload(&mut self) -> bool {
+        let Incoming::Payload { accepted, filled } = &mut self.incoming else { return false };
+        let Some(buffer) = &accepted.buffer else { return true };
+        let bytes = accepted.bytes as usize;
+        let here = (bytes - *filled).min(self.end - self.start);
+        // SAFETY: the buffer is `bytes` long and only this connection's; the input is another memory.
+        unsafe {
+            let to = buffer.base().add(*filled);
+            to.copy_from_nonoverlapping(self.input[self.start..].as_ptr(), here);
+        }
+        self.start += here;
+        *filled += here;
+        while *filled < bytes {
+            if !self.readable {
+                return false;
+            }
+            let left = bytes - *filled;
+            // SAFETY: the rest of the buffer, which is only this connection's.
+            match unsafe { socket::receive(self.socket.as_raw_fd(), buffer.base().add(*filled), left) } {
+                Moved::Bytes(count) => *filled += count,
+                Moved::Later => self.readable = false,
+                Moved::Ended => {
+                    self.drain();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Receives more; answers whether something came.
+    fn fill(&mut self) -> bool {
+        if !self.readable || self.life != Life::Open {
+            return false;
+        }
+        self.input.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        let room = self.input.len() - self.end;
+        // SAFETY: the room at the end of the input.
+        match unsafe { socket::receive(self.fd(), self.input[self.end..].as_mut_ptr(), room) } {
+            Moved::Bytes(count) => {
+                // Less than there was room for: the socket is empty, and says so when that changes.
+                self.readable = count == room || self.has_ended;
+                self.end += count;
+                true
+            }
+            Moved::Later => {
+                self.readable = false;
+                false
+            }
+            Moved::Ended => {
+                self.drain();
+                false
+            }
+        }
+    }
+
+    /// Queues the reply of a request that held so many bytes: its head, a few bytes, or its buffer's.
+    pub(crate) fn reply(&mut self, head: Head, tail: Vec<u8>, body: Option<(Buffer, usize)>, held: u64) {
+        self.out.push_back(Outgoing::Reply { head, tail, body, held });
+    }
+
+    /// Sends what is queued as far as the socket takes it; answers whether something moved.
+    pub(crate) fn send(&mut self, buffers: &mut Buffers) -> bool {
+        let mut moved = false;
+        while self.writable && !self.out.is_empty() && self.life != Life::Dead {
+            let mut runs = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; RUNS_MAX];
+            let count = self.lay_out(&mut runs);
+            let asked: usize = runs[..count].iter().map(|r| r.iov_len).sum();
+            // SAFETY: the runs are of messages in the queue, which nothing writes to.
+            match unsafe { socket::send(self.fd(), &mut runs[..count]) } {
+                Moved::Bytes(bytes) => {
+                    moved = true;
+                    self.writable = bytes == asked;
+                    self.was_sent(bytes, buffers);
+                }
+                Moved::Later => self.writable = false,
+                Moved::Ended => self.kill(),
+            }
+        }
+        moved
+    }
+
+    fn lay_out(&self, runs: &mut [libc::iovec; RUNS_MAX]) -> usize {
+        let mut count = 0;
+        let mut skip = self.sent;
+        for message in &self.out {
+            for (base, bytes) in message.runs() {
+                if count == RUNS_MAX {
+                    return count;
+                }
+                if skip >= bytes {
+                    skip -= bytes;
+                    continue;
+                }
+                let base = base.wrapping_add(skip).cast_mut().cast();
+                runs[count] = libc::iovec { iov_base: base, iov_len: bytes - skip };
+                skip = 0;
+                count += 1;
+            }
+        }
+        count
+    }
+
+    fn was_sent(&mut self, bytes: usize, buffers: &mut Buffers) {
+        self.sent += bytes;
+        while let Some(message) = self.out.front() {
+            let length: usize = message.runs().iter().map(|r| r.1).sum();
+            if self.sent < length {
+                return;
+            }
+            self.sent -= length;
+            if let Some(Outgoing::Reply { body, held, .. }) = self.out.pop_front() {
+                self.requests -= 1;
+                self.held_bytes -= held;
+                if let Some((buffer, _)) = body {
+                    buffers.give(buffer);
+                }
+            }
+        }
+    }
+}
+
+impl Outgoing {
+    fn runs(&self) -> [(*const u8, usize); 3] {
+        let run = |bytes: &[u8]| (bytes.as_ptr(), bytes.len());
+        match self {
+            Self::Bytes(bytes) => [run(bytes), run(&[]), run(&[])],
+            Self::Reply { head, tail, body, .. } => {
+                let body = body.as_ref().map_or(run(&[]), |(b, bytes)| (b.base().cast_const(), *bytes));
+                [run(head.as_bytes()), run(tail), body]
+            }
+        }
+    }
+}

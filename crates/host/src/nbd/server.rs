@@ -1,0 +1,143 @@
+//! The whole server: sockets bound first, then served until told to stop.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stripewise_engine::units::SECTOR_BYTES;
+
+use super::control::ServeStatus;
+use super::export::{Export, preferred_bytes};
+use super::service::{Doors, Service, Shared};
+use super::socket::Listener;
+use crate::array::Array;
+use crate::error::{HostError, ListenProblem};
+use crate::report::RunReport;
+use crate::run::Running;
+
+/// Longest name or description, by the protocol.
+const STRING_BYTES_MAX: usize = 4096;
+
+/// Tells the control socket's clients of the array: a JSON value on one line.
+pub type Detail = dyn Fn(&ServeStatus) -> String + Send + Sync;
+
+/// What is served, and where.
+#[derive(Clone, Default)]
+pub struct ServeConfig {
+    /// Path of a unix socket.
+    pub socket: Option<PathBuf>,
+    /// Address of a TCP socket; port 0 means any.
+    pub listen: Option<SocketAddr>,
+    /// Path of the control socket.
+    pub control: Option<PathBuf>,
+    /// The export's name; clients may also use the empty name.
+    pub name: String,
+    /// The export's description; may be empty.
+    pub description: String,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// When set, the server drains and returns; looked at ten times a second.
+    pub stop: Arc<AtomicBool>,
+    /// Answers the control socket's `detail`; without it, the server's figures do.
+    pub detail: Option<Arc<Detail>>,
+}
+
+impl fmt::Debug for ServeConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServeConfig")
+            .field("socket", &self.socket)
+            .field("listen", &self.listen)
+            .field("control", &self.control)
+            .field("name", &self.name)
+            .field("read_only", &self.read_only)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a server did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeReport {
+    /// Its figures at the end.
+    pub status: ServeStatus,
+    /// What was asked of the members, and what happened to them.
+    pub run: RunReport,
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct NbdServer {
+    config: ServeConfig,
+    doors: Doors,
+    address: Option<SocketAddr>,
+}
+
+impl NbdServer {
+    /// Listens. Clients that connect are answered once the server serves. A unix socket left by a server
+    /// that is gone is replaced; sockets are removed with the server.
+    ///
+    /// # Errors
+    /// No socket is asked for, or one cannot be had; the message says what would be right.
+    pub fn bind(config: ServeConfig) -> Result<Self, HostError> {
+        if config.socket.is_none() && config.listen.is_none() {
+            return Err(ListenProblem::Nowhere.at("the server"));
+        }
+        let longest = config.name.len().max(config.description.len());
+        if longest > STRING_BYTES_MAX {
+            return Err(ListenProblem::LongName { bytes: longest, most: STRING_BYTES_MAX }.at("the export"));
+        }
+        let mut clients = Vec::new();
+        let mut address = None;
+        if let Some(path) = &config.socket {
+            clients.push(Listener::unix(path)?);
+        }
+        if let Some(listen) = config.listen {
+            let (listener, bound) = Listener::tcp(listen)?;
+            clients.push(listener);
+            address = Some(bound);
+        }
+        let control = config.control.as_deref().map(Listener::unix).transpose()?;
+        Ok(Self { config, doors: Doors { clients, control }, address })
+    }
+
+    /// The address of the TCP socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Serves the array until the stop flag is set or the control socket says so, then answers what is under
+    /// way, ends all connections and flushes the members.
+    ///
+    /// # Errors
+    /// No `io_uring`, no memory, or the last flush failed.
+    pub fn serve(self, array: &mut Array) -> Result<ServeReport, HostError> {
+        let Self { config, doors, .. } = self;
+        let geometry = array.geometry();
+        let export = Export {
+            name: config.name.clone(),
+            description: config.description.clone(),
+            bytes: geometry.array_sectors() * SECTOR_BYTES,
+            preferred_bytes: preferred_bytes(geometry),
+            read_only: config.read_only,
+            fast_zero: array.zeroes_fast(),
+        };
+        let shards = array.shard_count();
+        let shared = Shared::new(export, config, array.router(), shards);
+        let never = AtomicBool::new(false);
+        let running = Running::new(shards, &never);
+        let start = array.begin_counting();
+        let mut doors = Some(doors);
+        let jobs = (0..shards).map(|_| doors.take()).collect();
+        array.on_shards(&running, jobs, |shard, doors, context| {
+            Service::new(shard, doors, &shared, context)?.run(&running, context)
+        })?;
+        if !shared.export.read_only {
+            array.flush()?;
+        }
+        let mut run = array.report(start);
+        run.stopped = shared.config.stop.load(Ordering::Relaxed);
+        let status = shared.status(array.failed_slots());
+        Ok(ServeReport { status, run })
+    }
+}

@@ -1,0 +1,539 @@
+//! One shard with its clients: the loop that serves them.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use stripewise_engine::io::{IoResult, Op, Request, RequestId};
+use stripewise_engine::units::{Instant, Nanos, SectorRange, Slot};
+
+use super::buffers::{Buffer, Buffers};
+use super::connection::{Accepted, Connection};
+use super::control::{self, Command, ControlConnection, ServeStatus};
+use super::export::Export;
+use super::handshake::BASE_ALLOCATION_ID;
+use super::poller::Poller;
+use super::server::ServeConfig;
+use super::socket::Listener;
+use super::status;
+use super::task::{Task, engine_flags, errno_of};
+use super::wire::Head;
+use crate::error::HostError;
+use crate::mailbox::PartBuffer;
+use crate::route::Router;
+use crate::run::{AbortOnPanic, Running};
+use crate::shard::{Context, Shard};
+
+/// Clients connected at once; more wait in the listening socket's queue.
+const CONNECTIONS_MAX: usize = 128;
+/// Clients of the control socket at once.
+const CONTROLS_MAX: usize = 8;
+/// Bytes started for a client before the others have their turn.
+const TURN_BYTES: u64 = 256 << 10;
+/// Sectors zeroed or discarded at once, so that others have their turn.
+const PIECE_SECTORS: u64 = 32 << 10;
+/// How long a client may take to choose an export.
+const HANDSHAKE_MAX: Nanos = Nanos::from_millis(30_000);
+/// How long clients have to take their last replies.
+const DRAIN_MAX: Nanos = Nanos::from_millis(5_000);
+/// Rounds without sleep after which sockets are asked for news all the same.
+const ROUNDS_MAX: u32 = 4;
+
+/// Tokens of the poller: the kind in the upper half, an index in the lower.
+mod token {
+    pub(super) const CLIENT: u64 = 0;
+    pub(super) const CONTROL: u64 = 1;
+    pub(super) const DOOR: u64 = 2;
+    pub(super) const CONTROL_DOOR: u64 = 3;
+    pub(super) const WAKE: u64 = 4;
+
+    pub(super) fn new(kind: u64, index: usize) -> u64 {
+        kind << 32 | index as u64
+    }
+}
+
+/// Where clients come in.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub(crate) clients: Vec<Listener>,
+    pub(crate) control: Option<Listener>,
+}
+
+/// What the shards of a server share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) export: Export,
+    pub(crate) config: ServeConfig,
+    router: Router,
+    /// Clients dealt to a shard that has not yet taken them.
+    dealt: Vec<Mutex<Vec<OwnedFd>>>,
+    connections: AtomicUsize,
+    connections_total: AtomicU64,
+    requests: AtomicU64,
+    read_bytes: AtomicU64,
+    write_bytes: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(export: Export, config: ServeConfig, router: Router, shards: usize) -> Self {
+        Self {
+            export,
+            config,
+            router,
+            dealt: (0..shards).map(|_| Mutex::default()).collect(),
+            connections: AtomicUsize::new(0),
+            connections_total: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            write_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn status(&self, failed: Vec<Slot>) -> ServeStatus {
+        ServeStatus {
+            connections: self.connections.load(Ordering::Relaxed) as u64,
+            connections_total: self.connections_total.load(Ordering::Relaxed),
+            requests: self.requests.load(Ordering::Relaxed),
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            write_bytes: self.write_bytes.load(Ordering::Relaxed),
+            failed,
+        }
+    }
+
+    fn take_dealt(&self, shard: usize) -> Vec<OwnedFd> {
+        std::mem::take(&mut *self.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn has_dealt(&self, shard: usize) -> bool {
+        !self.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+/// A client and how many of its requests the engine has.
+#[derive(Debug)]
+struct Client {
+    connection: Connection,
+    in_engine: u32,
+    came_at: Instant,
+}
+
+/// A request in the engine.
+#[derive(Debug)]
+struct Whole {
+    client: usize,
+    accepted: Accepted,
+    op: Op,
+    /// What is left of the range after the piece under way.
+    rest: SectorRange,
+    /// A flush is due before the answer.
+    flush_due: bool,
+    is_alone: bool,
+    parts_left: u32,
+    result: IoResult,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Service<'a> {
+    shard: &'a mut Shard,
+    shared: &'a Shared,
+    doors: Option<Doors>,
+    /// Somebody may be at a door.
+    is_knocking: bool,
+    next_shard: usize,
+    poller: Poller,
+    clients: Vec<Option<Client>>,
+    controls: Vec<Option<ControlConnection>>,
+    wholes: Vec<Option<Whole>>,
+    free: Vec<u32>,
+    buffers: Buffers,
+    /// Set when stopping: until when clients may take their replies.
+    drain_until: Option<Instant>,
+    has_ended: bool,
+}
+
+impl Drop for Service<'_> {
+    fn drop(&mut self) {
+        // Members' I/O into the buffers ends before the buffers do.
+        self.shard.release();
+        if self.wholes.iter().any(Option::is_some) {
+            // Only when a run is given up: another shard may still move bytes of these requests.
+            std::mem::forget(std::mem::take(&mut self.wholes));
+        }
+    }
+}
+
+impl<'a> Service<'a> {
+    /// Makes the shard ready to serve; one shard of a server has the doors.
+    pub(crate) fn new(
+        shard: &'a mut Shard,
+        doors: Option<Doors>,
+        shared: &'a Shared,
+        context: &Context<'_>,
+    ) -> Result<Self, HostError> {
+        let failed = |e: std::io::Error| HostError::Wake { errno: e.raw_os_error().unwrap_or(libc::EMFILE) };
+        let poller = Poller::new().map_err(failed)?;
+        if let Some(doors) = &doors {
+            for door in &doors.clients {
+                poller.add(door.fd(), token::new(token::DOOR, 0)).map_err(failed)?;
+            }
+            if let Some(door) = &doors.control {
+                poller.add(door.fd(), token::new(token::CONTROL_DOOR, 0)).map_err(failed)?;
+            }
+        }
+        if context.mailboxes.len() > 1 {
+            let wake = context.mailboxes[shard.index() as usize].wake_fd();
+            poller.add(wake, token::new(token::WAKE, 0)).map_err(failed)?;
+        }
+        shard.prepare(context, None, Some(poller.fd()))?;
+        Ok(Self {
+            shard,
+            shared,
+            doors,
+            is_knocking: true,
+            next_shard: 0,
+            poller,
+            clients: Vec::new(),
+            controls: Vec::new(),
+            wholes: Vec::new(),
+            free: Vec::new(),
+            buffers: Buffers::default(),
+            drain_until: None,
+            has_ended: false,
+        })
+    }
+
+    /// Serves until stopped and drained, and until the other shards are.
+    pub(crate) fn run(mut self, running: &Running<'_>, context: &Context<'_>) -> Result<(), HostError> {
+        let _guard = AbortOnPanic(running, context);
+        let mut rounds = 0;
+        loop {
+            let now = context.clock.now();
+            self.shard.take_messages(now, context);
+            self.look_at_stop(now);
+            self.welcome(now, context);
+            let more = self.take_requests();
+            self.settle(context);
+            let moved = self.send();
+            self.serve_controls();
+            self.shard.send_messages(context);
+            self.sweep(now);
+            self.end(running, context);
+            if running.is_over() && self.shard.is_idle() {
+                return Ok(());
+            }
+            rounds = if more || moved { rounds + 1 } else { 0 };
+            if rounds == 0 {
+                self.sleep(running, context);
+            } else {
+                self.shard.poll(context);
+                if rounds % ROUNDS_MAX == 0 {
+                    self.hear(Nanos(0));
+                }
+            }
+        }
+    }
+
+    fn look_at_stop(&mut self, now: Instant) {
+        if self.drain_until.is_none() && self.shared.config.stop.load(Ordering::Relaxed) {
+            self.drain_until = Some(now + DRAIN_MAX);
+            self.doors = None;
+            self.clients.iter_mut().flatten().for_each(|c| c.connection.drain());
+        }
+        if self.drain_until.is_some_and(|until| until <= now) {
+            self.clients.iter_mut().flatten().for_each(|c| c.connection.kill());
+        }
+    }
+
+    /// Lets clients in: at the doors, and those another shard dealt to this one.
+    fn welcome(&mut self, now: Instant, context: &Context<'_>) {
+        let own = self.shard.index() as usize;
+        if self.drain_until.is_some() {
+            return;
+        }
+        if self.shared.dealt.len() > 1 {
+            for socket in self.shared.take_dealt(own) {
+                self.admit(socket, now);
+            }
+        }
+        while self.is_knocking {
+            let is_full = self.shared.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX;
+            let socket = self.doors.as_ref().filter(|_| !is_full);
+            let Some(socket) = socket.and_then(|d| d.clients.iter().find_map(Listener::accept)) else {
+                // While full, or out of descriptors, clients wait; the door is looked at in every round.
+                break;
+            };
+            self.shared.connections.fetch_add(1, Ordering::Relaxed);
+            self.shared.connections_total.fetch_add(1, Ordering::Relaxed);
+            let shard = self.next_shard % self.shared.dealt.len();
+            self.next_shard += 1;
+            if shard == own {
+                self.admit(socket, now);
+            } else {
+                self.shared.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+                context.mailboxes[shard].wake_if_asleep();
+            }
+        }
+        self.welcome_controls();
+    }
+
+    fn admit(&mut self, socket: OwnedFd, now: Instant) {
+        let place = self.clients.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.clients.push(None);
+            self.clients.len() - 1
+        });
+        let connection = Connection::new(socket);
+        if self.poller.add(connection.fd(), token::new(token::CLIENT, place)).is_ok() {
+            self.clients[place] = Some(Client { connection, in_engine: 0, came_at: now });
+        } else {
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn welcome_controls(&mut self) {
+        let Some(door) = self.doors.as_ref().and_then(|d| d.control.as_ref()) else { return };
+        while self.is_knocking && self.controls.iter().flatten().count() < CONTROLS_MAX {
+            let Some(socket) = door.accept() else { break };
+            let place = self.controls.iter().position(Option::is_none).unwrap_or_else(|| {
+                self.controls.push(None);
+                self.controls.len() - 1
+            });
+            let control = ControlConnection::new(socket);
+            if self.poller.add(control.fd(), token::new(token::CONTROL, place)).is_ok() {
+                self.controls[place] = Some(control);
+            }
+        }
+    }
+
+    /// Starts what clients ask for, each for its turn; answers whether a client has more.
+    fn take_requests(&mut self) -> bool {
+        let mut more = false;
+        for place in 0..self.clients.len() {
+            let mut bytes = 0;
+            let mut requests = 0;
+            while let Some(client) = &mut self.clients[place] {
+                if bytes >= TURN_BYTES || requests >= 64 {
+                    more = true;
+                    break;
+                }
+                let Some(accepted) = client.connection.next(&self.shared.export, &mut self.buffers) else {
+                    break;
+                };
+                requests += 1;
+                bytes += accepted.buffer.as_ref().map_or(0, |_| u64::from(accepted.bytes));
+                self.start(place, accepted);
+            }
+            if requests > 0 {
+                self.shared.requests.fetch_add(requests, Ordering::Relaxed);
+            }
+        }
+        more
+    }
+
+    fn start(&mut self, place: usize, accepted: Accepted) {
+        let Some(client) = &mut self.clients[place] else { return };
+        let (op, range, fua) = match accepted.task {
+            Task::Array { op, range, fua } => (op, range, fua),
+            Task::BlockStatus { bytes, .. } => {
+                let extents = status::extents(bytes);
+                let head = Head::block_status(accepted.cookie, BASE_ALLOCATION_ID, extents.len() / 8);
+                return client.connection.reply(head, extents, None, 0);
+            }
+            Task::Disconnect => return client.connection.drain(),
+        };
+        client.in_engine += 1;
+        let is_alone = client.connection.requests() == 1;
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.wholes.push(None);
+            self.wholes.len() as u32 - 1
+        });
+        let flush_due = fua && matches!(op, Op::Discard | Op::WriteZeroes);
+        let (parts_left, result) = (0, Ok(()));
+        let whole =
+            Whole { client: place, accepted, op, rest: range, flush_due, is_alone, parts_left, result };
+        self.wholes[id as usize] = Some(whole);
+        self.go_on(id);
+    }
+
+    /// Starts the next piece of a request. Reads and writes are one piece, bounded by their buffer.
+    fn go_on(&mut self, id: u32) {
+        let Some(whole) = &mut self.wholes[id as usize] else { return };
+        let mut range = whole.rest;
+        if matches!(whole.op, Op::Discard | Op::WriteZeroes) && range.count > PIECE_SECTORS {
+            range.count = self.shared.router.piece(range, PIECE_SECTORS);
+        }
+        whole.rest = SectorRange::new(range.end(), whole.rest.count - range.count);
+        let fua = matches!(whole.accepted.task, Task::Array { fua: true, .. });
+        let flags = engine_flags(fua, whole.is_alone);
+        let request = Request { id: RequestId(id), op: whole.op, range, flags };
+        let buffer = whole.accepted.buffer.as_ref();
+        let buffer = PartBuffer {
+            base: buffer.map_or(std::ptr::null_mut(), Buffer::base),
+            bytes: buffer.map_or(0, |_| u64::from(whole.accepted.bytes)),
+        };
+        whole.parts_left = self.shard.start_whole(&self.shared.router, request, buffer);
+    }
+
+    /// Handles inputs of the engine until there are none.
+    fn settle(&mut self, context: &Context<'_>) {
+        let mut now = context.clock.now();
+        loop {
+            let stepped = self.shard.step(now, context);
+            if let Some((id, result)) = self.shard.ended.pop() {
+                self.part_ended(id, result);
+            } else if !stepped {
+                return;
+            } else {
+                continue;
+            }
+            if self.shard.ended.is_empty() {
+                now = context.clock.now();
+            }
+        }
+    }
+
+    fn part_ended(&mut self, id: u32, result: IoResult) {
+        let whole = self.wholes[id as usize].as_mut().expect("a part ends once");
+        whole.parts_left -= 1;
+        whole.result = whole.result.and(result);
+        if whole.parts_left > 0 {
+            return;
+        }
+        if whole.result.is_ok() && (whole.rest.count > 0 || whole.flush_due) {
+            if whole.rest.count == 0 {
+                whole.flush_due = false;
+                whole.op = Op::Flush;
+            }
+            return self.go_on(id);
+        }
+        let Some(whole) = self.wholes[id as usize].take() else { return };
+        self.free.push(id);
+        self.answer(whole);
+    }
+
+    fn answer(&mut self, whole: Whole) {
+        let Whole { client, accepted, op, result, .. } = whole;
+        let Accepted { cookie, offset, bytes, buffer, .. } = accepted;
+        let held = if buffer.is_some() { u64::from(bytes) } else { 0 };
+        let client = self.clients[client].as_mut().expect("a client stays while the engine has its requests");
+        client.in_engine -= 1;
+        let structured = op == Op::Read && client.connection.agreed().structured;
+        let head = match result {
+            Ok(()) if structured => Head::offset_data(cookie, offset, bytes),
+            Ok(()) => Head::simple(cookie, None),
+            Err(error) if structured => Head::error(cookie, errno_of(error)),
+            Err(error) => Head::simple(cookie, Some(errno_of(error))),
+        };
+        let counter = if op == Op::Read { &self.shared.read_bytes } else { &self.shared.write_bytes };
+        counter.fetch_add(held, Ordering::Relaxed);
+        let body = match buffer {
+            Some(buffer) if op == Op::Read && result.is_ok() => Some((buffer, bytes as usize)),
+            Some(buffer) => {
+                self.buffers.give(buffer);
+                None
+            }
+            None => None,
+        };
+        client.connection.reply(head, Vec::new(), body, held);
+    }
+
+    /// Sends replies; answers whether something moved.
+    fn send(&mut self) -> bool {
+        let mut moved = false;
+        for client in self.clients.iter_mut().flatten() {
+            moved |= client.connection.send(&mut self.buffers);
+        }
+        moved
+    }
+
+    fn serve_controls(&mut self) {
+        for place in 0..self.controls.len() {
+            let Some(mut control) = self.controls[place].take() else { continue };
+            control.serve(|line| self.command(line));
+            if !control.is_over() {
+                self.controls[place] = Some(control);
+            }
+        }
+    }
+
+    fn command(&self, line: &[u8]) -> String {
+        match control::parse(line) {
+            Ok(Command::Detail) => {
+                let status = self.shared.status(self.shard.failed_slots());
+                let detail = self.shared.config.detail.as_ref();
+                let detail = detail.map_or_else(|| status.to_json(), |detail| detail(&status));
+                format!(r#"{{"detail":{detail}}}"#)
+            }
+            Ok(Command::Stop) => {
+                self.shared.config.stop.store(true, Ordering::Relaxed);
+                r#"{"stopping":true}"#.to_owned()
+            }
+            Err(answer) => answer.to_owned(),
+        }
+    }
+
+    /// Lets go of clients with which all is done, or that never begin.
+    fn sweep(&mut self, now: Instant) {
+        for place in &mut self.clients {
+            let Some(client) = place else { continue };
+            if client.connection.is_in_handshake() && now.since(client.came_at) > HANDSHAKE_MAX {
+                client.connection.kill();
+            }
+            if client.connection.is_over() && client.in_engine == 0 {
+                *place = None;
+                self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn end(&mut self, running: &Running<'_>, context: &Context<'_>) {
+        if self.drain_until.is_some() && !self.has_ended && self.clients.iter().all(Option::is_none) {
+            self.has_ended = true;
+            running.workload_ended(context);
+        }
+    }
+
+    fn sleep(&mut self, running: &Running<'_>, context: &Context<'_>) {
+        let own = self.shard.index() as usize;
+        let mailbox = (context.mailboxes.len() > 1).then(|| &context.mailboxes[own]);
+        if mailbox.is_some_and(|m| !m.fall_asleep()) {
+            return self.shard.poll(context);
+        }
+        // What was stored before this shard was said to sleep is seen here; what is stored later wakes it.
+        let must_wake = (running.is_over() && self.shard.is_idle()) || self.shared.has_dealt(own);
+        if !must_wake {
+            let time = self.shard.sleep_time(self.drain_until, context);
+            if self.shard.has_ring() {
+                self.shard.sleep(self.drain_until, context);
+                self.hear(Nanos(0));
+            } else {
+                self.hear(time);
+            }
+        }
+        if let Some(mailbox) = mailbox {
+            mailbox.awake();
+        }
+    }
+
+    /// Hears the news of sockets, waiting for the first at most that long.
+    fn hear(&mut self, timeout: Nanos) {
+        let Self { poller, clients, controls, is_knocking, .. } = self;
+        poller.wait(timeout, |news| {
+            let index = (news.token & u64::from(u32::MAX)) as usize;
+            match news.token >> 32 {
+                token::CLIENT => {
+                    if let Some(Some(client)) = clients.get_mut(index) {
+                        client.connection.tell(news);
+                    }
+                }
+                token::CONTROL => {
+                    if let Some(Some(control)) = controls.get_mut(index) {
+                        control.tell(news);
+                    }
+                }
+                token::DOOR | token::CONTROL_DOOR => *is_knocking = true,
+                _ => {}
+            }
+        });
+    }
+}
