@@ -40,7 +40,8 @@ pub fn parse(log: &[u8], shift: u8) -> Result<Vec<BadRange>, BadBlocksError> {
     if log.len() > LOG_BYTES_MAX {
         return Err(FieldError::new("bblog_size", log.len() / 512, "it is at most 8 sectors").into());
     }
-    let entries = log.chunks_exact(ENTRY_BYTES).map(|entry| u64_at(entry, 0)).take_while(|entry| *entry != END);
+    let entries =
+        log.chunks_exact(ENTRY_BYTES).map(|entry| u64_at(entry, 0)).take_while(|entry| *entry != END);
     entries.map(|entry| range(entry, shift)).collect()
 }
 
@@ -54,7 +55,12 @@ fn range(entry: u64, shift: u8) -> Result<BadRange, BadBlocksError> {
         (Some(start_sector), Some(length_sectors)) if start_sector.checked_add(length_sectors).is_some() => {
             Ok(BadRange { start_sector, length_sectors })
         }
-        _ => Err(FieldError::new("entry", format!("{entry:#x}"), format!("with bblog_shift {shift} it ends within 2^64 sectors")).into()),
+        _ => Err(FieldError::new(
+            "entry",
+            format!("{entry:#x}"),
+            format!("with bblog_shift {shift} it ends within 2^64 sectors"),
+        )
+        .into()),
     }
 }
 
@@ -72,7 +78,9 @@ pub fn to_bytes(ranges: &[BadRange], shift: u8, log_sectors: u16) -> Result<Vec<
         };
         let (mut block, end) = (range.start_sector / unit, end.div_ceil(unit));
         if end >= 1 << (64 - LENGTH_BITS) {
-            return Err(FieldError::new("range", range.start_sector, "an entry has 54 bits for its start").into());
+            return Err(
+                FieldError::new("range", range.start_sector, "an entry has 54 bits for its start").into()
+            );
         }
         while block < end {
             if entries.len() == room {

@@ -122,11 +122,17 @@ impl BitmapSuperblock {
             format!("it is at least {CHUNK_BYTES_MIN} bytes, a power of two")
         })?;
         let sleep = self.daemon_sleep_seconds;
-        require((1..=i32::MAX as u32).contains(&sleep), "daemon_sleep", sleep, || "it is at least 1 second".to_owned())?;
+        require((1..=i32::MAX as u32).contains(&sleep), "daemon_sleep", sleep, || {
+            "it is at least 1 second".to_owned()
+        })?;
         let behind = self.write_behind;
-        require(behind <= WRITE_BEHIND_MAX, "write_behind", behind, || format!("it is at most {WRITE_BEHIND_MAX}"))?;
+        require(behind <= WRITE_BEHIND_MAX, "write_behind", behind, || {
+            format!("it is at most {WRITE_BEHIND_MAX}")
+        })?;
         require(self.sync_size_sectors > 0, "sync_size", 0, || "it is at least 1 sector".to_owned())?;
-        require(padding.iter().all(|b| *b == 0), "pad", "not zero", || "it is zero in every known format".to_owned())
+        require(padding.iter().all(|b| *b == 0), "pad", "not zero", || {
+            "it is zero in every known format".to_owned()
+        })
     }
 
     /// The 256 bytes to write.

@@ -15,6 +15,7 @@ pub mod examine;
 pub mod level;
 pub mod placement;
 pub mod ppl;
+pub mod superblock;
 pub mod superblock_0;
 pub mod superblock_1;
 pub mod time;

@@ -44,7 +44,8 @@ pub struct PplEntry {
 impl PplEntry {
     /// Whether these bytes are the entry's partial parity.
     pub fn matches(&self, partial_parity: &[u8]) -> bool {
-        partial_parity.len() == self.partial_parity_bytes as usize && crc32c::crc32c(partial_parity) == self.checksum
+        partial_parity.len() == self.partial_parity_bytes as usize
+            && crc32c::crc32c(partial_parity) == self.checksum
     }
 }
 
@@ -79,13 +80,19 @@ impl PplHeader {
             return Err(PplError::Signature { found, right: array_signature });
         }
         let reserved = &block[..RESERVED_BYTES];
-        require(reserved.iter().all(|b| *b == 0xff), "reserved", "not all ones", || "it is all ones in every known format".to_owned())?;
+        require(reserved.iter().all(|b| *b == 0xff), "reserved", "not all ones", || {
+            "it is all ones in every known format".to_owned()
+        })?;
         let padding = u32_at(block, RESERVED_BYTES + 4);
         require(padding == 0, "padding", padding, || "it is 0 in every known format".to_owned())?;
         let count = u32_at(block, 528) as usize;
-        require(count <= ENTRIES_MAX, "entries_count", count, || format!("a header has room for {ENTRIES_MAX}"))?;
+        require(count <= ENTRIES_MAX, "entries_count", count, || {
+            format!("a header has room for {ENTRIES_MAX}")
+        })?;
         let (entries, rest) = block[ENTRIES..].split_at(count * ENTRY_BYTES);
-        require(rest.iter().all(|b| *b == 0), "entries", "not zero past the last", || format!("entries_count is {count}"))?;
+        require(rest.iter().all(|b| *b == 0), "entries", "not zero past the last", || {
+            format!("entries_count is {count}")
+        })?;
         let header = Self {
             signature: found,
             generation: u64_at(block, 520),
@@ -98,7 +105,9 @@ impl PplHeader {
     fn check(&self) -> Result<(), FieldError> {
         for entry in &self.entries {
             let (data, parity) = (entry.data_bytes, entry.partial_parity_bytes);
-            require(data > 0 && data.is_multiple_of(512), "data_size", data, || "it is whole sectors, one or more".to_owned())?;
+            require(data > 0 && data.is_multiple_of(512), "data_size", data, || {
+                "it is whole sectors, one or more".to_owned()
+            })?;
             require(parity.is_multiple_of(512), "pp_size", parity, || "it is whole sectors".to_owned())?;
             require(parity <= data, "pp_size", parity, || format!("it is at most data_size, {data}"))?;
         }

@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn seconds_and_micros_share_a_word() {
-        let time = Timestamp(999_999 << 40 | 12);
+        let time = Timestamp(999_999 << 40 | 0xc);
         assert_eq!((time.seconds(), time.micros()), (12, 999_999));
     }
 }

@@ -49,7 +49,11 @@ pub struct NotAUuid(String);
 
 impl fmt::Display for NotAUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is no UUID; one has 32 hexadecimal digits, with colons, dots or hyphens between them", self.0)
+        write!(
+            f,
+            "'{}' is no UUID; one has 32 hexadecimal digits, with colons, dots or hyphens between them",
+            self.0
+        )
     }
 }
 
@@ -89,7 +93,9 @@ mod tests {
 
     #[test]
     fn too_few_too_many_and_other_digits_are_no_uuid() {
-        for text in ["", "0011", "00112233:44556677:8899aabb:ccddeef", "00112233:44556677:8899aabb:ccddeeff0", "g"] {
+        for text in
+            ["", "0011", "00112233:44556677:8899aabb:ccddeef", "00112233:44556677:8899aabb:ccddeeff0", "g"]
+        {
             assert!(text.parse::<Uuid>().is_err(), "{text}");
         }
     }

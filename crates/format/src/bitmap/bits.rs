@@ -88,7 +88,7 @@ impl Bits {
     fn next(&self, mut bit: u64, set: bool) -> Option<u64> {
         let dull = if set { 0 } else { 0xff };
         while bit < self.count {
-            if bit % 8 == 0 && self.bytes[(bit / 8) as usize] == dull {
+            if bit.is_multiple_of(8) && self.bytes[(bit / 8) as usize] == dull {
                 bit += 8;
             } else if self.is_set(bit) == set {
                 return Some(bit);

@@ -63,7 +63,7 @@ pub fn human_size(bytes: u64) -> String {
     }
     let (_, shift, decimal, binary_name, decimal_name) =
         UNITS.into_iter().find(|(below, ..)| bytes < *below).unwrap_or(UNITS[2]);
-    let binary_hundredths = ((u128::from(bytes) * 200 >> shift) + 1) / 2;
+    let binary_hundredths = ((u128::from(bytes) * 200) >> shift).div_ceil(2);
     let decimal_hundredths = u128::from(bytes / (decimal / 200)).div_ceil(2);
     format!(
         " ({}.{:02} {binary_name} {}.{:02} {decimal_name})",
@@ -79,7 +79,9 @@ pub(crate) fn array_bytes(level: Level, layout: u32, raid_disks: u32, member_byt
     let (times, by) = match level {
         Level::Linear | Level::Raid0 => return None,
         Level::Raid1 => (1, 1),
-        Level::Raid4 | Level::Raid5 | Level::Raid6 => (raid_disks.checked_sub(u32::from(level.parity_count()))?, 1),
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+            (raid_disks.checked_sub(u32::from(level.parity_count()))?, 1)
+        }
         Level::Raid10 => (raid_disks, (layout & 255) * (layout >> 8 & 255)),
     };
     (member_bytes * u128::from(times)).checked_div(u128::from(by))

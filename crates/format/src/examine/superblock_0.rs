@@ -15,7 +15,8 @@ pub fn superblock_0(superblock: &Superblock0, context: &Context) -> Vec<Line> {
     state(superblock, context, &mut lines);
     lines.push(Line::Blank);
     if superblock.level != Level::Raid0 {
-        lines.extend(layout_name(superblock.level, superblock.layout).map(|name| Line::Field("Layout", name)));
+        lines
+            .extend(layout_name(superblock.level, superblock.layout).map(|name| Line::Field("Layout", name)));
     }
     lines.extend(chunk_line(superblock.level, u64::from(superblock.chunk_bytes)));
     lines.push(Line::Blank);
@@ -34,8 +35,11 @@ fn array(superblock: &Superblock0, context: &Context, lines: &mut Vec<Line>) {
         Line::Field("Raid Level", superblock.level.to_string()),
     ]);
     let member_bytes = u128::from(superblock.size_kib) * 1024;
-    if let Some(bytes) = array_bytes(superblock.level, superblock.layout, superblock.raid_disks, member_bytes) {
-        let kib = |bytes: u128| format!("{}{}", bytes / 1024, u64::try_from(bytes).map_or_else(|_| String::new(), human_size));
+    if let Some(bytes) = array_bytes(superblock.level, superblock.layout, superblock.raid_disks, member_bytes)
+    {
+        let kib = |bytes: u128| {
+            format!("{}{}", bytes / 1024, u64::try_from(bytes).map_or_else(|_| String::new(), human_size))
+        };
         lines.push(Line::Field("Used Dev Size", kib(member_bytes)));
         lines.push(Line::Field("Array Size", kib(bytes)));
     }
@@ -47,7 +51,9 @@ fn array(superblock: &Superblock0, context: &Context, lines: &mut Vec<Line>) {
 }
 
 fn reshape(superblock: &Superblock0, lines: &mut Vec<Line>) {
-    let Some(reshape) = superblock.reshape.filter(|reshape| reshape.position_sectors != MAX_SECTOR) else { return };
+    let Some(reshape) = superblock.reshape.filter(|reshape| reshape.position_sectors != MAX_SECTOR) else {
+        return;
+    };
     let position = reshape.position_sectors;
     let shown = human_size(position.saturating_mul(512));
     lines.push(Line::Field("Reshape pos'n", format!("{}{shown}", position / 2)));
@@ -60,7 +66,9 @@ fn reshape(superblock: &Superblock0, lines: &mut Vec<Line>) {
         lines.push(Line::Field("New Level", level_name(reshape.new_level)));
     }
     if reshape.new_layout != superblock.layout && superblock.level != Level::Raid0 {
-        lines.extend(layout_name(superblock.level, reshape.new_layout).map(|name| Line::Field("New Layout", name)));
+        lines.extend(
+            layout_name(superblock.level, reshape.new_layout).map(|name| Line::Field("New Layout", name)),
+        );
     }
     if reshape.new_chunk_bytes != superblock.chunk_bytes {
         lines.push(Line::Field("New Chunksize", reshape.new_chunk_bytes.to_string()));
@@ -106,11 +114,15 @@ fn row(name: &str, disk: &Disk, context: &Context) -> String {
         (Disk::WRITE_MOSTLY, " write-mostly"),
         (Disk::FAILFAST, " failfast"),
     ];
-    let mut states: String = STATES.iter().filter(|(bit, _)| disk.state & bit != 0).map(|(_, name)| *name).collect();
+    let mut states: String =
+        STATES.iter().filter(|(bit, _)| disk.state & bit != 0).map(|(_, name)| *name).collect();
     if disk.state & !(Disk::WRITE_MOSTLY | Disk::FAILFAST) == 0 {
         states.push_str(" spare");
     }
     let path = context.device_path.and_then(|path| path(disk.major, disk.minor));
     let path = path.map_or_else(String::new, |path| format!("   {path}"));
-    format!("{name} {:5}   {:5}    {:5}    {:5}     {states}{path}", disk.number, disk.major, disk.minor, disk.raid_disk)
+    format!(
+        "{name} {:5}   {:5}    {:5}    {:5}     {states}{path}",
+        disk.number, disk.major, disk.minor, disk.raid_disk
+    )
 }

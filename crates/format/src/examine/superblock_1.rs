@@ -17,7 +17,8 @@ pub fn superblock_1(superblock: &Superblock1, context: &Context) -> Vec<Line> {
     device(superblock, context, &mut lines);
     lines.push(Line::Blank);
     if superblock.level != Level::Raid0 || superblock.features.contains(Features::RAID0_LAYOUT) {
-        lines.extend(layout_name(superblock.level, superblock.layout).map(|name| Line::Field("Layout", name)));
+        lines
+            .extend(layout_name(superblock.level, superblock.layout).map(|name| Line::Field("Layout", name)));
     }
     lines.extend(chunk_line(superblock.level, u64::from(superblock.chunk_sectors) * 512));
     lines.push(Line::Blank);
@@ -28,7 +29,8 @@ pub fn superblock_1(superblock: &Superblock1, context: &Context) -> Vec<Line> {
 
 fn array(superblock: &Superblock1, context: &Context, lines: &mut Vec<Line>) {
     let name = superblock.name();
-    let local = context.homehost.filter(|host| name.strip_prefix(host).is_some_and(|rest| rest.starts_with(':')));
+    let local =
+        context.homehost.filter(|host| name.strip_prefix(host).is_some_and(|rest| rest.starts_with(':')));
     let shown = local.map_or_else(|| name.clone(), |host| format!("{name}  (local to host {host})"));
     lines.extend([
         Line::Field("Magic", format!("{MAGIC:08x}")),
@@ -49,7 +51,8 @@ fn sectors(count: u64) -> String {
 fn sizes(superblock: &Superblock1, context: &Context, lines: &mut Vec<Line>) {
     lines.push(Line::Field("Avail Dev Size", sectors(superblock.data_size_sectors)));
     let member_bytes = u128::from(superblock.size_sectors) * 512;
-    if let Some(bytes) = array_bytes(superblock.level, superblock.layout, superblock.raid_disks, member_bytes) {
+    if let Some(bytes) = array_bytes(superblock.level, superblock.layout, superblock.raid_disks, member_bytes)
+    {
         let shown = u64::try_from(bytes).map_or_else(|_| String::new(), human_size);
         lines.push(Line::Field("Array Size", format!("{} KiB{shown}", bytes / 1024)));
     }
@@ -86,7 +89,8 @@ fn unused(superblock: &Superblock1, context: &Context) -> (i128, i128) {
     let ppl = superblock.ppl();
     let log = superblock.bitmap_offset_sectors().map_or(0, i128::from)
         + ppl.map_or(0, |area| i128::from(area.offset_sectors));
-    let bad_blocks = superblock.has_bad_block_log().then(|| start + i128::from(superblock.bblog_offset_sectors));
+    let bad_blocks =
+        superblock.has_bad_block_log().then(|| start + i128::from(superblock.bblog_offset_sectors));
     if data < start {
         let end = bad_blocks.map_or(start, |sector| sector.min(start)).min(start + log);
         return (data, (end - data - used).max(0));
@@ -140,7 +144,9 @@ fn reshape(superblock: &Superblock1, lines: &mut Vec<Line>) {
         lines.push(Line::Field("New Level", level_name(reshape.new_level)));
     }
     if reshape.new_layout != superblock.layout && superblock.level != Level::Raid0 {
-        lines.extend(layout_name(superblock.level, reshape.new_layout).map(|name| Line::Field("New Layout", name)));
+        lines.extend(
+            layout_name(superblock.level, reshape.new_layout).map(|name| Line::Field("New Layout", name)),
+        );
     }
     if reshape.new_chunk_sectors != superblock.chunk_sectors {
         lines.push(Line::Field("New Chunksize", format!("{}K", reshape.new_chunk_sectors / 2)));
@@ -150,7 +156,8 @@ fn reshape(superblock: &Superblock1, lines: &mut Vec<Line>) {
 
 fn device(superblock: &Superblock1, context: &Context, lines: &mut Vec<Line>) {
     if superblock.devflags != 0 {
-        let flags = [(Superblock1::FLAG_WRITE_MOSTLY, "write-mostly"), (Superblock1::FLAG_FAILFAST, "failfast")];
+        let flags =
+            [(Superblock1::FLAG_WRITE_MOSTLY, "write-mostly"), (Superblock1::FLAG_FAILFAST, "failfast")];
         let names = flags.iter().filter(|(flag, _)| superblock.devflags & flag != 0).map(|(_, name)| *name);
         lines.push(Line::Field("Flags", names.collect::<Vec<_>>().join(" ")));
     }
@@ -158,7 +165,8 @@ fn device(superblock: &Superblock1, context: &Context, lines: &mut Vec<Line>) {
     if superblock.has_bad_block_log() {
         let entries = u32::from(superblock.bblog_size_sectors) * 512 / 8;
         let offset = superblock.bblog_offset_sectors;
-        let present = if superblock.features.contains(Features::BAD_BLOCKS) { " - bad blocks present." } else { "" };
+        let present =
+            if superblock.features.contains(Features::BAD_BLOCKS) { " - bad blocks present." } else { "" };
         let value = format!("{entries} entries available at offset {offset} sectors{present}");
         lines.push(Line::Field("Bad Block Log", value));
     }
@@ -170,7 +178,9 @@ fn role(superblock: &Superblock1) -> String {
     match superblock.role() {
         Role::Spare | Role::Faulty => "spare".to_owned(),
         Role::Journal => "Journal".to_owned(),
-        Role::Slot(slot) if superblock.features.contains(Features::REPLACEMENT) => format!("Replacement device {slot}"),
+        Role::Slot(slot) if superblock.features.contains(Features::REPLACEMENT) => {
+            format!("Replacement device {slot}")
+        }
         Role::Slot(slot) => format!("Active device {slot}"),
     }
 }
@@ -178,7 +188,9 @@ fn role(superblock: &Superblock1) -> String {
 fn array_state(superblock: &Superblock1, lines: &mut Vec<Line>) {
     let shrinking = superblock.reshape().map_or(0, |reshape| reshape.delta_disks.min(0).unsigned_abs());
     let slots = superblock.raid_disks.saturating_add(shrinking);
-    let claims = |slot| superblock.dev_roles.iter().filter(move |role| matches!(role, Role::Slot(s) if u32::from(*s) == slot));
+    let claims = |slot| {
+        superblock.dev_roles.iter().filter(move |role| matches!(role, Role::Slot(s) if u32::from(*s) == slot))
+    };
     let letter = |slot| match claims(slot).count() {
         0 => '.',
         1 => 'A',

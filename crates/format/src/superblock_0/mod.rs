@@ -31,7 +31,11 @@ structure_error! {
 /// The sector of the superblock on a device of so many sectors (`MD_NEW_SIZE_SECTORS`), which is also the number of
 /// sectors before it. A device of less than 64 KiB has none.
 pub const fn sector(device_sectors: u64) -> Option<u64> {
-    if device_sectors < RESERVED_SECTORS { None } else { Some((device_sectors & !(RESERVED_SECTORS - 1)) - RESERVED_SECTORS) }
+    if device_sectors < RESERVED_SECTORS {
+        None
+    } else {
+        Some((device_sectors & !(RESERVED_SECTORS - 1)) - RESERVED_SECTORS)
+    }
 }
 
 /// A row of the table of disks (`mdp_disk_t`).
@@ -127,7 +131,7 @@ pub struct Superblock0 {
     pub recovery_checkpoint_sectors: u32,
     /// `minor_version` [1] is 91 and these hold [44 to 49], or it is 90.
     pub reshape: Option<Reshape>,
-    /// `layout` [64]: its number.
+    /// `layout` [64]: its number; of no meaning for RAID-0, where the kernel writes -1.
     pub layout: u32,
     /// `chunk_size` [65].
     pub chunk_bytes: u32,
@@ -188,24 +192,33 @@ impl Superblock0 {
 
     fn check(&self) -> Result<(), FieldError> {
         let Self { level, raid_disks, .. } = *self;
-        require(self.not_persistent == 0, "not_persistent", self.not_persistent, || "it is 0 on a device".to_owned())?;
+        require(self.not_persistent == 0, "not_persistent", self.not_persistent, || {
+            "it is 0 on a device".to_owned()
+        })?;
         let slots_min = u32::from(level.members_min());
         require((slots_min..=DISKS as u32).contains(&raid_disks), "raid_disks", raid_disks, || {
             format!("a {level} array of this version has {slots_min} to {DISKS} slots")
         })?;
         check_chunk_bytes("chunk_size", level, self.chunk_bytes)?;
-        check_layout("layout", level, self.layout, raid_disks)?;
+        if level != Level::Raid0 {
+            check_layout("layout", level, self.layout, raid_disks)?;
+        }
         let sized = !matches!(level, Level::Linear | Level::Raid0);
-        require(!sized || self.size_kib > 0, "size", self.size_kib, || format!("a {level} array uses some KiB of each member"))?;
+        require(!sized || self.size_kib > 0, "size", self.size_kib, || {
+            format!("a {level} array uses some KiB of each member")
+        })?;
         let number = self.this_disk.number;
-        require((number as usize) < DISKS, "this_disk.number", number, || format!("the table has {DISKS} rows"))?;
+        require((number as usize) < DISKS, "this_disk.number", number, || {
+            format!("the table has {DISKS} rows")
+        })?;
         if let Some(reshape) = &self.reshape {
             let before = i64::from(raid_disks) - i64::from(reshape.delta_disks);
             require((1..=DISKS as i64).contains(&before), "delta_disks", reshape.delta_disks, || {
                 format!("the array has {raid_disks} slots with them and 1 to {DISKS} without")
             })?;
-            let new_level = Level::from_number(reshape.new_level)
-                .ok_or_else(|| FieldError::new("new_level", reshape.new_level, "it is -1, 0, 1, 4, 5, 6 or 10"))?;
+            let new_level = Level::from_number(reshape.new_level).ok_or_else(|| {
+                FieldError::new("new_level", reshape.new_level, "it is -1, 0, 1, 4, 5, 6 or 10")
+            })?;
             check_chunk_bytes("new_chunk", new_level, reshape.new_chunk_bytes)?;
         }
         Ok(())
@@ -215,7 +228,9 @@ impl Superblock0 {
     pub fn check_on_device(&self, device_sectors: u64) -> Result<(), Superblock0Error> {
         let room = sector(device_sectors).unwrap_or(0);
         let size = u64::from(self.size_kib) * 2;
-        require(size <= room, "size", self.size_kib, || format!("there are {} KiB before the superblock", room / 2))?;
+        require(size <= room, "size", self.size_kib, || {
+            format!("there are {} KiB before the superblock", room / 2)
+        })?;
         Ok(())
     }
 }

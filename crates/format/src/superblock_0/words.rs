@@ -61,7 +61,9 @@ pub(super) fn parse(block: &[u8]) -> Result<Superblock0, Superblock0Error> {
         return Err(Superblock0Error::Checksum { found, right });
     }
     let minors = MINOR_PLAIN..=MINOR_RESHAPING;
-    require(minors.contains(&words[2]), "minor_version", words[2], || "it is 90, or 91 while reshaping".to_owned())?;
+    require(minors.contains(&words[2]), "minor_version", words[2], || {
+        "it is 90, or 91 while reshaping".to_owned()
+    })?;
     Ok(from_words(order, words)?)
 }
 
@@ -106,7 +108,13 @@ fn from_words(order: ByteOrder, words: Box<[u32; WORDS]>) -> Result<Superblock0,
 }
 
 fn disk(words: &[u32; WORDS], at: usize) -> Disk {
-    Disk { number: words[at], major: words[at + 1], minor: words[at + 2], raid_disk: words[at + 3], state: words[at + 4] }
+    Disk {
+        number: words[at],
+        major: words[at + 1],
+        minor: words[at + 2],
+        raid_disk: words[at + 3],
+        state: words[at + 4],
+    }
 }
 
 fn put_disk(words: &mut [u32; WORDS], at: usize, disk: &Disk) {
@@ -128,7 +136,7 @@ impl Superblock0 {
     /// A superblock without devices, of no size, for a new array.
     pub fn new(level: Level, raid_disks: u32, set_uuid: Uuid) -> Self {
         let blank = from_words(ByteOrder::Little, Box::new([0; WORDS])).expect("level 0 is a level");
-        Self { level, raid_disks, set_uuid, ..blank }
+        Self { set_uuid, level, raid_disks, ..blank }
     }
 
     /// The 4096 bytes to write, little-endian, checksum computed.

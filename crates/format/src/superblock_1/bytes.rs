@@ -137,15 +137,23 @@ fn checked_roles(block: &[u8]) -> Result<Vec<Role>, Superblock1Error> {
     if found != right {
         return Err(Superblock1Error::Checksum { found, right });
     }
-    require(u32_at(block, 12) == 0, "pad0", u32_at(block, 12), || "it is 0 in every known format".to_owned())?;
+    require(u32_at(block, 12) == 0, "pad0", u32_at(block, 12), || {
+        "it is 0 in every known format".to_owned()
+    })?;
     let pad3 = &block[PAD3..HEAD_BYTES];
-    require(pad3.iter().all(|b| *b == 0), "pad3", "not zero", || "it is zero in every known format".to_owned())?;
+    require(pad3.iter().all(|b| *b == 0), "pad3", "not zero", || {
+        "it is zero in every known format".to_owned()
+    })?;
     let numbers = block[HEAD_BYTES..used].chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]));
     numbers
         .map(|number| {
             Role::from_number(number).ok_or_else(|| {
-                FieldError::new("dev_roles", format!("{number:#x}"), "a role is a slot up to 0xff00, 0xfffd, 0xfffe or 0xffff")
-                    .into()
+                FieldError::new(
+                    "dev_roles",
+                    format!("{number:#x}"),
+                    "a role is a slot up to 0xff00, 0xfffd, 0xfffe or 0xffff",
+                )
+                .into()
             })
         })
         .collect()

@@ -1,6 +1,6 @@
 //! What must hold of a superblock's fields, alone and on its device.
 
-use super::{Features, Role, Superblock1, Superblock1Error};
+use super::{Features, Minor, Role, Superblock1, Superblock1Error};
 use crate::bitmap;
 use crate::error::{FieldError, require};
 use crate::level::{Layout, Level, Raid10Layout};
@@ -28,7 +28,15 @@ impl Superblock1 {
     /// Checks that what the superblock names lies within a device of so many sectors.
     pub fn check_on_device(&self, device_sectors: u64) -> Result<(), Superblock1Error> {
         let end = self.data_offset_sectors.saturating_add(self.data_size_sectors);
-        require(end <= device_sectors, "data_offset + data_size", end, || {
+        // mdadm 4.2 counts the data offset of 1.0 into `data_size`, and the kernel takes it; `check_places` has made
+        // sure that what is used of it ends before the superblock.
+        let is_counted_twice =
+            self.minor() == Minor::End && self.data_size_sectors <= self.super_offset_sectors;
+        require(end <= device_sectors || is_counted_twice, "data_offset + data_size", end, || {
+            format!("the device ends at sector {device_sectors}")
+        })?;
+        let superblock_end = self.super_offset_sectors.saturating_add(self.to_bytes().len() as u64 / 512);
+        require(superblock_end <= device_sectors, "super_offset", self.super_offset_sectors, || {
             format!("the device ends at sector {device_sectors}")
         })?;
         if let Some(recovered) = self.recovered_sectors() {
@@ -51,7 +59,9 @@ impl Superblock1 {
             return Err(Superblock1Error::ContradictoryFeatures { names: found.to_string() });
         }
         let ppl = self.features.intersects(Features::PPL | Features::MULTIPLE_PPLS);
-        require(!ppl || self.level == Level::Raid5, "level", self.level, || "only RAID-5 has a PPL".to_owned())?;
+        require(!ppl || self.level == Level::Raid5, "level", self.level, || {
+            "only RAID-5 has a PPL".to_owned()
+        })?;
         Ok(())
     }
 
@@ -62,14 +72,17 @@ impl Superblock1 {
             format!("a {level} array has {slots_min} to {slots_max} slots")
         })?;
         check_chunk("chunksize", level, chunk_sectors)?;
-        check_layout("layout", level, layout, raid_disks)?;
+        if level != Level::Raid0 || self.features.contains(Features::RAID0_LAYOUT) {
+            check_layout("layout", level, layout, raid_disks)?;
+        }
         if let Some(reshape) = self.reshape() {
             let before = i64::from(raid_disks) - i64::from(self.delta_disks);
             require((1..=i64::from(slots_max)).contains(&before), "delta_disks", self.delta_disks, || {
                 format!("the array has {raid_disks} slots with them and 1 to {slots_max} without")
             })?;
-            let new_level = Level::from_number(reshape.new_level)
-                .ok_or_else(|| FieldError::new("new_level", reshape.new_level, "it is -1, 0, 1, 4, 5, 6 or 10"))?;
+            let new_level = Level::from_number(reshape.new_level).ok_or_else(|| {
+                FieldError::new("new_level", reshape.new_level, "it is -1, 0, 1, 4, 5, 6 or 10")
+            })?;
             check_chunk("new_chunk", new_level, reshape.new_chunk_sectors)?;
         }
         Ok(())
@@ -77,16 +90,22 @@ impl Superblock1 {
 
     fn check_sizes(&self) -> Result<(), FieldError> {
         let data = self.data_size_sectors;
-        require(data >= DATA_SECTORS_MIN, "data_size", data, || format!("a member has {DATA_SECTORS_MIN} data sectors or more"))?;
+        require(data >= DATA_SECTORS_MIN, "data_size", data, || {
+            format!("a member has {DATA_SECTORS_MIN} data sectors or more")
+        })?;
         let end = self.data_offset_sectors.checked_add(data);
         require(end.is_some(), "data_offset", self.data_offset_sectors, || {
             format!("with data_size {data} it ends past the last sector there can be")
         })?;
         let size = self.size_sectors;
         let sized = !matches!(self.level, Level::Linear | Level::Raid0);
-        require(!sized || size > 0, "size", size, || format!("a {} array uses some sectors of each member", self.level))?;
+        require(!sized || size > 0, "size", size, || {
+            format!("a {} array uses some sectors of each member", self.level)
+        })?;
         let holds_data = self.role() != Role::Journal;
-        require(size <= data || !holds_data, "size", size, || format!("this member has {data} data sectors"))?;
+        require(size <= data || !holds_data, "size", size, || {
+            format!("this member has {data} data sectors")
+        })?;
         let chunk = u64::from(self.chunk_sectors);
         require(!sized || !self.level.has_chunks() || size >= chunk, "size", size, || {
             format!("each member holds a chunk of {chunk} sectors or more")
@@ -96,7 +115,7 @@ impl Superblock1 {
     /// Superblock, data, bitmap or PPL, and bad-block log keep clear of each other.
     fn check_places(&self) -> Result<(), FieldError> {
         let data = i128::from(self.data_offset_sectors);
-        let data_end = data + i128::from(self.data_size_sectors);
+        let data_end = data + i128::from(self.used_sectors());
         let superblock = i128::from(self.super_offset_sectors);
         let superblock_end = superblock + self.to_bytes().len() as i128 / 512;
         require(superblock_end <= data || superblock >= data_end, "data_offset", data, || {
@@ -108,11 +127,16 @@ impl Superblock1 {
             self.bblog_size_sectors,
             || format!("it is at most {BBLOG_SECTORS_MAX} sectors"),
         )?;
-        require(self.bblog_shift < 54, "bblog_shift", self.bblog_shift, || "it is below 54, the bits of a sector".to_owned())?;
-        let has_log = self.has_bad_block_log();
-        require(has_log || !self.features.contains(Features::BAD_BLOCKS), "bblog_offset", self.bblog_offset_sectors, || {
-            "the features say that there are bad blocks, whose log has a place and a size".to_owned()
+        require(self.bblog_shift < 54, "bblog_shift", self.bblog_shift, || {
+            "it is below 54, the bits of a sector".to_owned()
         })?;
+        let has_log = self.has_bad_block_log();
+        require(
+            has_log || !self.features.contains(Features::BAD_BLOCKS),
+            "bblog_offset",
+            self.bblog_offset_sectors,
+            || "the features say that there are bad blocks, whose log has a place and a size".to_owned(),
+        )?;
         for (field, sector, length) in self.side_areas() {
             let end = sector + length;
             let clear = |start, other_end| end <= start || sector >= other_end;
@@ -127,8 +151,17 @@ impl Superblock1 {
         Ok(())
     }
 
+    /// Sectors of this member that hold data of the array.
+    fn used_sectors(&self) -> u64 {
+        match (self.level, self.role()) {
+            (Level::Linear | Level::Raid0, _) | (_, Role::Journal) => self.data_size_sectors,
+            _ => self.size_sectors,
+        }
+    }
+
     fn check_role(&self) -> Result<(), FieldError> {
-        let slots = i64::from(self.raid_disks) + i64::from(self.delta_disks.min(0)).abs() * i64::from(self.reshape().is_some());
+        let slots = i64::from(self.raid_disks)
+            + i64::from(self.delta_disks.min(0)).abs() * i64::from(self.reshape().is_some());
         match self.role() {
             Role::Slot(slot) => require(i64::from(slot) < slots, "dev_roles[dev_number]", slot, || {
                 format!("the array has {slots} slots")
@@ -144,9 +177,9 @@ impl Superblock1 {
             let least = bitmap::SUPERBLOCK_BYTES.div_ceil(512) as i128;
             ("bitmap_offset", superblock + i128::from(offset), least)
         });
-        let ppl = self
-            .ppl()
-            .map(|area| ("ppl.offset", superblock + i128::from(area.offset_sectors), i128::from(area.size_sectors)));
+        let ppl = self.ppl().map(|area| {
+            ("ppl.offset", superblock + i128::from(area.offset_sectors), i128::from(area.size_sectors))
+        });
         let bad_blocks = self.has_bad_block_log().then(|| {
             let sector = superblock + i128::from(self.bblog_offset_sectors);
             ("bblog_offset", sector, i128::from(self.bblog_size_sectors))
@@ -157,10 +190,14 @@ impl Superblock1 {
 
 /// Checks a chunk of so many sectors for a level.
 pub(crate) fn check_chunk(field: &'static str, level: Level, sectors: u32) -> Result<(), FieldError> {
-    require(sectors <= CHUNK_SECTORS_MAX, field, sectors, || format!("it is at most {CHUNK_SECTORS_MAX} sectors"))?;
+    require(sectors <= CHUNK_SECTORS_MAX, field, sectors, || {
+        format!("it is at most {CHUNK_SECTORS_MAX} sectors")
+    })?;
     match level {
         Level::Linear | Level::Raid1 => Ok(()),
-        Level::Raid0 => require(sectors > 0, field, sectors, || format!("a {level} array has a chunk of at least 1 sector")),
+        Level::Raid0 => require(sectors > 0, field, sectors, || {
+            format!("a {level} array has a chunk of at least 1 sector")
+        }),
         Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => {
             require(sectors >= 8 && sectors.is_power_of_two(), field, sectors, || {
                 format!("a {level} array has a chunk of at least 8 sectors, a power of two")
@@ -169,10 +206,17 @@ pub(crate) fn check_chunk(field: &'static str, level: Level, sectors: u32) -> Re
     }
 }
 
-/// Checks a layout's number for a level; a RAID-0's may be missing.
-pub(crate) fn check_layout(field: &'static str, level: Level, number: u32, raid_disks: u32) -> Result<(), FieldError> {
+/// Checks a layout's number for a level, where the superblock vouches for it.
+pub(crate) fn check_layout(
+    field: &'static str,
+    level: Level,
+    number: u32,
+    raid_disks: u32,
+) -> Result<(), FieldError> {
     if level == Level::Raid0 {
-        return require(number <= 2, field, number, || "a raid0 array has layout 0 (none), 1 (original) or 2 (alternate)".to_owned());
+        return require(number <= 2, field, number, || {
+            "a raid0 array has layout 0 (either), 1 (original) or 2 (alternate)".to_owned()
+        });
     }
     let layout = Layout::from_number(level, number as i32);
     require(layout.is_some(), field, number, || format!("no layout of {level} has this number"))?;

@@ -50,7 +50,9 @@ impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::JournalDevice => "this device is a write journal; journals are not supported",
-            Self::WriteJournal => "the array has a write journal, which may hold its last writes; journals are not supported",
+            Self::WriteJournal => {
+                "the array has a write journal, which may hold its last writes; journals are not supported"
+            }
             Self::ClusteredBitmap => "the array's bitmap is kept for a cluster, which is not supported",
         })
     }
@@ -123,7 +125,8 @@ impl Superblock1 {
 
     /// Leaves the array without bitmap and PPL.
     pub fn clear_bitmap_and_ppl(&mut self) {
-        let logs = Features::BITMAP_OFFSET | Features::BITMAP_VERSIONED | Features::PPL | Features::MULTIPLE_PPLS;
+        let logs =
+            Features::BITMAP_OFFSET | Features::BITMAP_VERSIONED | Features::PPL | Features::MULTIPLE_PPLS;
         self.features = self.features.without(logs);
         self.bitmap_or_ppl = 0;
     }
@@ -151,7 +154,11 @@ impl Superblock1 {
             new_level: self.new_level,
             new_layout: self.new_layout,
             new_chunk_sectors: self.new_chunk_sectors,
-            new_offset_sectors: if self.features.contains(Features::NEW_OFFSET) { self.new_offset_sectors } else { 0 },
+            new_offset_sectors: if self.features.contains(Features::NEW_OFFSET) {
+                self.new_offset_sectors
+            } else {
+                0
+            },
             backwards: self.delta_disks < 0 || self.features.contains(Features::RESHAPE_BACKWARDS),
         })
     }
