@@ -253,6 +253,24 @@ def run_readonly():
     assert answers == {1: 1, 2: 1, 3: 1, 4: 0, 5: 0}, answers
 
 
+def run_lost():
+    """Members whose write-back fails: every flush that covers it must say so, on any connection."""
+    clients = [transmission()[0] for _ in range(4)]
+    for number, s in enumerate(clients[:2]):
+        for cookie in range(24):
+            s.sendall(request(WRITE, cookie, (number * 24 + cookie) << 20, 1 << 20) + random.randbytes(1 << 20))
+            assert reply(s) == (0, cookie), "the page cache takes it"
+    for s in clients:
+        for cookie in range(3):
+            s.sendall(request(FLUSH, cookie, 0, 0))
+    for number, s in enumerate(clients):
+        errors = [reply(s)[0] for _ in range(3)]
+        assert all(errors), f"connection {number} was told that lost writes are durable: {errors}"
+    late = transmission()[0]
+    late.sendall(request(FLUSH, 1, 0, 0) + request(WRITE, 2, 0, 512) + bytes(512))
+    assert all(reply(late)[0] for _ in range(2))
+
+
 def ask(s, line):
     s.sendall(line + b"\n")
     answer = b""

@@ -14,9 +14,12 @@ python=/usr/bin/python3
 passed=0
 failed=0
 server=
+loops=()
 
 cleanup() {
     [ -n "$server" ] && kill -9 "$server" 2>/dev/null
+    for device in "${loops[@]}"; do [ -b "$device" ] && losetup -d "$device"; done
+    mountpoint -q "$work/small" && umount -l "$work/small"
     rm -rf "$work"
 }
 trap cleanup EXIT
@@ -186,6 +189,27 @@ check "fio verify=crc32c, depth 16, 4 jobs, with flushes" verify
 check "a second server at the socket is refused" second
 check "and the first goes on" full "$size"
 check "SIGTERM ends it well" stop
+
+# Two loop devices on a file system too small for what is written to them: write-back fails.
+mode="lost write-back, 2 shards"
+loops=()
+if mkdir "$work/small" && mount -t tmpfs -o size=8m tmpfs "$work/small" 2>"$work/out"; then
+    for member in 0 1; do
+        truncate -s 64M "$work/small/member$member"
+        loops+=("$(losetup --show -f "$work/small/member$member" 2>>"$work/out")")
+    done
+fi
+if [ -b "${loops[0]:-}" ] && [ -b "${loops[1]:-}" ]; then
+    start lost --shards 2 --level 0 --members 2 --device "${loops[0]}" --device "${loops[1]}" --buffered
+    check "no flush of any connection succeeds" "$python" "$here/clients.py" lost "$socket"
+    kill -TERM "$server"
+    wait "$server"
+    check "the server's last flush fails, and it says so" [ $? -eq 1 ]
+    server=
+else
+    failed=$((failed + 1))
+    echo "FAILED  $mode: needs root with tmpfs and loop devices: $(head -1 "$work/out")"
+fi
 
 mode="read-only"
 start readonly --read-only

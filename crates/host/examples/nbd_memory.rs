@@ -3,7 +3,7 @@
 //! ```text
 //! nbd_memory [--socket PATH] [--listen ADDR:PORT] [--control PATH] [--files FOLDER | --device PATH…]
 //!            [--level 0|1|5|6] [--members N] [--member-mib N] [--chunk-kib N] [--shards N]
-//!            [--no-discard] [--read-only]
+//!            [--buffered] [--no-discard] [--read-only]
 //! ```
 //! Prints `ready` once clients may come; ends at SIGTERM and SIGINT.
 
@@ -17,7 +17,8 @@ use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::volume::{STRIPE_CACHE_DEFAULT, VolumeConfig};
 use stripewise_host::{
-    Access, Array, ArrayConfig, FileSpec, Fill, MemberSpec, NbdServer, ServeConfig, create_member_file,
+    Access, Array, ArrayConfig, Caching, FileSpec, Fill, MemberSpec, NbdServer, ServeConfig,
+    create_member_file,
 };
 
 struct Options {
@@ -29,6 +30,7 @@ struct Options {
     member_mib: u64,
     chunk_kib: u64,
     shards: u32,
+    caching: Caching,
     discard: bool,
 }
 
@@ -56,11 +58,13 @@ fn parse() -> Result<Options, String> {
         member_mib: 64,
         chunk_kib: 64,
         shards: 1,
+        caching: Caching::Direct,
         discard: true,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         match name.as_str() {
+            "--buffered" => options.caching = Caching::Buffered,
             "--no-discard" => options.discard = false,
             "--read-only" => options.serve.read_only = true,
             _ => {
@@ -106,12 +110,13 @@ fn serve(options: Options) -> Result<(), stripewise_host::HostError> {
     for slot in 0..options.members {
         members.push(match (options.devices.get(slot), &options.files) {
             (Some(path), _) => {
-                MemberSpec::File(FileSpec { access: Access::Destroy, ..FileSpec::new(path.clone()) })
+                let (access, caching) = (Access::Destroy, options.caching);
+                MemberSpec::File(FileSpec { access, caching, ..FileSpec::new(path.clone()) })
             }
             (None, Some(folder)) => {
                 let path = folder.join(format!("member{slot}"));
                 create_member_file(&path, sectors, Fill::Sparse)?;
-                MemberSpec::File(FileSpec::new(path))
+                MemberSpec::File(FileSpec { caching: options.caching, ..FileSpec::new(path) })
             }
             (None, None) => MemberSpec::Memory,
         });

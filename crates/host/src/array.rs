@@ -81,7 +81,7 @@ impl Array {
         if shards > 1 {
             volume.stripe_cache_size = (volume.stripe_cache_size / shards).max(CACHE_ENTRIES_MIN);
         }
-        let members = members::open_all(&members, &volume.geometry.member_sectors)?;
+        let members = members::open_all(&members, &volume.geometry.member_sectors, shards)?;
         Ok(Self {
             shards: (0..shards).map(|i| Shard::new(i, shards, &volume)).collect::<Result<_, _>>()?,
             members,

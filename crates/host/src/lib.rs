@@ -14,6 +14,7 @@ mod buffers;
 mod clock;
 mod compute;
 mod error;
+mod flushes;
 mod mailbox;
 mod members;
 mod nbd;

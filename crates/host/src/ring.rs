@@ -15,6 +15,7 @@ use stripewise_engine::units::{Nanos, SECTOR_BYTES, Slot};
 
 use crate::buffers::{Mapping, ZEROES_BYTES};
 use crate::error::{HostError, io_error_from_errno};
+use crate::flushes::{Flushes, Turn};
 use crate::members::{FileMember, Member, Route};
 
 /// Submissions gathered before the kernel is called.
@@ -27,6 +28,8 @@ const RETRIES_MAX: u32 = 1000;
 const IOVECS_MAX: usize = 1024;
 /// Runs of zeroes in one submission.
 const ZERO_RUNS_MAX: u64 = 64;
+/// Descriptors of a member that a shard uses: direct, buffered, and for flushes.
+const FILES_PER_MEMBER: i32 = 3;
 /// The completion of the poll on the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
 
@@ -81,6 +84,12 @@ pub(crate) struct Ring {
     wake_fd: Option<RawFd>,
     wake_armed: bool,
     zeroes: usize,
+    /// The shard, which has a descriptor for flushes of each member.
+    shard: usize,
+    /// By slot.
+    flushes: Vec<Flushes>,
+    /// Flushes answered without a call of their own, and their results.
+    answered: Vec<(u32, IoResult)>,
 }
 
 impl std::fmt::Debug for Ring {
@@ -93,6 +102,7 @@ impl Ring {
     /// A ring for the calling thread. `mappings` are pinned if the system allows as much locked memory;
     /// `wake_fd` ends a wait when it becomes readable.
     pub(crate) fn new(
+        shard: usize,
         members: &[Member],
         mappings: &[&Mapping],
         zeroes: *mut u8,
@@ -100,7 +110,7 @@ impl Ring {
     ) -> Result<Self, HostError> {
         let uring =
             build().map_err(|e| HostError::IoUring { errno: e.raw_os_error().unwrap_or(libc::ENOSYS) })?;
-        let has_fixed_files = register_files(&uring, members);
+        let has_fixed_files = register_files(&uring, shard, members);
         let regions = register_mappings(&uring, mappings);
         Ok(Self {
             uring,
@@ -114,6 +124,9 @@ impl Ring {
             wake_fd,
             wake_armed: false,
             zeroes: zeroes as usize,
+            shard,
+            flushes: members.iter().map(|_| Flushes::default()).collect(),
+            answered: Vec::new(),
         })
     }
 
@@ -124,7 +137,7 @@ impl Ring {
 
     /// Whether an I/O has not been answered.
     pub(crate) fn is_busy(&self) -> bool {
-        self.in_kernel > 0 || !self.backlog.is_empty()
+        self.in_kernel > 0 || !self.backlog.is_empty() || !self.answered.is_empty()
     }
 
     /// Starts an I/O on a file member.
@@ -161,6 +174,13 @@ impl Ring {
         op.next = 0;
         op.iovecs.clear();
         op.iovecs.extend(buffers.map(|(base, bytes)| libc::iovec { iov_base: base.cast(), iov_len: bytes }));
+        if io.op == Op::Flush {
+            match self.flushes[io.slot.index()].came(index) {
+                Turn::Call => {}
+                Turn::Wait => return,
+                Turn::Fail(error) => return self.answered.push((index, Err(error))),
+            }
+        }
         self.push(index, members);
     }
 
@@ -189,10 +209,12 @@ impl Ring {
             op.lay_out_zeroes(self.zeroes);
         }
         let entry = if self.has_fixed_files {
-            let position = op.slot.index() as i32 * 2 + i32::from(op.route == Route::Buffered);
+            let position = op.slot.index() as i32 * FILES_PER_MEMBER
+                + if op.step == Step::Flush { 2 } else { i32::from(op.route == Route::Buffered) };
             op.entry(types::Fd(position), &self.regions).flags(squeue::Flags::FIXED_FILE)
         } else {
-            op.entry(types::Fd(file.fd(op.route)), &self.regions)
+            let fd = if op.step == Step::Flush { file.flush_fd(self.shard) } else { file.fd(op.route) };
+            op.entry(types::Fd(fd), &self.regions)
         };
         entry.user_data(u64::from(index))
     }
@@ -209,7 +231,8 @@ impl Ring {
             // SAFETY: a poll names no memory.
             self.wake_armed = unsafe { self.uring.submission().push(&poll) }.is_ok();
         }
-        self.enter(1, timeout);
+        // A flush that is answered already needs no completion.
+        self.enter(usize::from(self.answered.is_empty()), timeout);
     }
 
     fn enter(&mut self, want: usize, timeout: Option<Nanos>) {
@@ -248,14 +271,35 @@ impl Ring {
             let Some(file) = members[op.slot.index()].file() else { unreachable!("only files use the ring") };
             match op.advance(completion.result(), file) {
                 Some(result) => {
-                    done(op.slot, op.tag, result);
+                    let (slot, is_flush) = (op.slot, op.step == Step::Flush);
+                    done(slot, op.tag, result);
                     self.free.push(index);
+                    if is_flush {
+                        self.flush_called(slot, result, members);
+                    }
                 }
                 None => self.push(index, members),
             }
         }
+        for (index, result) in self.answered.drain(..) {
+            let op = &self.ops[index as usize];
+            done(op.slot, op.tag, result);
+            self.free.push(index);
+        }
         while self.in_kernel < IN_FLIGHT_MAX {
             let Some(index) = self.backlog.pop_front() else { break };
+            self.push(index, members);
+        }
+    }
+}
+
+impl Ring {
+    /// Answers the flushes that shared a call, and makes the next one.
+    fn flush_called(&mut self, slot: Slot, result: IoResult, members: &[Member]) {
+        let mut shared = Vec::new();
+        let next = self.flushes[slot.index()].called(result, &mut shared);
+        self.answered.extend(shared.into_iter().map(|index| (index, result)));
+        if let Some(index) = next {
             self.push(index, members);
         }
     }
@@ -399,12 +443,15 @@ fn build() -> std::io::Result<IoUring> {
     }
 }
 
-/// Registers both descriptors of each member, so that an I/O takes no reference on them. It is only a
+/// Registers the descriptors of each member, so that an I/O takes no reference on them. It is only a
 /// saving: without it descriptors are used as they are.
-fn register_files(uring: &IoUring, members: &[Member]) -> bool {
+fn register_files(uring: &IoUring, shard: usize, members: &[Member]) -> bool {
     let fds: Vec<RawFd> = members
         .iter()
-        .flat_map(|m| m.file().map_or([-1, -1], |f| [f.fd(Route::Direct), f.fd(Route::Buffered)]))
+        .flat_map(|m| {
+            let fds = |f: &FileMember| [f.fd(Route::Direct), f.fd(Route::Buffered), f.flush_fd(shard)];
+            m.file().map_or([-1; FILES_PER_MEMBER as usize], fds)
+        })
         .collect();
     uring.submitter().register_files(&fds).is_ok()
 }
@@ -437,7 +484,7 @@ mod tests {
 
     fn member() -> (tempfile::NamedTempFile, FileMember) {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let member = FileMember::open(&FileSpec::new(file.path()), 0).unwrap();
+        let member = FileMember::open(&FileSpec::new(file.path()), 0, 1).unwrap();
         (file, member)
     }
 

@@ -36,6 +36,7 @@ enum Origin {
 /// A request of the engine in flight, by its id.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
+    op: Op,
     buffer: PartBuffer,
     origin: Origin,
 }
@@ -145,6 +146,7 @@ pub(crate) struct Shard {
     outboxes: Vec<Vec<Message>>,
     inbox: Vec<Message>,
     failed: Vec<bool>,
+    is_array_failed: bool,
     reply: Option<AdminReply>,
     pub(crate) ended: Vec<Ended>,
     pub(crate) counts: Vec<MemberCounts>,
@@ -174,6 +176,7 @@ impl Shard {
             outboxes: vec![Vec::new(); shards as usize],
             inbox: Vec::new(),
             failed,
+            is_array_failed: false,
             reply: None,
             ended: Vec::new(),
             counts: vec![MemberCounts::default(); members],
@@ -205,7 +208,13 @@ impl Shard {
         let own = || (context.mailboxes.len() > 1).then(|| context.mailboxes[self.index as usize].wake_fd());
         let wake_fd = wake_fd.or_else(own);
         let mappings: Vec<_> = pool.into_iter().chain(self.arena.as_ref().map(Arena::mapping)).collect();
-        self.ring = Some(Ring::new(context.members, &mappings, context.zeroes.address(), wake_fd)?);
+        self.ring = Some(Ring::new(
+            self.index as usize,
+            context.members,
+            &mappings,
+            context.zeroes.address(),
+            wake_fd,
+        )?);
         Ok(())
     }
 
@@ -269,7 +278,7 @@ impl Shard {
         let moves_bytes = matches!(op, Op::Read | Op::Write);
         let fits = !moves_bytes || range.count.checked_mul(SECTOR_BYTES).is_some_and(|b| b <= buffer.bytes);
         if fits {
-            let id = self.entries.insert(Entry { buffer, origin });
+            let id = self.entries.insert(Entry { op, buffer, origin });
             self.requests.push_back(Request { id, op, range, flags });
         } else {
             self.answer(origin, Err(IoError::Range));
@@ -321,8 +330,10 @@ impl Shard {
                     self.completions.push_back(Input::Computed { tag: compute.tag });
                 }
                 Action::Complete { id, result } => {
-                    let origin = self.entries.remove(*id).origin;
-                    self.answer(origin, *result);
+                    let Entry { op, origin, .. } = self.entries.remove(*id);
+                    // The engine flushes the members that work; what was acknowledged may be on the others.
+                    let is_lost = op == Op::Flush && self.is_array_failed;
+                    self.answer(origin, if is_lost { result.and(Err(IoError::Lost)) } else { *result });
                 }
                 Action::Replied { reply, .. } => self.reply = Some(*reply),
                 Action::Event(event) => self.note(*event, now),
@@ -360,6 +371,7 @@ impl Shard {
     }
 
     fn note(&mut self, event: ArrayEvent, now: Instant) {
+        self.is_array_failed |= event == ArrayEvent::ArrayFailed;
         if let ArrayEvent::MemberFailed { slot } = event {
             // A failure heard of from another shard has been noted there.
             if std::mem::replace(&mut self.failed[slot.index()], true) {

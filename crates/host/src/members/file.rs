@@ -1,9 +1,9 @@
 //! A member in a regular file or on a block device.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -78,6 +78,8 @@ pub(crate) struct FileMember {
     path: PathBuf,
     buffered: File,
     direct: Option<File>,
+    /// One for each shard.
+    flushers: Vec<File>,
     /// What offsets and lengths of direct I/O are multiples of.
     align_bytes: u32,
     /// Set when the file system refused direct I/O after all.
@@ -88,7 +90,7 @@ pub(crate) struct FileMember {
 }
 
 impl FileMember {
-    pub(crate) fn open(spec: &FileSpec, sectors: u64) -> Result<Self, HostError> {
+    pub(crate) fn open(spec: &FileSpec, sectors: u64, shards: u32) -> Result<Self, HostError> {
         let path = spec.path.as_path();
         let metadata = std::fs::metadata(path).map_err(|e| MemberProblem::from_io(&e, 0).at(path))?;
         let is_device = metadata.file_type().is_block_device();
@@ -110,10 +112,15 @@ impl FileMember {
         let direct = if wants_direct { open_direct(spec) } else { None };
         let (direct, align_bytes) =
             direct.map_or((None, SECTOR_BYTES as u32), |(file, align)| (Some(file), align));
+        let flushers = (0..shards)
+            .map(|_| open_flusher(spec, &metadata))
+            .collect::<std::io::Result<_>>()
+            .map_err(|e| MemberProblem::from_io(&e, 0).at(path))?;
         Ok(Self {
             path: path.to_owned(),
             buffered,
             direct,
+            flushers,
             align_bytes,
             refused: AtomicBool::new(false),
             wants_direct,
@@ -144,6 +151,11 @@ impl FileMember {
         }
     }
 
+    /// The descriptor a shard flushes through, and uses for nothing else.
+    pub(crate) fn flush_fd(&self, shard: usize) -> RawFd {
+        self.flushers[shard].as_raw_fd()
+    }
+
     /// Takes the buffered way from now on.
     pub(crate) fn refuse_direct(&self) {
         self.refused.store(true, Ordering::Relaxed);
@@ -167,6 +179,14 @@ impl FileMember {
 fn open_with(spec: &FileSpec, flags: i32) -> std::io::Result<File> {
     let write = spec.access != Access::ReadOnly;
     OpenOptions::new().read(true).write(write).custom_flags(flags | libc::O_CLOEXEC).open(&spec.path)
+}
+
+/// Opens the file once more: an open file of its own is told of each failed write-back.
+fn open_flusher(spec: &FileSpec, metadata: &Metadata) -> std::io::Result<File> {
+    let file = open_with(spec, 0)?;
+    let is_same = file.metadata().is_ok_and(|m| (m.dev(), m.ino()) == (metadata.dev(), metadata.ino()));
+    // Replaced while it was being opened: no file is where the path says.
+    if is_same { Ok(file) } else { Err(std::io::Error::from_raw_os_error(libc::ESTALE)) }
 }
 
 /// Opens the file with `O_DIRECT` and finds the smallest blocks it takes; nothing if it takes none.

@@ -37,11 +37,11 @@ pub(crate) enum Member {
 }
 
 impl Member {
-    fn open(spec: &MemberSpec, slot: usize, sectors: u64) -> Result<Self, HostError> {
+    fn open(spec: &MemberSpec, slot: usize, sectors: u64, shards: u32) -> Result<Self, HostError> {
         Ok(match spec {
             MemberSpec::Missing => Self::Missing,
             MemberSpec::Memory => Self::Memory(MemoryMember::new(slot, sectors)?),
-            MemberSpec::File(spec) => Self::File(FileMember::open(spec, sectors)?),
+            MemberSpec::File(spec) => Self::File(FileMember::open(spec, sectors, shards)?),
         })
     }
 
@@ -54,8 +54,8 @@ impl Member {
     }
 }
 
-/// Opens the members of an array, whose data sizes are given in sectors.
-pub(crate) fn open_all(specs: &[MemberSpec], sectors: &[u64]) -> Result<Vec<Member>, HostError> {
+/// Opens the members of an array of so many shards; their data sizes are given in sectors.
+pub(crate) fn open_all(specs: &[MemberSpec], sectors: &[u64], shards: u32) -> Result<Vec<Member>, HostError> {
     if specs.len() != sectors.len() {
         return Err(HostError::MemberCount { given: specs.len(), needed: sectors.len() });
     }
@@ -64,7 +64,7 @@ pub(crate) fn open_all(specs: &[MemberSpec], sectors: &[u64]) -> Result<Vec<Memb
         .iter()
         .zip(sectors)
         .enumerate()
-        .map(|(slot, (spec, sectors))| Member::open(spec, slot, *sectors))
+        .map(|(slot, (spec, sectors))| Member::open(spec, slot, *sectors, shards))
         .collect()
 }
 

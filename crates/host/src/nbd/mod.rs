@@ -26,6 +26,8 @@ mod connection;
 mod control;
 mod export;
 mod handshake;
+#[cfg(test)]
+mod handshake_tests;
 mod poller;
 mod server;
 mod service;
