@@ -104,9 +104,9 @@ fn mean<'a>(cells: impl Iterator<Item = &'a &'a CellResult>) -> String {
     if mean < 10.0 { format!("{mean:.2}") } else { format!("{mean:.1}") }
 }
 
-fn recommendation(text: &mut String, results: &StudyResults) {
-    let Recommendation { ranking, summary, method, reasons, by_family, commands, .. } =
-        &results.recommendation;
+/// The values from best to worst, over all and by family.
+fn rankings(text: &mut String, results: &StudyResults) {
+    let Recommendation { ranking, by_family, .. } = &results.recommendation;
     let _ = writeln!(text, "\nRanking by {}", results.subject);
     let mut table =
         Table::new([results.subject.as_str(), "score", "95 % interval", "worst", "of the best there"]);
@@ -126,6 +126,13 @@ fn recommendation(text: &mut String, results: &StudyResults) {
         table.row([best.family.clone(), best.best.clone(), best.tied_with.join(", ")]);
     }
     text.push_str(&table.to_string());
+}
+
+fn recommendation(text: &mut String, results: &StudyResults) {
+    let Recommendation { ranking, summary, method, reasons, commands, .. } = &results.recommendation;
+    if !ranking.is_empty() {
+        rankings(text, results);
+    }
     let _ = writeln!(text, "\nRecommendation: {summary}");
     for reason in reasons {
         let _ = writeln!(text, "  {reason}");

@@ -73,8 +73,8 @@ fn cost(cells: &[CellResult], subject: &str, name: &str, value: &str) -> Option<
 }
 
 fn words(cost: Cost, writes: bool) -> String {
-    let read = if writes { format!(" ({:.2} of it read)", cost.read) } else { String::new() };
-    format!("{:.1} member I/Os and {:.2} bytes moved a byte{read}", cost.ios, cost.bytes)
+    let read = if writes { format!(" ({:.2} of them read)", cost.read) } else { String::new() };
+    format!("{:.1} member I/Os, which move {:.2} bytes for each byte asked{read}", cost.ios, cost.bytes)
 }
 
 /// What stands out of the difference.
@@ -139,8 +139,9 @@ mod tests {
         assert_eq!(
             said,
             [
-                "random-write: at 16K a request takes 2.0 member I/Os and 2.00 bytes moved a byte (0.00 of it read); \
-              at 1024K, 50 % slower, 4.0 member I/Os and 4.00 bytes moved a byte (2.00 of it read). More of its \
+                "random-write: at 16K a request takes 2.0 member I/Os, which move 2.00 bytes for each byte asked \
+              (0.00 of them read); \
+              at 1024K, 50 % slower, 4.0 member I/Os, which move 4.00 bytes for each byte asked (2.00 of them read). More of its \
               writes cover only part of a stripe and must read before they write."
             ]
         );

@@ -3,7 +3,7 @@
 //!
 //! The judgement — recommendation, ranking, families, environment — is written here as plain HTML and
 //! reads without scripts. Charts and the table of cells are drawn by the script in `assets/report/` from
-//! the results embedded as JSON. Whatever comes from a study is escaped by [`html::Html`], and the page's
+//! the results embedded as JSON. Whatever comes from a study is escaped by the writer in `html.rs`, and the page's
 //! own policy (`Content-Security-Policy`) forbids every outside address.
 
 mod data;
