@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""The server beside `nbdkit memory`, by fio's nbd engine, in interleaved rounds.
+
+    tests/nbd/bench.py PATH-OF-nbd_memory [ROUNDS]
+
+Both serve 1 GiB from memory (the server a RAID-5 of five members, on one shard) over unix sockets. Prints the
+machine, every sample and the ratio of medians; above 1 the server is faster than nbdkit.
+"""
+
+import json
+import os
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+binary = sys.argv[1]
+rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+SECONDS = 3
+CASES = [
+    ("4 KiB random read, depth 32", ["--rw=randread", "--bs=4k", "--iodepth=32"]),
+    ("4 KiB random write, depth 32", ["--rw=randwrite", "--bs=4k", "--iodepth=32"]),
+    ("4 KiB random read, depth 1", ["--rw=randread", "--bs=4k", "--iodepth=1"]),
+    ("1 MiB sequential read, depth 4", ["--rw=read", "--bs=1M", "--iodepth=4"]),
+    ("1 MiB sequential write, depth 4", ["--rw=write", "--bs=1M", "--iodepth=4"]),
+]
+
+for tool in ("fio", "nbdkit", "nbdcopy"):
+    if not shutil.which(tool):
+        sys.exit(f"MISSING: {tool} is not installed; nothing is compared")
+
+
+def text(*command):
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return output.strip().partition("\n")[0]
+
+
+def sample(socket, arguments):
+    command = ["fio", "--name=bench", "--ioengine=nbd", f"--uri=nbd+unix:///?socket={socket}", "--size=1G"]
+    command += ["--time_based", f"--runtime={SECONDS}", "--randseed=1", "--output-format=json", *arguments]
+    # The engine says a word of its own first.
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    job = json.loads(output[output.index("{\n"):])["jobs"][0]
+    side = "write" if "write" in arguments[0] else "read"
+    return job[side]["bw_bytes"] / (1 << 20)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    ours, theirs = f"{folder}/ours", f"{folder}/theirs"
+    servers = [
+        subprocess.Popen([binary, "--socket", ours, "--member-mib", "256"], stdout=subprocess.DEVNULL),
+        subprocess.Popen(["nbdkit", "-f", "-U", theirs, "memory", "1G"], stdout=subprocess.DEVNULL),
+    ]
+    try:
+        while not (os.path.exists(ours) and os.path.exists(theirs)):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        for socket in (ours, theirs):
+            # Memory that was never written costs nbdkit nothing to read.
+            subprocess.run(
+                f"head -c 1G /dev/urandom | nbdcopy - 'nbd+unix:///?socket={socket}'", shell=True, check=True
+            )
+        model = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+        print(f"{model[0] if model else platform.processor()}, {os.cpu_count()} CPUs, Linux {platform.release()}")
+        print(f"{text('nbdkit', '--version')}, {text('fio', '--version')}, {text('nbdcopy', '--version')}")
+        print(f"commit {text('git', 'rev-parse', '--short', 'HEAD')}, {rounds} rounds of {SECONDS} s, MiB/s")
+        for name, arguments in CASES:
+            samples = {ours: [], theirs: []}
+            for number in range(rounds):
+                for socket in (ours, theirs) if number % 2 == 0 else (theirs, ours):
+                    samples[socket].append(sample(socket, arguments))
+            medians = {socket: statistics.median(values) for socket, values in samples.items()}
+            print(f"{name}: {medians[ours]:.0f} beside {medians[theirs]:.0f}, ratio {medians[ours] / medians[theirs]:.2f}")
+            for label, socket in (("stripewise", ours), ("nbdkit", theirs)):
+                print(f"    {label:10} " + " ".join(f"{value:.0f}" for value in samples[socket]))
+    finally:
+        for server in servers:
+            server.send_signal(signal.SIGTERM)
+            server.wait()
