@@ -23,6 +23,8 @@
 
 mod buffers;
 mod connection;
+#[cfg(test)]
+mod connection_tests;
 mod control;
 mod export;
 mod handshake;

@@ -256,15 +256,10 @@ impl<'a> Service<'a> {
                 self.admit(socket, now);
             }
         }
-        while self.is_knocking {
-            let is_full = self.shared.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX;
-            let socket = self.doors.as_ref().filter(|_| !is_full);
-            let Some(socket) = socket.and_then(|d| d.clients.iter().find_map(Listener::accept)) else {
-                // While full, or out of descriptors, clients wait; the door is looked at in every round.
-                break;
-            };
-            self.shared.connections.fetch_add(1, Ordering::Relaxed);
-            self.shared.connections_total.fetch_add(1, Ordering::Relaxed);
+        if !std::mem::take(&mut self.is_knocking) {
+            return;
+        }
+        while let Some(socket) = self.next_at_door() {
             let shard = self.next_shard % self.shared.dealt.len();
             self.next_shard += 1;
             if shard == own {
@@ -275,6 +270,28 @@ impl<'a> Service<'a> {
             }
         }
         self.welcome_controls();
+    }
+
+    /// The next client at a door. While all places are taken, or descriptors, clients wait and the doors are
+    /// looked at in every round.
+    fn next_at_door(&mut self) -> Option<OwnedFd> {
+        let doors = self.doors.as_ref()?;
+        if self.shared.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
+            self.is_knocking = true;
+            return None;
+        }
+        for door in &doors.clients {
+            match door.accept() {
+                Ok(Some(socket)) => {
+                    self.shared.connections.fetch_add(1, Ordering::Relaxed);
+                    self.shared.connections_total.fetch_add(1, Ordering::Relaxed);
+                    return Some(socket);
+                }
+                Ok(None) => {}
+                Err(_) => self.is_knocking = true,
+            }
+        }
+        None
     }
 
     fn admit(&mut self, socket: OwnedFd, now: Instant) {
@@ -292,8 +309,17 @@ impl<'a> Service<'a> {
 
     fn welcome_controls(&mut self) {
         let Some(door) = self.doors.as_ref().and_then(|d| d.control.as_ref()) else { return };
-        while self.is_knocking && self.controls.iter().flatten().count() < CONTROLS_MAX {
-            let Some(socket) = door.accept() else { break };
+        loop {
+            let is_full = self.controls.iter().flatten().count() >= CONTROLS_MAX;
+            let socket = match door.accept() {
+                Ok(Some(_)) if is_full => continue,
+                Ok(Some(socket)) => socket,
+                Ok(None) => return,
+                Err(_) => {
+                    self.is_knocking = true;
+                    return;
+                }
+            };
             let place = self.controls.iter().position(Option::is_none).unwrap_or_else(|| {
                 self.controls.push(None);
                 self.controls.len() - 1

@@ -86,8 +86,11 @@ impl Listener {
         self.fd.as_raw_fd()
     }
 
-    /// The next connection, if one waits and a descriptor is to be had.
-    pub(crate) fn accept(&self) -> Option<OwnedFd> {
+    /// The next connection, if one waits.
+    ///
+    /// # Errors
+    /// A connection waits for which there is no descriptor.
+    pub(crate) fn accept(&self) -> io::Result<Option<OwnedFd>> {
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         loop {
             // SAFETY: null pointers mean that the other side's address is not asked for.
@@ -98,11 +101,13 @@ impl Listener {
                     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
                 }
                 // SAFETY: the descriptor was just opened and is owned by nothing else.
-                return Some(unsafe { OwnedFd::from_raw_fd(fd) });
+                return Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }));
             }
-            let errno = io::Error::last_os_error().raw_os_error();
-            if !matches!(errno, Some(libc::EINTR | libc::ECONNABORTED)) {
-                return None;
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EINTR | libc::ECONNABORTED) => {}
+                Some(libc::EAGAIN) => return Ok(None),
+                _ => return Err(error),
             }
         }
     }
