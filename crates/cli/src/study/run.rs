@@ -3,11 +3,13 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use stripewise_lab::plan::Plan;
 use stripewise_lab::report::render;
+use stripewise_lab::results::StudyResults;
 use stripewise_lab::store::Store;
 use stripewise_lab::study::{self, Estimate, RunOutcome, Study, StudyOptions};
 use stripewise_lab::workload::parse_size;
@@ -45,9 +47,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     let estimate = study.estimate(Some(&store))?;
     eprintln!("{}: {}", study.target().describe(study.cells()), announce(&estimate));
     let mut bar = Bar::new();
+    let started = Instant::now();
     let outcome = study.run(&mut store, &cancel, |progress| bar.show(progress));
     bar.finish();
     let outcome = outcome?;
+    let wall_seconds = started.elapsed().as_secs_f64();
     let results = study::results(&store, outcome.run, &weights)?;
     let report = folder.join("report.html");
     std::fs::write(&report, render(&results)?)
@@ -56,6 +60,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
         print_json(&results)?;
     } else {
         print(&tables::study(&results))?;
+    }
+    if results.simulated && outcome.found == 0 && !outcome.cancelled {
+        eprintln!("{}", pace(&results, wall_seconds));
     }
     eprintln!("report: {}", report.display());
     Ok(end(&outcome, cancel.load(Ordering::Relaxed)))
@@ -71,6 +78,20 @@ fn end(outcome: &RunOutcome, cancelled: bool) -> Exit {
     } else {
         Exit::Done
     }
+}
+
+/// How fast the simulation went.
+fn pace(results: &StudyResults, wall_seconds: f64) -> String {
+    let virtual_seconds: f64 = results.cells.iter().map(|c| c.seconds).sum();
+    let counts = results.cells.iter().filter_map(|c| c.member_ios);
+    let member_ios: u64 = counts.map(|m| m.reads + m.writes).sum();
+    format!(
+        "{virtual_seconds:.0} virtual seconds and {:.1} million member I/Os in {wall_seconds:.1} s: \
+         {:.0} virtual seconds and {:.2} million member I/Os a second",
+        member_ios as f64 / 1e6,
+        virtual_seconds / wall_seconds,
+        member_ios as f64 / 1e6 / wall_seconds
+    )
 }
 
 fn announce(estimate: &Estimate) -> String {
