@@ -122,7 +122,7 @@ patterns() {
         -c 'aio_write -P 0x12 9M 1M' -c aio_flush -c flush -c 'read -P 0x11 8M 1M' -c 'read -P 0x12 9M 1M'
 }
 verify() {
-    fio --name=verify --ioengine=nbd --uri="$uri" --rw=randrw --bsrange=512-128k --iodepth=16 \
+    fio --name=verify --verify_state_save=0 --ioengine=nbd --uri="$uri" --rw=randrw --bsrange=512-128k --iodepth=16 \
         --numjobs=4 --size=32M --offset_increment=32M --verify=crc32c --verify_fatal=1 --do_verify=1 \
         --group_reporting --randseed=7 --fsync=64
 }
