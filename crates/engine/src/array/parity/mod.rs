@@ -11,6 +11,7 @@
 //! *Limits.* A request waits, cut in the middle if need be, when every stripe-cache entry is active, and goes
 //! on when active entries have fallen to the policy's share; first come, first served.
 
+mod actions;
 mod cache;
 mod op;
 pub mod plan;

@@ -15,13 +15,10 @@
 use super::Parity;
 use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan, plan_write};
 use super::window::{Piece, Rows};
-use crate::array::core::{Core, IoRecord, Owner};
+use crate::array::core::{Core, IoRecord};
 use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
-use crate::io::{
-    Action, ActionQueue, ArrayEvent, Buf, Compute, IoError, IoResult, Kernel, Op, Operand, OperandList, Seg,
-    SegList, Tag,
-};
+use crate::io::{Action, ActionQueue, ArrayEvent, IoError, IoResult, Op, Tag};
 use crate::level::Level;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
@@ -35,7 +32,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Reading,
     Recovering,
     /// From this piece on, if the pieces are updated one by one.
@@ -49,23 +46,23 @@ enum Step {
 /// An operation.
 #[derive(Debug)]
 pub(super) struct StripeOp {
-    window: u32,
-    rows: Rows,
-    kind: Kind,
-    map: StripeMap,
+    pub(super) window: u32,
+    pub(super) rows: Rows,
+    pub(super) kind: Kind,
+    pub(super) map: StripeMap,
     /// Sorted by data chunk and place.
     pub(super) pieces: Vec<Piece>,
     pub(super) covered: SlotSet,
     pub(super) partial: SlotSet,
     /// Slots that did not give these rows although their member works.
-    unreadable: SlotSet,
-    plan: WritePlan,
-    step: Step,
+    pub(super) unreadable: SlotSet,
+    pub(super) plan: WritePlan,
+    pub(super) step: Step,
     /// Answers awaited.
-    pending: u32,
+    pub(super) pending: u32,
     /// It counts among the partial stripes that are reading.
-    prereading: bool,
-    result: IoResult,
+    pub(super) prereading: bool,
+    pub(super) result: IoResult,
 }
 
 impl StripeOp {
@@ -92,22 +89,22 @@ impl StripeOp {
         self.prereading
     }
 
-    fn sectors(&self) -> (u32, u32) {
+    pub(super) fn sectors(&self) -> (u32, u32) {
         (self.rows.0 * PAGE_SECTORS as u32, self.rows.1 * PAGE_SECTORS as u32)
     }
 
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         u64::from(self.rows.1 - self.rows.0) * PAGE_BYTES
     }
 
     /// Slots whose new content goes into the cache.
-    fn drained(&self, core: &Core) -> SlotSet {
+    pub(super) fn drained(&self, core: &Core) -> SlotSet {
         if core.policy.writes_fill_cache { self.covered.union(self.partial) } else { self.partial }
     }
 }
 
 impl Parity {
-    fn view(&mut self, core: &Core, op: &StripeOp) -> StripeView {
+    pub(super) fn view(&mut self, core: &Core, op: &StripeOp) -> StripeView {
         let all = SlotSet::first(core.geometry.raid_disks());
         let mut data = all;
         data.remove(op.map.p);
@@ -185,7 +182,7 @@ impl Parity {
         self.put(key, op);
     }
 
-    fn set_prereading(&mut self, op: &mut StripeOp, prereading: bool) {
+    pub(super) fn set_prereading(&mut self, op: &mut StripeOp, prereading: bool) {
         match (op.prereading, prereading) {
             (false, true) => self.preread_active += 1,
             (true, false) => self.preread_active -= 1,
@@ -308,221 +305,6 @@ impl Parity {
         for row in op.rows.0..op.rows.1 {
             let set = self.cache.uptodate(entries[row as usize]);
             if uptodate { set.insert(slot) } else { set.remove(slot) }
-        }
-    }
-
-    /// The pages of a slot between two sectors of the window.
-    fn page_segs(
-        &mut self,
-        out: &mut ActionQueue,
-        op: &StripeOp,
-        slot: Slot,
-        sectors: (u32, u32),
-    ) -> SegList {
-        let page = PAGE_SECTORS as u32;
-        let first = out.segs.len();
-        let entries = &self.windows.get(op.window).entries;
-        let mut sector = sectors.0;
-        let mut next = None;
-        while sector < sectors.1 {
-            let entry = entries[(sector / page) as usize];
-            let end = ((sector / page + 1) * page).min(sectors.1);
-            let bytes = (end - sector) * 512;
-            if next == Some(entry) {
-                out.segs.last_mut().expect("a segment to go on with").bytes += bytes;
-            } else {
-                let offset = sector % page * 512;
-                out.segs.push(Seg { buf: Buf::Page { entry, slot, offset }, bytes });
-            }
-            next = Some(entry + 1);
-            sector = end;
-        }
-        SegList { first: first as u32, count: (out.segs.len() - first) as u32 }
-    }
-
-    /// The new content of a slot: the pieces' own bytes, or its pages.
-    fn new_content(&mut self, core: &mut Core, out: &mut ActionQueue, op: &StripeOp, slot: Slot) -> SegList {
-        if !op.covered.contains(slot) || op.drained(core).contains(slot) {
-            return self.page_segs(out, op, slot, op.sectors());
-        }
-        let first = out.segs.len() as u32;
-        for piece in op.pieces.iter().filter(|p| op.map.data_slot(p.data) == slot) {
-            out.segs.push(core.request_seg(piece.request, piece.sector, u64::from(piece.count)));
-        }
-        SegList { first, count: out.segs.len() as u32 - first }
-    }
-
-    fn member_io(
-        &self,
-        core: &mut Core,
-        out: &mut ActionQueue,
-        key: u64,
-        op: &mut StripeOp,
-        slot: Slot,
-        what: Op,
-        segs: SegList,
-    ) {
-        let first_row = self.windows.number(op.window) * self.windows.rows + u64::from(op.rows.0);
-        let rows = u64::from(op.rows.1 - op.rows.0);
-        let range = SectorRange::new(first_row * PAGE_SECTORS, rows * PAGE_SECTORS);
-        let fua = what == Op::Write && op.pieces.iter().any(|p| p.fua);
-        op.pending += 1;
-        core.io(out, IoRecord { slot, op: what, range, owner: Owner::Stripe { op: key } }, fua, segs);
-    }
-
-    fn compute(
-        out: &mut ActionQueue,
-        key: u64,
-        op: &mut StripeOp,
-        kernel: Kernel,
-        bytes: u64,
-        sources: OperandList,
-        targets: OperandList,
-    ) {
-        op.pending += 1;
-        out.push(Action::Compute(Compute { tag: Tag(key), kernel, bytes, sources, targets }));
-    }
-
-    /// Names the pages of slots as operands.
-    fn page_operands(
-        &mut self,
-        out: &mut ActionQueue,
-        op: &StripeOp,
-        slots: SlotSet,
-        sectors: (u32, u32),
-    ) -> OperandList {
-        let first = out.operands.len() as u32;
-        for slot in slots.iter() {
-            let segs = self.page_segs(out, op, slot, sectors);
-            out.operands.push(Operand { role: op.map.operand_role(slot), segs });
-        }
-        OperandList { first, count: out.operands.len() as u32 - first }
-    }
-
-    fn recover(&mut self, core: &Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
-        let missing = op.plan.recover;
-        if missing.is_empty() {
-            return;
-        }
-        let view = self.view(core, op);
-        let known = view.uptodate;
-        let parity: SlotSet = [Some(op.map.p), op.map.q]
-            .into_iter()
-            .flatten()
-            .filter(|s| known.contains(*s))
-            .take(missing.len())
-            .collect();
-        let sources = known.and(view.data).minus(missing).union(parity);
-        let sources = self.page_operands(out, op, sources, op.sectors());
-        let targets = self.page_operands(out, op, missing, op.sectors());
-        let bytes = op.bytes();
-        Self::compute(out, key, op, Kernel::Recover, bytes, sources, targets);
-    }
-
-    /// Brings parity up to date from old and new data: all pieces at once where each fills its pages, else
-    /// only the sectors of one piece.
-    fn update(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp, index: usize) {
-        let parity = self.view(core, op).parity();
-        if op.partial.is_empty() {
-            let first = out.operands.len() as u32;
-            for slot in op.covered.iter() {
-                let role = op.map.operand_role(slot);
-                let old = self.page_segs(out, op, slot, op.sectors());
-                out.operands.push(Operand { role, segs: old });
-                let new = {
-                    let first = out.segs.len() as u32;
-                    for piece in op.pieces.iter().filter(|p| op.map.data_slot(p.data) == slot) {
-                        out.segs.push(core.request_seg(piece.request, piece.sector, u64::from(piece.count)));
-                    }
-                    SegList { first, count: out.segs.len() as u32 - first }
-                };
-                out.operands.push(Operand { role, segs: new });
-            }
-            let sources = OperandList { first, count: out.operands.len() as u32 - first };
-            let targets = self.page_operands(out, op, parity, op.sectors());
-            let bytes = op.bytes();
-            return Self::compute(out, key, op, Kernel::Update, bytes, sources, targets);
-        }
-        let piece = op.pieces[index];
-        let slot = op.map.data_slot(piece.data);
-        let sectors = (piece.start, piece.end());
-        let sources = self.page_operands(out, op, SlotSet::one(slot), sectors);
-        let new = core.request_seg(piece.request, piece.sector, u64::from(piece.count));
-        let segs = out.add_segs([new]);
-        out.operands.push(Operand { role: op.map.operand_role(slot), segs });
-        let sources = OperandList { count: sources.count + 1, ..sources };
-        let targets = self.page_operands(out, op, parity, sectors);
-        let bytes = u64::from(piece.count) * 512;
-        Self::compute(out, key, op, Kernel::Update, bytes, sources, targets);
-    }
-
-    fn drain(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
-        op.step = Step::Draining;
-        let slots = op.drained(core);
-        self.copy_pieces(core, out, key, op, slots);
-    }
-
-    /// Copies pieces between their requests' buffers and the pages of these slots: in for writes, out for reads.
-    fn copy_pieces(
-        &mut self,
-        core: &mut Core,
-        out: &mut ActionQueue,
-        key: u64,
-        op: &mut StripeOp,
-        slots: SlotSet,
-    ) {
-        let is_copied = |p: &Piece| slots.contains(op.map.data_slot(p.data));
-        let bytes: u64 = op.pieces.iter().filter(|p| is_copied(p)).map(|p| u64::from(p.count) * 512).sum();
-        if bytes == 0 {
-            return;
-        }
-        let first = out.segs.len() as u32;
-        for piece in op.pieces.iter().filter(|p| is_copied(p)) {
-            out.segs.push(core.request_seg(piece.request, piece.sector, u64::from(piece.count)));
-        }
-        let buffers = SegList { first, count: out.segs.len() as u32 - first };
-        let first = out.segs.len() as u32;
-        for piece in op.pieces.iter().filter(|p| is_copied(p)) {
-            self.page_segs(out, op, op.map.data_slot(piece.data), (piece.start, piece.end()));
-        }
-        let pages = SegList { first, count: out.segs.len() as u32 - first };
-        let (from, to) = if op.kind == Kind::Read { (pages, buffers) } else { (buffers, pages) };
-        let role = crate::io::Role::Data(0);
-        let first = out.operands.len() as u32;
-        out.operands.extend([Operand { role, segs: from }, Operand { role, segs: to }]);
-        let (sources, targets) =
-            (OperandList { first, count: 1 }, OperandList { first: first + 1, count: 1 });
-        Self::compute(out, key, op, Kernel::Copy, bytes, sources, targets);
-    }
-
-    fn generate(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
-        let view = self.view(core, op);
-        let first = out.operands.len() as u32;
-        for slot in view.data.iter() {
-            let segs = self.new_content(core, out, op, slot);
-            out.operands.push(Operand { role: op.map.operand_role(slot), segs });
-        }
-        let sources = OperandList { first, count: out.operands.len() as u32 - first };
-        let targets = self.page_operands(out, op, view.parity(), op.sectors());
-        let bytes = op.bytes();
-        Self::compute(out, key, op, Kernel::Generate, bytes, sources, targets);
-    }
-
-    fn write(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
-        self.set_prereading(op, false);
-        let parity = self.view(core, op).parity();
-        for slot in op.covered.union(op.partial).minus(core.failed).iter() {
-            let segs = self.new_content(core, out, op, slot);
-            self.member_io(core, out, key, op, slot, Op::Write, segs);
-        }
-        if op.plan.method != WriteMethod::NoParity {
-            for slot in parity.iter() {
-                let segs = self.page_segs(out, op, slot, op.sectors());
-                self.member_io(core, out, key, op, slot, Op::Write, segs);
-            }
-        }
-        if op.pending == 0 {
-            op.result = Err(IoError::Lost);
         }
     }
 
