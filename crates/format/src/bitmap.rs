@@ -43,27 +43,27 @@ pub enum BitmapVersion {
 /// The bitmap's superblock. Offsets in brackets are bytes from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitmapSuperblock {
-    /// `version` [4].
+    /// `version` \[4\].
     pub version: BitmapVersion,
-    /// `uuid` [8]: the array's, as its bytes lie in memory (for 0.90, [`Uuid::with_words_reversed`]).
+    /// `uuid` \[8\]: the array's, as its bytes lie in memory (for 0.90, [`Uuid::with_words_reversed`]).
     pub uuid: Uuid,
-    /// `events` [24]: the array's events when the bitmap was written.
+    /// `events` \[24\]: the array's events when the bitmap was written.
     pub events: u64,
-    /// `events_cleared` [32]: the array's events when bits were last cleared.
+    /// `events_cleared` \[32\]: the array's events when bits were last cleared.
     pub events_cleared: u64,
-    /// `sync_size` [40]: sectors that the bits stand for.
+    /// `sync_size` \[40\]: sectors that the bits stand for.
     pub sync_size_sectors: u64,
-    /// `state` [48]: flags.
+    /// `state` \[48\]: flags.
     pub state: u32,
-    /// `chunksize` [52]: bytes that a bit stands for.
+    /// `chunksize` \[52\]: bytes that a bit stands for.
     pub chunk_bytes: u32,
-    /// `daemon_sleep` [56]: seconds between clearing bits.
+    /// `daemon_sleep` \[56\]: seconds between clearing bits.
     pub daemon_sleep_seconds: u32,
-    /// `write_behind` [60]: outstanding writes to write-mostly members; 0 is none.
+    /// `write_behind` \[60\]: outstanding writes to write-mostly members; 0 is none.
     pub write_behind: u32,
-    /// `sectors_reserved` [64]: sectors kept for the bitmap, 0 if not said.
+    /// `sectors_reserved` \[64\]: sectors kept for the bitmap, 0 if not said.
     pub sectors_reserved: u32,
-    /// `nodes` [68] and `cluster_name` [72], of no meaning in these versions, and the padding up to 256.
+    /// `nodes` \[68\] and `cluster_name` \[72\], of no meaning in these versions, and the padding up to 256.
     rest: [u8; SUPERBLOCK_BYTES - 68],
 }
 

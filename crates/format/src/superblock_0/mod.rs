@@ -93,51 +93,51 @@ pub struct Reshape {
 pub struct Superblock0 {
     /// The byte order in which it was read.
     pub byte_order: ByteOrder,
-    /// `patch_version` [3].
+    /// `patch_version` \[3\].
     pub patch_version: u32,
-    /// `set_uuid0` [5], `set_uuid1` to `set_uuid3` [13 to 15].
+    /// `set_uuid0` \[5\], `set_uuid1` to `set_uuid3` \[13 to 15\].
     pub set_uuid: Uuid,
-    /// `ctime` [6]: seconds since 1970.
+    /// `ctime` \[6\]: seconds since 1970.
     pub ctime_seconds: u32,
-    /// `level` [7].
+    /// `level` \[7\].
     pub level: Level,
-    /// `size` [8]: KiB used of each member; zero for linear and RAID-0.
+    /// `size` \[8\]: KiB used of each member; zero for linear and RAID-0.
     pub size_kib: u32,
-    /// `nr_disks` [9]: devices of the array.
+    /// `nr_disks` \[9\]: devices of the array.
     pub nr_disks: u32,
-    /// `raid_disks` [10]: slots of the array.
+    /// `raid_disks` \[10\]: slots of the array.
     pub raid_disks: u32,
-    /// `md_minor` [11]: the array's preferred number.
+    /// `md_minor` \[11\]: the array's preferred number.
     pub md_minor: u32,
-    /// `not_persistent` [12].
+    /// `not_persistent` \[12\].
     pub not_persistent: u32,
-    /// `utime` [32]: seconds since 1970.
+    /// `utime` \[32\]: seconds since 1970.
     pub utime_seconds: u32,
-    /// `state` [33]: bits of `MD_SB_*`.
+    /// `state` \[33\]: bits of `MD_SB_*`.
     pub state: u32,
-    /// `active_disks` [34].
+    /// `active_disks` \[34\].
     pub active_disks: u32,
-    /// `working_disks` [35].
+    /// `working_disks` \[35\].
     pub working_disks: u32,
-    /// `failed_disks` [36].
+    /// `failed_disks` \[36\].
     pub failed_disks: u32,
-    /// `spare_disks` [37].
+    /// `spare_disks` \[37\].
     pub spare_disks: u32,
     /// `events_lo`, `events_hi` [39, 40].
     pub events: u64,
     /// `cp_events_lo`, `cp_events_hi` [41, 42]: `events` when `recovery_cp` was written.
     pub checkpoint_events: u64,
-    /// `recovery_cp` [43]: the sector up to which a resync has come; holds if `cp_events` equals `events`.
+    /// `recovery_cp` \[43\]: the sector up to which a resync has come; holds if `cp_events` equals `events`.
     pub recovery_checkpoint_sectors: u32,
-    /// `minor_version` [1] is 91 and these hold [44 to 49], or it is 90.
+    /// `minor_version` \[1\] is 91 and these hold \[44 to 49\], or it is 90.
     pub reshape: Option<Reshape>,
-    /// `layout` [64]: its number; of no meaning for RAID-0, where the kernel writes -1.
+    /// `layout` \[64\]: its number; of no meaning for RAID-0, where the kernel writes -1.
     pub layout: u32,
-    /// `chunk_size` [65].
+    /// `chunk_size` \[65\].
     pub chunk_bytes: u32,
-    /// `disks` [128].
+    /// `disks` \[128\].
     pub disks: [Disk; DISKS],
-    /// `this_disk` [992]: the row of the device that holds this superblock.
+    /// `this_disk` \[992\]: the row of the device that holds this superblock.
     pub this_disk: Disk,
     /// Every word as it was read; those without a field are written back.
     words: Box<[u32; WORDS]>,

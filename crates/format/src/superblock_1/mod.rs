@@ -117,68 +117,68 @@ impl Role {
 /// A version-1 superblock. Offsets in brackets are bytes from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock1 {
-    /// `feature_map` [8].
+    /// `feature_map` \[8\].
     pub features: Features,
-    /// `set_uuid` [16]: the array's name to programs.
+    /// `set_uuid` \[16\]: the array's name to programs.
     pub set_uuid: Uuid,
-    /// `set_name` [32]: the array's name to people, `host:name`, zero-filled.
+    /// `set_name` \[32\]: the array's name to people, `host:name`, zero-filled.
     pub set_name: [u8; 32],
-    /// `ctime` [64]: when the array was created.
+    /// `ctime` \[64\]: when the array was created.
     pub ctime: Timestamp,
-    /// `level` [72].
+    /// `level` \[72\].
     pub level: Level,
-    /// `layout` [76]: its number; [`Superblock1::layout`] says what it means for the level.
+    /// `layout` \[76\]: its number; [`Superblock1::layout`] says what it means for the level.
     pub layout: u32,
-    /// `size` [80]: sectors used of each member; zero for linear and RAID-0, which use all.
+    /// `size` \[80\]: sectors used of each member; zero for linear and RAID-0, which use all.
     pub size_sectors: u64,
-    /// `chunksize` [88].
+    /// `chunksize` \[88\].
     pub chunk_sectors: u32,
-    /// `raid_disks` [92]: slots of the array.
+    /// `raid_disks` \[92\]: slots of the array.
     pub raid_disks: u32,
-    /// `bitmap_offset`, or `ppl.offset` and `ppl.size` [96]: one word, read by
+    /// `bitmap_offset`, or `ppl.offset` and `ppl.size` \[96\]: one word, read by
     /// [`Superblock1::bitmap_offset_sectors`] or [`Superblock1::ppl`] as the features say.
     pub bitmap_or_ppl: u32,
-    /// `new_level` [100].
+    /// `new_level` \[100\].
     pub new_level: i32,
-    /// `reshape_position` [104]: the array's sector up to which a reshape has come.
+    /// `reshape_position` \[104\]: the array's sector up to which a reshape has come.
     pub reshape_position_sectors: u64,
-    /// `delta_disks` [112]: slots that a reshape adds.
+    /// `delta_disks` \[112\]: slots that a reshape adds.
     pub delta_disks: i32,
-    /// `new_layout` [116].
+    /// `new_layout` \[116\].
     pub new_layout: u32,
-    /// `new_chunk` [120].
+    /// `new_chunk` \[120\].
     pub new_chunk_sectors: u32,
-    /// `new_offset` [124]: what a reshape adds to `data_offset`.
+    /// `new_offset` \[124\]: what a reshape adds to `data_offset`.
     pub new_offset_sectors: i32,
-    /// `data_offset` [128]: where this member's data begin.
+    /// `data_offset` \[128\]: where this member's data begin.
     pub data_offset_sectors: u64,
-    /// `data_size` [136]: sectors of this member that can hold data.
+    /// `data_size` \[136\]: sectors of this member that can hold data.
     pub data_size_sectors: u64,
-    /// `super_offset` [144]: where this superblock lies.
+    /// `super_offset` \[144\]: where this superblock lies.
     pub super_offset_sectors: u64,
-    /// `recovery_offset`, or a journal device's `journal_tail` [152]: sectors of the member that are recovered.
+    /// `recovery_offset`, or a journal device's `journal_tail` \[152\]: sectors of the member that are recovered.
     pub recovery_offset_sectors: u64,
-    /// `dev_number` [160]: this member's place in `dev_roles`.
+    /// `dev_number` \[160\]: this member's place in `dev_roles`.
     pub dev_number: u32,
-    /// `cnt_corrected_read` [164]: read errors mended by rewriting.
+    /// `cnt_corrected_read` \[164\]: read errors mended by rewriting.
     pub corrected_reads: u32,
-    /// `device_uuid` [168]: this member's name.
+    /// `device_uuid` \[168\]: this member's name.
     pub device_uuid: Uuid,
-    /// `devflags` [184]: bit 0 write-mostly, bit 1 failfast.
+    /// `devflags` \[184\]: bit 0 write-mostly, bit 1 failfast.
     pub devflags: u8,
-    /// `bblog_shift` [185]: log2 of the bad-block log's block in sectors.
+    /// `bblog_shift` \[185\]: log2 of the bad-block log's block in sectors.
     pub bblog_shift: u8,
-    /// `bblog_size` [186]: sectors kept for the bad-block log.
+    /// `bblog_size` \[186\]: sectors kept for the bad-block log.
     pub bblog_size_sectors: u16,
-    /// `bblog_offset` [188]: from the superblock to the bad-block log.
+    /// `bblog_offset` \[188\]: from the superblock to the bad-block log.
     pub bblog_offset_sectors: i32,
-    /// `utime` [192]: when this superblock was written.
+    /// `utime` \[192\]: when this superblock was written.
     pub utime: Timestamp,
-    /// `events` [200]: grows with every change; members with fewer are stale.
+    /// `events` \[200\]: grows with every change; members with fewer are stale.
     pub events: u64,
-    /// `resync_offset` [208]: sectors before it are in sync; [`MAX_SECTOR`] when all are.
+    /// `resync_offset` \[208\]: sectors before it are in sync; [`MAX_SECTOR`] when all are.
     pub resync_offset_sectors: u64,
-    /// `dev_roles` [256]; its length is `max_dev` [220], at most [`ROLES_MAX`].
+    /// `dev_roles` \[256\]; its length is `max_dev` \[220\], at most [`ROLES_MAX`].
     pub dev_roles: Vec<Role>,
 }
 
