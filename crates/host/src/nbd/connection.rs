@@ -92,6 +92,24 @@ pub(crate) struct Connection {
     held_bytes: u64,
 }
 
+/// Receives of unread input before a close: a client that sends without end is cut off all the same.
+const DISCARD_ROUNDS: u32 = 256;
+
+impl Drop for Connection {
+    /// A socket closed with input unread resets the connection, which can cost the client the last replies:
+    /// what it sent after them is read and thrown away first.
+    fn drop(&mut self) {
+        let room = self.input.len();
+        for _ in 0..DISCARD_ROUNDS {
+            // SAFETY: the buffer is this connection's own, and nothing reads it any more.
+            match unsafe { socket::receive(self.socket.as_raw_fd(), self.input.as_mut_ptr(), room) } {
+                Moved::Bytes(_) => {}
+                Moved::Later | Moved::Ended => return,
+            }
+        }
+    }
+}
+
 impl Connection {
     /// Greets the client.
     pub(crate) fn new(socket: OwnedFd) -> Self {
