@@ -125,6 +125,36 @@ fn chunk_line(level: Level, chunk_bytes: u64) -> Option<Line> {
     Some(Line::Field(label, format!("{}K", chunk_bytes / 1024)))
 }
 
+/// What both versions say of a reshape, but for the chunk, which they print in different units.
+struct ReshapeView {
+    level: Level,
+    layout: u32,
+    raid_disks: u32,
+    position_sectors: u64,
+    delta_disks: i32,
+    new_level: i32,
+    new_layout: u32,
+}
+
+fn reshape_lines(reshape: &ReshapeView) -> Vec<Line> {
+    let position = reshape.position_sectors;
+    let shown = human_size(position.saturating_mul(512));
+    let mut lines = vec![Line::Field("Reshape pos'n", format!("{}{shown}", position / 2))];
+    if reshape.delta_disks != 0 {
+        let after = i64::from(reshape.raid_disks);
+        let before = after - i64::from(reshape.delta_disks);
+        lines.push(Line::Field("Delta Devices", format!("{} ({before}->{after})", reshape.delta_disks)));
+    }
+    if reshape.new_level != reshape.level.number() {
+        lines.push(Line::Field("New Level", level_name(reshape.new_level)));
+    }
+    if reshape.new_layout != reshape.layout && reshape.level != Level::Raid0 {
+        let name = layout_name(reshape.level, reshape.new_layout);
+        lines.extend(name.map(|name| Line::Field("New Layout", name)));
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

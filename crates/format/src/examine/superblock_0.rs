@@ -1,6 +1,6 @@
 //! `mdadm -E` of a version-0.90 superblock.
 
-use super::{Context, Line, array_bytes, chunk_line, human_size, layout_name, level_name};
+use super::{Context, Line, ReshapeView, array_bytes, chunk_line, human_size, layout_name, reshape_lines};
 use crate::level::Level;
 use crate::superblock_0::{DISKS, Disk, Superblock0};
 use crate::superblock_1::{MAGIC, MAX_SECTOR};
@@ -54,22 +54,15 @@ fn reshape(superblock: &Superblock0, lines: &mut Vec<Line>) {
     let Some(reshape) = superblock.reshape.filter(|reshape| reshape.position_sectors != MAX_SECTOR) else {
         return;
     };
-    let position = reshape.position_sectors;
-    let shown = human_size(position.saturating_mul(512));
-    lines.push(Line::Field("Reshape pos'n", format!("{}{shown}", position / 2)));
-    if reshape.delta_disks != 0 {
-        let after = i64::from(superblock.raid_disks);
-        let before = after - i64::from(reshape.delta_disks);
-        lines.push(Line::Field("Delta Devices", format!("{} ({before}->{after})", reshape.delta_disks)));
-    }
-    if reshape.new_level != superblock.level.number() {
-        lines.push(Line::Field("New Level", level_name(reshape.new_level)));
-    }
-    if reshape.new_layout != superblock.layout && superblock.level != Level::Raid0 {
-        lines.extend(
-            layout_name(superblock.level, reshape.new_layout).map(|name| Line::Field("New Layout", name)),
-        );
-    }
+    lines.extend(reshape_lines(&ReshapeView {
+        level: superblock.level,
+        layout: superblock.layout,
+        raid_disks: superblock.raid_disks,
+        position_sectors: reshape.position_sectors,
+        delta_disks: reshape.delta_disks,
+        new_level: reshape.new_level,
+        new_layout: reshape.new_layout,
+    }));
     if reshape.new_chunk_bytes != superblock.chunk_bytes {
         lines.push(Line::Field("New Chunksize", reshape.new_chunk_bytes.to_string()));
     }

@@ -1,6 +1,6 @@
 //! `mdadm -E` of a version-1 superblock.
 
-use super::{Context, Line, array_bytes, chunk_line, human_size, layout_name, level_name};
+use super::{Context, Line, ReshapeView, array_bytes, chunk_line, human_size, layout_name, reshape_lines};
 use crate::level::Level;
 use crate::superblock_1::{Features, MAGIC, Role, Superblock1};
 
@@ -132,22 +132,15 @@ fn logs(superblock: &Superblock1, lines: &mut Vec<Line>) {
 
 fn reshape(superblock: &Superblock1, lines: &mut Vec<Line>) {
     let Some(reshape) = superblock.reshape() else { return };
-    let position = reshape.position_sectors;
-    let shown = human_size(position.saturating_mul(512));
-    lines.push(Line::Field("Reshape pos'n", format!("{}{shown}", position / 2)));
-    if reshape.delta_disks != 0 {
-        let after = i64::from(superblock.raid_disks);
-        let before = after - i64::from(reshape.delta_disks);
-        lines.push(Line::Field("Delta Devices", format!("{} ({before}->{after})", reshape.delta_disks)));
-    }
-    if reshape.new_level != superblock.level.number() {
-        lines.push(Line::Field("New Level", level_name(reshape.new_level)));
-    }
-    if reshape.new_layout != superblock.layout && superblock.level != Level::Raid0 {
-        lines.extend(
-            layout_name(superblock.level, reshape.new_layout).map(|name| Line::Field("New Layout", name)),
-        );
-    }
+    lines.extend(reshape_lines(&ReshapeView {
+        level: superblock.level,
+        layout: superblock.layout,
+        raid_disks: superblock.raid_disks,
+        position_sectors: reshape.position_sectors,
+        delta_disks: reshape.delta_disks,
+        new_level: reshape.new_level,
+        new_layout: reshape.new_layout,
+    }));
     if reshape.new_chunk_sectors != superblock.chunk_sectors {
         lines.push(Line::Field("New Chunksize", format!("{}K", reshape.new_chunk_sectors / 2)));
     }
