@@ -16,6 +16,7 @@ mod compute;
 mod error;
 mod flushes;
 mod mailbox;
+pub mod md;
 mod members;
 mod nbd;
 mod report;

@@ -219,7 +219,7 @@ fn is_tmpfs(file: &File) -> bool {
 }
 
 /// The size in bytes of a regular file or block device; a device's end is where seeking to the end leads.
-fn size_of(file: &File) -> std::io::Result<u64> {
+pub(crate) fn size_of(file: &File) -> std::io::Result<u64> {
     let mut file = file;
     file.seek(SeekFrom::End(0))
 }

@@ -12,7 +12,7 @@ mod memory;
 use std::path::Path;
 
 pub use file::{Access, Caching, FileSpec, Fill, create_member_file, member_file_sectors};
-pub(crate) use file::{FileMember, Route};
+pub(crate) use file::{FileMember, Route, size_of};
 pub(crate) use memory::MemoryMember;
 
 use crate::error::{HostError, MemberProblem};
