@@ -26,7 +26,8 @@ pub enum Op {
     Read,
     /// Write the buffer's bytes.
     Write,
-    /// Make every acknowledged write durable. The range is ignored.
+    /// Make every acknowledged write durable. The array ignores the range; a page cache above it writes back
+    /// the dirty pages of the range alone, as `fsync` of a file that lies there, unless it is empty.
     Flush,
     /// Tell that the range is no longer used; its content is undefined afterwards.
     Discard,
@@ -50,6 +51,11 @@ pub struct Flags {
     pub more: bool,
     /// The submitter waits for this request (md treats such writes without delay since Linux 3.2).
     pub sync: bool,
+    /// Through the page cache, where the stack has one; otherwise past it, as with `O_DIRECT`.
+    pub buffered: bool,
+    /// Which open file the request comes through: each has its own readahead and its own report of
+    /// write-back errors.
+    pub stream: u16,
 }
 
 /// Why a member's I/O, or a request, failed.
@@ -163,6 +169,14 @@ pub enum Buf {
         entry: u32,
         /// Slot.
         slot: Slot,
+        /// Offset in bytes, below [`crate::units::PAGE_BYTES`].
+        offset: u32,
+    },
+    /// A page of the page cache, from a byte offset within it. Runs longer than a page go on in the
+    /// following frames.
+    CachePage {
+        /// The frame.
+        frame: u32,
         /// Offset in bytes, below [`crate::units::PAGE_BYTES`].
         offset: u32,
     },

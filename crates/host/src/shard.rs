@@ -98,6 +98,7 @@ impl Bytes<'_> {
                 let arena = self.arena.expect("only an engine with a stripe cache names its pages");
                 arena.address(entry, slot, offset + skip, bytes)
             }
+            Buf::CachePage { .. } => panic!("only a stack with a page cache names its frames"),
             Buf::Zero => {
                 assert!(bytes as usize <= ZEROES_BYTES, "longer runs of zeroes are cut");
                 self.zeroes.address()

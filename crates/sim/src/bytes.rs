@@ -17,6 +17,8 @@ pub struct BytesStore {
     /// One page for each entry, by slot.
     pages: Vec<Vec<u8>>,
     requests: Vec<Vec<u8>>,
+    /// Frames of the page cache, as many as were used.
+    frames: Vec<u8>,
     kernels: Kernels,
 }
 
@@ -28,6 +30,7 @@ impl BytesStore {
             members: member_sectors.iter().map(|s| vec![0; (s * SECTOR_BYTES) as usize]).collect(),
             pages: vec![vec![0; page_bytes]; member_sectors.len()],
             requests: Vec::new(),
+            frames: Vec::new(),
             kernels: Kernels::scalar(),
         }
     }
@@ -58,6 +61,9 @@ impl BytesStore {
                 Buf::Page { entry, slot, offset } => {
                     bytes.extend_from_slice(&self.pages[slot.index()][page_at(entry, offset)..][..count]);
                 }
+                Buf::CachePage { frame, offset } => {
+                    bytes.extend_from_slice(&self.frames[page_at(frame, offset)..][..count]);
+                }
             }
         }
         bytes
@@ -71,6 +77,14 @@ impl BytesStore {
                 Buf::Zero => panic!("zeroes are not written to"),
                 Buf::Request { id, offset } => &mut self.requests[id.0 as usize][offset as usize..],
                 Buf::Page { entry, slot, offset } => &mut self.pages[slot.index()][page_at(entry, offset)..],
+                Buf::CachePage { frame, offset } => {
+                    let start = page_at(frame, offset);
+                    let end = (start + now.len()).next_multiple_of(PAGE_BYTES as usize);
+                    if self.frames.len() < end {
+                        self.frames.resize(end, 0xEE);
+                    }
+                    &mut self.frames[start..]
+                }
             };
             target[..now.len()].copy_from_slice(now);
         }

@@ -150,8 +150,12 @@ impl Bench {
         if self.in_flight.iter().flatten().any(overlaps) {
             return;
         }
-        let flags =
-            Flags { fua: self.random.chance(10), more: self.random.chance(40), sync: self.random.chance(50) };
+        let flags = Flags {
+            fua: self.random.chance(10),
+            more: self.random.chance(40),
+            sync: self.random.chance(50),
+            ..Flags::default()
+        };
         let request = Request { id: RequestId(index as u32), op, range, flags };
         self.start(request);
     }

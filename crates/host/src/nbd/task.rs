@@ -119,5 +119,5 @@ pub(crate) fn errno_of(error: IoError) -> Errno {
 
 /// The engine's flags of a task. A client's only request in flight is one it waits for.
 pub(crate) fn engine_flags(fua: bool, is_alone: bool) -> Flags {
-    Flags { fua, more: false, sync: fua || is_alone }
+    Flags { fua, sync: fua || is_alone, ..Flags::default() }
 }

@@ -108,7 +108,7 @@ impl Workload for ClosedLoop {
             id: RequestId(thread),
             op,
             range: SectorRange::new(start, count),
-            flags: Flags { fua: false, more: false, sync: true },
+            flags: Flags { sync: true, ..Flags::default() },
         })
     }
 
