@@ -80,18 +80,13 @@ fn main() {
     {
         println!("{level}, {members} members, {chunk}K chunk, stripe cache 256");
         for work in &WORKS {
-            let config = VolumeConfig {
-                geometry: GeometrySpec {
-                    level,
-                    layout: Layout::default_of(level),
-                    chunk_sectors: chunk * 2,
-                    member_sectors: vec![1 << 31; members],
-                },
-                policy: Policy::stripewise(),
-                stripe_cache_size: 256,
-                failed: Vec::new(),
-                discard: false,
+            let geometry = GeometrySpec {
+                level,
+                layout: Layout::default_of(level),
+                chunk_sectors: chunk * 2,
+                member_sectors: vec![1 << 31; members],
             };
+            let config = VolumeConfig::new(geometry, Policy::stripewise());
             let mut volume = Volume::new(&config).expect("a possible array");
             let requests = if quick { 20_000 } else { 200_000 };
             let requests = if work.sectors > 8 { requests / 20 } else { requests };

@@ -15,7 +15,7 @@ use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::{Instant, SectorRange};
-use stripewise_engine::volume::{STRIPE_CACHE_DEFAULT, VolumeConfig};
+use stripewise_engine::volume::VolumeConfig;
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_host::{Array, ArrayConfig, FileSpec, Fill, MemberSpec, create_member_file};
 
@@ -107,18 +107,13 @@ impl Workload for Loop {
 }
 
 fn raid5(member_bytes: u64, members: Vec<MemberSpec>) -> Array {
-    let volume = VolumeConfig {
-        geometry: GeometrySpec {
-            level: Level::Raid5,
-            layout: Layout::default_of(Level::Raid5),
-            chunk_sectors: CHUNK_SECTORS,
-            member_sectors: vec![member_bytes / SECTOR; MEMBERS],
-        },
-        policy: Policy::stripewise(),
-        stripe_cache_size: STRIPE_CACHE_DEFAULT,
-        failed: Vec::new(),
-        discard: false,
+    let geometry = GeometrySpec {
+        level: Level::Raid5,
+        layout: Layout::default_of(Level::Raid5),
+        chunk_sectors: CHUNK_SECTORS,
+        member_sectors: vec![member_bytes / SECTOR; MEMBERS],
     };
+    let volume = VolumeConfig::new(geometry, Policy::stripewise());
     Array::open(ArrayConfig::new(volume, members)).expect("the array opens")
 }
 

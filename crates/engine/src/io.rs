@@ -9,7 +9,7 @@
 //! *Completion.* Every [`Action::Io`] and [`Action::Compute`] is answered exactly once by its tag; every
 //! request is answered by exactly one [`Action::Complete`].
 
-use crate::units::{SectorRange, Slot};
+use crate::units::{MemberIndex, SectorRange, Slot};
 
 /// The caller's handle of a request; unique among those in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -180,8 +180,24 @@ pub enum Buf {
         /// Offset in bytes, below [`crate::units::PAGE_BYTES`].
         offset: u32,
     },
+    /// Bytes of [`ActionQueue::metadata`] from this offset on: written to members, never read into. The loop
+    /// takes its copy while it carries out the action, before the queue is cleared.
+    Metadata {
+        /// Offset in bytes.
+        offset: u32,
+    },
     /// Zeroes.
     Zero,
+}
+
+/// What a member I/O's sectors count from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Area {
+    /// The start of the member's data (md's `data_offset`).
+    #[default]
+    Data,
+    /// The start of the device: superblocks, bitmap, bad-block log, PPL.
+    Device,
 }
 
 /// A run of named bytes.
@@ -208,10 +224,12 @@ pub struct MemberIo {
     /// To be returned in [`Input::IoDone`].
     pub tag: Tag,
     /// The member.
-    pub slot: Slot,
+    pub member: MemberIndex,
+    /// What `range` counts from.
+    pub area: Area,
     /// What to do.
     pub op: Op,
-    /// Which sectors, counted from the start of the member's data.
+    /// Which sectors.
     pub range: SectorRange,
     /// Forced unit access.
     pub fua: bool,
@@ -334,6 +352,8 @@ pub struct ActionQueue {
     pub segs: Vec<Seg>,
     /// Operands named by [`OperandList`].
     pub operands: Vec<Operand>,
+    /// Bytes named by [`Buf::Metadata`].
+    pub metadata: Vec<u8>,
 }
 
 impl ActionQueue {
@@ -342,6 +362,7 @@ impl ActionQueue {
         self.actions.clear();
         self.segs.clear();
         self.operands.clear();
+        self.metadata.clear();
     }
 
     /// Whether there is nothing to do.
@@ -364,6 +385,13 @@ impl ActionQueue {
         let first = self.segs.len() as u32;
         self.segs.extend(segs);
         SegList { first, count: self.segs.len() as u32 - first }
+    }
+
+    /// Adds metadata bytes, whose length is a multiple of a sector, under a name.
+    pub fn add_metadata(&mut self, bytes: &[u8]) -> SegList {
+        let offset = self.metadata.len() as u32;
+        self.metadata.extend_from_slice(bytes);
+        self.add_segs([Seg { buf: Buf::Metadata { offset }, bytes: bytes.len() as u32 }])
     }
 
     /// Adds an action.

@@ -30,6 +30,24 @@ impl fmt::Display for Slot {
     }
 }
 
+/// A storage device in the table that the loop keeps of an array's members. At the start the members of the slots
+/// come first, in order of slots, then spares; a slot's member changes when a spare takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MemberIndex(pub u16);
+
+impl MemberIndex {
+    /// The member as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for MemberIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
 /// A point in time: nanoseconds since the loop that runs the engine started its clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instant(pub u64);

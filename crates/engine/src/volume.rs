@@ -31,6 +31,13 @@ pub struct VolumeConfig {
     pub discard: bool,
 }
 
+impl VolumeConfig {
+    /// A volume with md's defaults and all members present, that keeps nothing about itself on its members.
+    pub const fn new(geometry: GeometrySpec, policy: Policy) -> Self {
+        Self { geometry, policy, stripe_cache_size: STRIPE_CACHE_DEFAULT, failed: Vec::new(), discard: false }
+    }
+}
+
 /// Why there can be no such volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeError {

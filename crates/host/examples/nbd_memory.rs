@@ -121,17 +121,16 @@ fn serve(options: Options) -> Result<(), stripewise_host::HostError> {
             (None, None) => MemberSpec::Memory,
         });
     }
+    let geometry = GeometrySpec {
+        level: options.level,
+        layout: Layout::default_of(options.level),
+        chunk_sectors: options.chunk_kib * 2,
+        member_sectors: vec![sectors; options.members],
+    };
     let volume = VolumeConfig {
-        geometry: GeometrySpec {
-            level: options.level,
-            layout: Layout::default_of(options.level),
-            chunk_sectors: options.chunk_kib * 2,
-            member_sectors: vec![sectors; options.members],
-        },
-        policy: Policy::stripewise(),
         stripe_cache_size: STRIPE_CACHE_DEFAULT * options.shards,
-        failed: Vec::new(),
         discard: options.discard,
+        ..VolumeConfig::new(geometry, Policy::stripewise())
     };
     let mut array = Array::open(ArrayConfig { shards: options.shards, ..ArrayConfig::new(volume, members) })?;
     let stop = Arc::clone(&options.serve.stop);

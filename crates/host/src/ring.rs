@@ -10,8 +10,8 @@ use std::os::fd::RawFd;
 use std::thread::ThreadId;
 
 use io_uring::{IoUring, opcode, squeue, types};
-use stripewise_engine::io::{IoError, IoResult, MemberIo, Op, Tag};
-use stripewise_engine::units::{Nanos, SECTOR_BYTES, Slot};
+use stripewise_engine::io::{Area, IoError, IoResult, MemberIo, Op, Tag};
+use stripewise_engine::units::{MemberIndex, Nanos, SECTOR_BYTES};
 
 use crate::buffers::{Mapping, ZEROES_BYTES};
 use crate::error::{HostError, io_error_from_errno};
@@ -47,7 +47,7 @@ enum Step {
 #[derive(Debug)]
 struct RingOp {
     tag: Tag,
-    slot: Slot,
+    member: MemberIndex,
     step: Step,
     fua: bool,
     route: Route,
@@ -59,6 +59,8 @@ struct RingOp {
     /// The first segment that is not done.
     next: usize,
     retries: u32,
+    /// A copy of metadata to be written.
+    own: Option<Mapping>,
 }
 
 // SAFETY: the addresses in `iovecs` are of buffers that outlive the I/O and belong to it.
@@ -86,7 +88,7 @@ pub(crate) struct Ring {
     zeroes: usize,
     /// The shard, which has a descriptor for flushes of each member.
     shard: usize,
-    /// By slot.
+    /// By member.
     flushes: Vec<Flushes>,
     /// Flushes answered without a call of their own, and their results.
     answered: Vec<(u32, IoResult)>,
@@ -151,14 +153,14 @@ impl Ring {
         io: &MemberIo,
         buffers: impl Iterator<Item = (*mut u8, usize)>,
     ) {
-        let Some(file) = members[io.slot.index()].file() else { unreachable!("only files use the ring") };
+        let Some(file) = members[io.member.index()].file() else { unreachable!("only files use the ring") };
         let index = self.free.pop().unwrap_or_else(|| {
             self.ops.push(RingOp::idle());
             self.ops.len() as u32 - 1
         });
         let op = &mut self.ops[index as usize];
         op.tag = io.tag;
-        op.slot = io.slot;
+        op.member = io.member;
         op.fua = io.fua;
         op.step = match io.op {
             Op::Read => Step::Read,
@@ -167,15 +169,21 @@ impl Ring {
             Op::Discard => Step::Allocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE),
             Op::WriteZeroes => Step::Allocate(libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE),
         };
-        op.offset = file.data_offset_bytes() + io.range.start * SECTOR_BYTES;
+        let before = if io.area == Area::Data { file.data_offset_bytes() } else { 0 };
+        op.offset = before + io.range.start * SECTOR_BYTES;
         op.left = if io.op == Op::Flush { 0 } else { io.range.count * SECTOR_BYTES };
         op.route = file.route(op.offset, op.left);
         op.retries = 0;
         op.next = 0;
         op.iovecs.clear();
         op.iovecs.extend(buffers.map(|(base, bytes)| libc::iovec { iov_base: base.cast(), iov_len: bytes }));
+        if io.area == Area::Device && io.op == Op::Write {
+            // The bytes are the action queue's, which is about to be cleared.
+            // SAFETY: the runs are readable now, by the caller's promise.
+            unsafe { op.keep_own_copy() };
+        }
         if io.op == Op::Flush {
-            match self.flushes[io.slot.index()].came(index) {
+            match self.flushes[io.member.index()].came(index) {
                 Turn::Call => {}
                 Turn::Wait => return,
                 Turn::Fail(error) => return self.answered.push((index, Err(error))),
@@ -204,12 +212,12 @@ impl Ring {
 
     fn entry(&mut self, index: u32, members: &[Member]) -> squeue::Entry {
         let op = &mut self.ops[index as usize];
-        let Some(file) = members[op.slot.index()].file() else { unreachable!("only files use the ring") };
+        let Some(file) = members[op.member.index()].file() else { unreachable!("only files use the ring") };
         if op.step == Step::Zeroes && op.next == op.iovecs.len() {
             op.lay_out_zeroes(self.zeroes);
         }
         let entry = if self.has_fixed_files {
-            let position = op.slot.index() as i32 * FILES_PER_MEMBER
+            let position = op.member.index() as i32 * FILES_PER_MEMBER
                 + if op.step == Step::Flush { 2 } else { i32::from(op.route == Route::Buffered) };
             op.entry(types::Fd(position), &self.regions).flags(squeue::Flags::FIXED_FILE)
         } else {
@@ -256,7 +264,7 @@ impl Ring {
     }
 
     /// Takes completions; tells `done` of each I/O that ended.
-    pub(crate) fn reap(&mut self, members: &[Member], mut done: impl FnMut(Slot, Tag, IoResult)) {
+    pub(crate) fn reap(&mut self, members: &[Member], mut done: impl FnMut(MemberIndex, Tag, IoResult)) {
         while let Some(completion) = {
             let mut queue = self.uring.completion();
             queue.next()
@@ -268,14 +276,16 @@ impl Ring {
             self.in_kernel -= 1;
             let index = completion.user_data() as u32;
             let op = &mut self.ops[index as usize];
-            let Some(file) = members[op.slot.index()].file() else { unreachable!("only files use the ring") };
+            let Some(file) = members[op.member.index()].file() else {
+                unreachable!("only files use the ring")
+            };
             match op.advance(completion.result(), file) {
                 Some(result) => {
-                    let (slot, is_flush) = (op.slot, op.step == Step::Flush);
-                    done(slot, op.tag, result);
+                    let (member, is_flush) = (op.member, op.step == Step::Flush);
+                    done(member, op.tag, result);
                     self.free.push(index);
                     if is_flush {
-                        self.flush_called(slot, result, members);
+                        self.flush_called(member, result, members);
                     }
                 }
                 None => self.push(index, members),
@@ -283,7 +293,7 @@ impl Ring {
         }
         for (index, result) in self.answered.drain(..) {
             let op = &self.ops[index as usize];
-            done(op.slot, op.tag, result);
+            done(op.member, op.tag, result);
             self.free.push(index);
         }
         while self.in_kernel < IN_FLIGHT_MAX {
@@ -295,9 +305,9 @@ impl Ring {
 
 impl Ring {
     /// Answers the flushes that shared a call, and makes the next one.
-    fn flush_called(&mut self, slot: Slot, result: IoResult, members: &[Member]) {
+    fn flush_called(&mut self, member: MemberIndex, result: IoResult, members: &[Member]) {
         let mut shared = Vec::new();
-        let next = self.flushes[slot.index()].called(result, &mut shared);
+        let next = self.flushes[member.index()].called(result, &mut shared);
         self.answered.extend(shared.into_iter().map(|index| (index, result)));
         if let Some(index) = next {
             self.push(index, members);
@@ -320,7 +330,7 @@ impl RingOp {
     fn idle() -> Self {
         Self {
             tag: Tag(0),
-            slot: Slot(0),
+            member: MemberIndex(0),
             step: Step::Flush,
             fua: false,
             route: Route::Buffered,
@@ -329,7 +339,30 @@ impl RingOp {
             iovecs: Vec::new(),
             next: 0,
             retries: 0,
+            own: None,
         }
+    }
+
+    /// Writes from a copy of the runs instead of the runs themselves.
+    ///
+    /// # Safety
+    /// The runs are readable.
+    unsafe fn keep_own_copy(&mut self) {
+        let bytes: usize = self.iovecs.iter().map(|v| v.iov_len).sum();
+        if self.own.as_ref().is_none_or(|own| own.bytes() < bytes) {
+            self.own = Some(Mapping::new(bytes, "metadata").expect("some pages of memory for metadata"));
+        }
+        let Some(own) = &self.own else { return };
+        let mut to = own.base();
+        for run in &self.iovecs {
+            // SAFETY: the copy is as long as the runs together, and the runs are readable.
+            unsafe {
+                to.copy_from_nonoverlapping(run.iov_base.cast(), run.iov_len);
+                to = to.add(run.iov_len);
+            }
+        }
+        self.iovecs.clear();
+        self.iovecs.push(libc::iovec { iov_base: own.base().cast(), iov_len: bytes });
     }
 
     /// The next submission. Reads and writes of one run take the pinned form where the run is pinned.

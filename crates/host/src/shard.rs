@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use stripewise_engine::io::{
-    Action, ActionQueue, AdminCommand, AdminReply, ArrayEvent, Buf, Flags, Input, IoError, IoResult,
+    Action, ActionQueue, AdminCommand, AdminReply, Area, ArrayEvent, Buf, Flags, Input, IoError, IoResult,
     MemberIo, Op, Request, RequestId, Seg,
 };
 use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange, Slot};
@@ -75,6 +75,7 @@ pub(crate) struct Bytes<'a> {
     arena: Option<&'a Arena>,
     entries: &'a Entries,
     zeroes: &'a Zeroes,
+    metadata: &'a [u8],
 }
 
 impl Bytes<'_> {
@@ -99,6 +100,10 @@ impl Bytes<'_> {
                 arena.address(entry, slot, offset + skip, bytes)
             }
             Buf::CachePage { .. } => panic!("only a stack with a page cache names its frames"),
+            Buf::Metadata { offset } => {
+                let start = (offset + skip) as usize;
+                self.metadata[start..start + bytes as usize].as_ptr().cast_mut()
+            }
             Buf::Zero => {
                 assert!(bytes as usize <= ZEROES_BYTES, "longer runs of zeroes are cut");
                 self.zeroes.address()
@@ -325,8 +330,12 @@ impl Shard {
             match action {
                 Action::Io(io) => self.start_io(io, &queue, context),
                 Action::Compute(compute) => {
-                    let bytes =
-                        Bytes { arena: self.arena.as_ref(), entries: &self.entries, zeroes: context.zeroes };
+                    let bytes = Bytes {
+                        arena: self.arena.as_ref(),
+                        entries: &self.entries,
+                        zeroes: context.zeroes,
+                        metadata: &queue.metadata,
+                    };
                     self.computer.run(compute, &queue, &bytes);
                     self.completions.push_back(Input::Computed { tag: compute.tag });
                 }
@@ -345,11 +354,18 @@ impl Shard {
     }
 
     fn start_io(&mut self, io: &MemberIo, queue: &ActionQueue, context: &Context<'_>) {
-        count(&mut self.counts[io.slot.index()], io);
-        let bytes = Bytes { arena: self.arena.as_ref(), entries: &self.entries, zeroes: context.zeroes };
+        count(&mut self.counts[io.member.index()], io);
+        let bytes = Bytes {
+            arena: self.arena.as_ref(),
+            entries: &self.entries,
+            zeroes: context.zeroes,
+            metadata: &queue.metadata,
+        };
         let runs = bytes.runs(queue.segs(io.segs));
-        let result = match &context.members[io.slot.index()] {
+        let result = match &context.members[io.member.index()] {
             Member::Missing => Err(IoError::Gone),
+            // Memory that is gone with the array bears no metadata.
+            Member::Memory(_) if io.area == Area::Device => Err(IoError::Range),
             // SAFETY: the engine's buffers are as long as the range, lie outside every member, and belong to
             // the I/O until it is answered.
             Member::Memory(memory) => unsafe {
@@ -367,7 +383,7 @@ impl Shard {
                 return;
             }
         };
-        self.counts[io.slot.index()].errors += u64::from(result.is_err());
+        self.counts[io.member.index()].errors += u64::from(result.is_err());
         self.completions.push_back(Input::IoDone { tag: io.tag, result });
     }
 

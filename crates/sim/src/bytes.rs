@@ -3,9 +3,9 @@
 //! Everything is copied on the way: clear, and slow beside the real loop, which computes in place.
 
 use stripewise_engine::io::{
-    ActionQueue, Buf, Compute, Kernel, MemberIo, Op, Operand, RequestId, Role, SegList,
+    ActionQueue, Area, Buf, Compute, Kernel, MemberIo, Op, Operand, RequestId, Role, SegList,
 };
-use stripewise_engine::units::{PAGE_BYTES, SECTOR_BYTES, Slot};
+use stripewise_engine::units::{MemberIndex, PAGE_BYTES, SECTOR_BYTES};
 use stripewise_parity::{Change, Kernels, Lost, Stripe};
 
 use crate::data::Data;
@@ -14,6 +14,8 @@ use crate::data::Data;
 #[derive(Debug)]
 pub struct BytesStore {
     members: Vec<Vec<u8>>,
+    /// Sectors of each member before its data.
+    data_offset_sectors: Vec<u64>,
     /// One page for each entry, by slot.
     pages: Vec<Vec<u8>>,
     requests: Vec<Vec<u8>>,
@@ -31,13 +33,21 @@ impl BytesStore {
             pages: vec![vec![0; page_bytes]; member_sectors.len()],
             requests: Vec::new(),
             frames: Vec::new(),
+            data_offset_sectors: vec![0; member_sectors.len()],
             kernels: Kernels::scalar(),
         }
     }
 
+    /// Puts each member's data behind so many sectors, within the size it has.
+    #[must_use]
+    pub fn with_data_offsets(mut self, sectors: &[u64]) -> Self {
+        self.data_offset_sectors.copy_from_slice(sectors);
+        self
+    }
+
     /// The bytes of a member.
-    pub fn member(&mut self, slot: Slot) -> &mut Vec<u8> {
-        &mut self.members[slot.index()]
+    pub fn member(&mut self, member: MemberIndex) -> &mut Vec<u8> {
+        &mut self.members[member.index()]
     }
 
     /// The buffer of a request.
@@ -55,6 +65,9 @@ impl BytesStore {
             let count = seg.bytes as usize;
             match seg.buf {
                 Buf::Zero => bytes.resize(bytes.len() + count, 0),
+                Buf::Metadata { offset } => {
+                    bytes.extend_from_slice(&out.metadata[offset as usize..][..count]);
+                }
                 Buf::Request { id, offset } => {
                     bytes.extend_from_slice(&self.requests[id.0 as usize][offset as usize..][..count]);
                 }
@@ -74,7 +87,7 @@ impl BytesStore {
             let (now, rest) = bytes.split_at(seg.bytes as usize);
             bytes = rest;
             let target = match seg.buf {
-                Buf::Zero => panic!("zeroes are not written to"),
+                Buf::Zero | Buf::Metadata { .. } => panic!("{:?} is not written to", seg.buf),
                 Buf::Request { id, offset } => &mut self.requests[id.0 as usize][offset as usize..],
                 Buf::Page { entry, slot, offset } => &mut self.pages[slot.index()][page_at(entry, offset)..],
                 Buf::CachePage { frame, offset } => {
@@ -171,18 +184,20 @@ fn by_index(sources: &[(Role, Vec<u8>)]) -> Vec<Option<&[u8]>> {
 
 impl Data for BytesStore {
     fn io(&mut self, io: &MemberIo, out: &ActionQueue) {
-        let start = (io.range.start * SECTOR_BYTES) as usize;
+        let before = if io.area == Area::Data { self.data_offset_sectors[io.member.index()] } else { 0 };
+        let start = ((before + io.range.start) * SECTOR_BYTES) as usize;
+        let member = io.member.index();
         let count = (io.range.count * SECTOR_BYTES) as usize;
         match io.op {
             Op::Read => {
-                let bytes = self.members[io.slot.index()][start..start + count].to_vec();
+                let bytes = self.members[member][start..start + count].to_vec();
                 self.scatter(io.segs, out, &bytes);
             }
             Op::Write => {
                 let bytes = self.gather(io.segs, out);
-                self.members[io.slot.index()][start..start + count].copy_from_slice(&bytes);
+                self.members[member][start..start + count].copy_from_slice(&bytes);
             }
-            Op::Discard | Op::WriteZeroes => self.members[io.slot.index()][start..start + count].fill(0),
+            Op::Discard | Op::WriteZeroes => self.members[member][start..start + count].fill(0),
             Op::Flush => {}
         }
     }

@@ -354,7 +354,7 @@ impl<D: Data> World<D> {
 
     fn member_io(&mut self, io: &MemberIo) {
         self.data.io(io, &self.out);
-        let slot = io.slot.index() as u32;
+        let slot = io.member.index() as u32;
         let op = match io.op {
             Op::Read => CommandOp::Read,
             Op::Write | Op::WriteZeroes if io.fua => CommandOp::WriteFua,

@@ -7,7 +7,7 @@ use stripewise_engine::io::{
 };
 use stripewise_engine::level::{Layout, Level, ParityLayout};
 use stripewise_engine::policy::Policy;
-use stripewise_engine::units::{Instant, SectorRange, Slot};
+use stripewise_engine::units::{Instant, MemberIndex, SectorRange, Slot};
 use stripewise_engine::volume::{Volume, VolumeConfig};
 use stripewise_parity::Kernels;
 use stripewise_sim::Data;
@@ -108,9 +108,10 @@ impl Bench {
         let index = self.random.below(self.pending.len() as u64) as usize;
         match self.pending.swap_remove(index) {
             Pending::Io(io, out) => {
-                let result = if self.failed.contains(&io.slot) && self.random.chance(70) {
+                let result = if self.failed.contains(&Slot(io.member.0)) && self.random.chance(70) {
                     Err(IoError::Gone)
-                } else if io.op == Op::Read && self.flaky == Some(io.slot) && self.random.chance(30) {
+                } else if io.op == Op::Read && self.flaky == Some(Slot(io.member.0)) && self.random.chance(30)
+                {
                     Err(IoError::Media)
                 } else {
                     self.bytes.io(&io, &out);
@@ -227,7 +228,8 @@ impl Bench {
             for copy in 0..geometry.copies() {
                 let place = geometry.place(sector, copy);
                 if !self.failed.contains(&place.slot) {
-                    let on_member = &self.bytes.member(place.slot)[bytes(SectorRange::new(place.sector, 1))];
+                    let on_member = &self.bytes.member(MemberIndex(place.slot.0))
+                        [bytes(SectorRange::new(place.sector, 1))];
                     let expected = &self.model[bytes(SectorRange::new(sector, 1))];
                     assert!(on_member == expected, "sector {sector}, copy {copy} at {place:?}");
                 }
@@ -264,7 +266,8 @@ impl Bench {
         Kernels::scalar().pq(&mut p, &mut q, &blocks);
         for (slot, expected) in [(Some(map.p), p), (map.q, q)] {
             if let Some(slot) = slot.filter(|s| !self.failed.contains(s)) {
-                let on_member = &self.bytes.member(slot)[bytes(SectorRange::new(stripe * chunk, chunk))];
+                let on_member =
+                    &self.bytes.member(MemberIndex(slot.0))[bytes(SectorRange::new(stripe * chunk, chunk))];
                 assert!(on_member == expected, "parity of stripe {stripe} in slot {slot}");
             }
         }
@@ -295,19 +298,19 @@ fn run(case: &Case, policy: &Policy, seed: u64) {
     if tolerated > 0 && random.chance(30) {
         failed.push(Slot(random.below(u64::from(case.members)) as u16));
     }
+    let geometry = GeometrySpec {
+        level: case.level,
+        layout: case.layout,
+        chunk_sectors: case.chunk_sectors,
+        member_sectors: (0..case.members)
+            .map(|i| member_sectors + if case.level == Level::Raid0 { u64::from(i / 2) * 24 } else { 0 })
+            .collect(),
+    };
     let config = VolumeConfig {
-        geometry: GeometrySpec {
-            level: case.level,
-            layout: case.layout,
-            chunk_sectors: case.chunk_sectors,
-            member_sectors: (0..case.members)
-                .map(|i| member_sectors + if case.level == Level::Raid0 { u64::from(i / 2) * 24 } else { 0 })
-                .collect(),
-        },
-        policy: policy.clone(),
         stripe_cache_size: [17, 24, 256][random.below(3) as usize],
         failed,
         discard: random.chance(50),
+        ..VolumeConfig::new(geometry, policy.clone())
     };
     let mut bench = Bench::new(&config, seed);
     if tolerated > 0 && random.chance(50) {
@@ -409,18 +412,13 @@ fn striped_arrays_keep_every_byte() {
 
 #[test]
 fn one_failure_too_many_is_said_and_stops_writes() {
-    let config = VolumeConfig {
-        geometry: GeometrySpec {
-            level: Level::Raid5,
-            layout: Layout::default_of(Level::Raid5),
-            chunk_sectors: 16,
-            member_sectors: vec![160; 4],
-        },
-        policy: Policy::stripewise(),
-        stripe_cache_size: 256,
-        failed: vec![Slot(0)],
-        discard: false,
+    let geometry = GeometrySpec {
+        level: Level::Raid5,
+        layout: Layout::default_of(Level::Raid5),
+        chunk_sectors: 16,
+        member_sectors: vec![160; 4],
     };
+    let config = VolumeConfig { failed: vec![Slot(0)], ..VolumeConfig::new(geometry, Policy::stripewise()) };
     let mut volume = Volume::new(&config).unwrap();
     let mut out = ActionQueue::default();
     volume.handle(Instant::ZERO, Input::Admin { id: 1, command: AdminCommand::Fail(Slot(2)) }, &mut out);

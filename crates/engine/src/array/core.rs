@@ -7,10 +7,10 @@ use super::slab::Slab;
 use super::slots::SlotSet;
 use crate::geometry::Geometry;
 use crate::io::{
-    Action, ActionQueue, ArrayEvent, Buf, IoError, IoResult, MemberIo, Op, Request, Seg, SegList, Tag,
+    Action, ActionQueue, Area, ArrayEvent, Buf, IoError, IoResult, MemberIo, Op, Request, Seg, SegList, Tag,
 };
 use crate::policy::Policy;
-use crate::units::{SectorRange, Slot};
+use crate::units::{MemberIndex, SectorRange, Slot};
 
 /// Key of a request in [`Core::requests`].
 pub(crate) type RequestKey = u64;
@@ -68,7 +68,9 @@ pub(crate) struct Core {
     pub(crate) read_only: bool,
     pub(crate) requests: Slab<RequestState>,
     pub(crate) ios: Slab<IoRecord>,
-    /// I/Os under way on each member.
+    /// The member of each slot.
+    pub(crate) member_of: Vec<MemberIndex>,
+    /// I/Os under way on each slot's member.
     pub(crate) in_flight: Vec<u32>,
     pub(crate) ranges: RangeLock,
     /// Requests that may go on: their range was granted.
@@ -86,6 +88,7 @@ impl Core {
             read_only: false,
             requests: Slab::new(),
             ios: Slab::new(),
+            member_of: (0..members).map(|m| MemberIndex(m as u16)).collect(),
             in_flight: vec![0; members],
             ranges: RangeLock::default(),
             granted: VecDeque::new(),
@@ -96,8 +99,9 @@ impl Core {
     pub(crate) fn io(&mut self, out: &mut ActionQueue, record: IoRecord, fua: bool, segs: SegList) {
         self.in_flight[record.slot.index()] += 1;
         let IoRecord { slot, op, range, .. } = record;
+        let member = self.member_of[slot.index()];
         let tag = Tag(self.ios.insert(record));
-        out.push(Action::Io(MemberIo { tag, slot, op, range, fua, segs }));
+        out.push(Action::Io(MemberIo { tag, member, area: Area::Data, op, range, fua, segs }));
     }
 
     /// Takes the record of an I/O that ended.

@@ -15,18 +15,9 @@ use stripewise_host::{Array, FileSpec, Fill, MemberSpec, Payload, create_member_
 pub const SECTOR: usize = 512;
 
 pub fn volume(level: Level, layout: Layout, members: usize, chunk: u64, sectors: u64) -> VolumeConfig {
-    VolumeConfig {
-        geometry: GeometrySpec {
-            level,
-            layout,
-            chunk_sectors: chunk,
-            member_sectors: vec![sectors; members],
-        },
-        policy: Policy::stripewise(),
-        stripe_cache_size: 64,
-        failed: Vec::new(),
-        discard: false,
-    }
+    let geometry =
+        GeometrySpec { level, layout, chunk_sectors: chunk, member_sectors: vec![sectors; members] };
+    VolumeConfig { stripe_cache_size: 64, ..VolumeConfig::new(geometry, Policy::stripewise()) }
 }
 
 pub fn memory(members: usize) -> Vec<MemberSpec> {

@@ -22,13 +22,8 @@ pub(super) fn volume(cell: &Cell, member_sectors: u64) -> Result<VolumeConfig, S
         chunk_sectors: if level.has_chunks() { array.chunk / SECTOR_BYTES } else { 0 },
         member_sectors: vec![member_sectors; parameters.members().into()],
     };
-    Ok(VolumeConfig {
-        geometry,
-        policy: parameters.policy()?,
-        stripe_cache_size: array.stripe_cache_size,
-        failed: Vec::new(),
-        discard: false,
-    })
+    let stripe_cache_size = array.stripe_cache_size;
+    Ok(VolumeConfig { stripe_cache_size, ..VolumeConfig::new(geometry, parameters.policy()?) })
 }
 
 /// The sectors of the cell's target; refuses arrays that cannot be and jobs that do not fit.

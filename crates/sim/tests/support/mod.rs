@@ -162,12 +162,6 @@ pub(crate) fn striped(drive: &str, members: u16, chunk_kib: u64, seed: u64) -> S
 }
 
 fn config(geometry: GeometrySpec, rig: Rig, seed: u64) -> SimConfig {
-    let volume = VolumeConfig {
-        geometry,
-        policy: Policy::linux_2_6_27(),
-        stripe_cache_size: 256,
-        failed: Vec::new(),
-        discard: false,
-    };
+    let volume = VolumeConfig::new(geometry, Policy::linux_2_6_27());
     SimConfig { volume, rig, seed }
 }
