@@ -361,6 +361,11 @@ impl Layout {
         }
     }
 
+    /// The number that a superblock of a level holds: RAID-4's is 0, as its layout is implied.
+    pub fn recorded_number(self, level: Level) -> i32 {
+        if level == Level::Raid4 { 0 } else { self.number() }
+    }
+
     /// The layout of md's number for a level. A RAID-0 without a recorded layout (0) has none to return.
     pub fn from_number(level: Level, number: i32) -> Option<Self> {
         match level {

@@ -10,6 +10,7 @@
 pub mod bad_blocks;
 pub mod bitmap;
 mod bytes;
+pub mod create;
 pub mod error;
 pub mod examine;
 pub mod level;

@@ -41,7 +41,7 @@ fn label(plan: &Plan, place: &Placement, size_sectors: u64, uuid: Uuid) -> Vec<S
             array.ctime_seconds = CREATED_SECONDS;
             array.utime_seconds = CREATED_SECONDS;
             array.size_kib = (size_sectors / 2) as u32;
-            array.layout = plan.layout.number() as u32;
+            array.layout = plan.layout.recorded_number(plan.level) as u32;
             array.chunk_bytes = plan.chunk_sectors * 512;
             array.events = 1;
             array.state =
@@ -64,7 +64,7 @@ fn label(plan: &Plan, place: &Placement, size_sectors: u64, uuid: Uuid) -> Vec<S
             array.set_name(Some("elsewhere"), "labelled");
             array.ctime = Timestamp::from_seconds(u64::from(CREATED_SECONDS));
             array.utime = array.ctime;
-            array.layout = plan.layout.number() as u32;
+            array.layout = plan.layout.recorded_number(plan.level) as u32;
             array.chunk_sectors = plan.chunk_sectors;
             array.size_sectors = size_sectors;
             array.data_offset_sectors = place.data_offset_sectors;

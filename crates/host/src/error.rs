@@ -177,6 +177,13 @@ pub enum MemberProblem {
     NeedsDestroy,
     /// The block device is mounted or held by another user.
     Busy,
+    /// Another stripewise has the file in use.
+    Locked,
+    /// The file holds something that would be overwritten.
+    Holds {
+        /// What.
+        what: String,
+    },
     /// The same file is given twice.
     Twice,
     /// A file of that name exists.
@@ -233,6 +240,8 @@ impl fmt::Display for MemberProblem {
                 f.write_str("is a block device; its contents are only overwritten when --destroy names it")
             }
             Self::Busy => f.write_str("the device is in use (mounted, or held by md, dm or another program)"),
+            Self::Locked => f.write_str("another stripewise has it in use; stop that one first"),
+            Self::Holds { what } => write!(f, "holds {what}; --force overwrites it"),
             Self::Twice => f.write_str("is given twice; each member needs a file of its own"),
             Self::Exists => f.write_str("exists already; remove it or choose another folder"),
             Self::System { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),

@@ -4,4 +4,6 @@
 //! Probing opens read-only and writes nothing. What is found on a member is never trusted: it is checked by
 //! `stripewise-format`, and nothing is allocated by a size that it states.
 
+pub mod create;
 pub mod probe;
+pub mod signature;

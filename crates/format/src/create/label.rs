@@ -1,0 +1,204 @@
+//! The bytes of each member of a new array.
+
+use super::{Area, CreateError, Label, Numbered, Numbering, Request, Sizes, Start};
+use crate::bitmap::BitmapSuperblock;
+use crate::level::Level;
+use crate::placement::{BitmapPlace, Metadata, Placement};
+use crate::ppl::{self, PplHeader};
+use crate::superblock::Superblock;
+use crate::superblock_0::{Disk, Superblock0};
+use crate::superblock_1::{Features, MAX_SECTOR, Role, Superblock1};
+
+/// What follows a 0.90 superblock within its 64 KiB, all of which mdadm makes bits.
+const BITMAP_V0_BYTES: usize = 60 << 10;
+/// 0.90's word for a RAID-0 of the kernel's making, whose layout it does not record.
+const RAID0_LAYOUT_V0: u32 = u32::MAX;
+
+/// Makes the labels of all members.
+pub(super) fn labels(
+    request: &Request,
+    sizes: &Sizes,
+    numbering: &Numbering,
+) -> Result<Vec<Label>, CreateError> {
+    let places = places(request, sizes, numbering)?;
+    let array = Array { request, sizes, numbering, places: &places };
+    Ok(match sizes.plan.metadata {
+        Metadata::V0 => {
+            let common = array.superblock_0();
+            array.each(|device, _| {
+                let mut own = common.clone();
+                own.this_disk = common.disks[device.number as usize];
+                Superblock::V0(Box::new(own))
+            })
+        }
+        Metadata::V1(_) => {
+            let common = array.superblock_1();
+            array.each(|device, place| Superblock::V1(Box::new(array.own(&common, device, place))))
+        }
+    })
+}
+
+fn places(request: &Request, sizes: &Sizes, numbering: &Numbering) -> Result<Vec<Placement>, CreateError> {
+    let place = |device: &Numbered| {
+        let member = device.member;
+        let sectors = request.members[member].map_or(0, |new| new.device_sectors);
+        sizes
+            .plan
+            .place(sectors, sizes.data_offset_sectors, sizes.size_sectors)
+            .map_err(|error| CreateError::Member { member, error })
+    };
+    numbering.devices.iter().map(place).collect()
+}
+
+struct Array<'a> {
+    request: &'a Request,
+    sizes: &'a Sizes,
+    numbering: &'a Numbering,
+    /// One for each device, in the same order.
+    places: &'a [Placement],
+}
+
+impl Array<'_> {
+    fn slots(&self) -> u32 {
+        self.sizes.plan.raid_disks
+    }
+
+    fn slot_of(&self, device: Numbered) -> Option<u16> {
+        (device.number < self.slots()).then_some(device.number as u16)
+    }
+
+    /// Devices that hold a slot.
+    fn active(&self) -> u32 {
+        self.numbering.devices.iter().filter(|device| self.slot_of(**device).is_some()).count() as u32
+    }
+
+    fn each(&self, superblock: impl Fn(Numbered, &Placement) -> Superblock) -> Vec<Label> {
+        let label = |(device, place): (&Numbered, &Placement)| {
+            let superblock = superblock(*device, place);
+            let logs = self.logs(&superblock, place);
+            let mut bytes = superblock.to_bytes();
+            bytes.resize(bytes.len().next_multiple_of(512), 0);
+            let superblock_area = Area { at_sector: place.super_offset_sectors, bytes };
+            Label { member: device.member, slot: self.slot_of(*device), superblock, logs, superblock_area }
+        };
+        self.numbering.devices.iter().zip(self.places).map(label).collect()
+    }
+
+    fn superblock_0(&self) -> Superblock0 {
+        let Self { request, sizes, numbering, .. } = self;
+        let plan = &sizes.plan;
+        let mut array = Superblock0::new(plan.level, plan.raid_disks, request.set_uuid);
+        array.ctime_seconds = request.created.seconds() as u32;
+        array.utime_seconds = array.ctime_seconds;
+        array.size_kib = (sizes.size_sectors / 2) as u32;
+        array.layout = match plan.level {
+            Level::Raid0 => RAID0_LAYOUT_V0,
+            level => plan.layout.recorded_number(level) as u32,
+        };
+        array.chunk_bytes = plan.chunk_sectors * 512;
+        array.events = 1;
+        if numbering.start != Start::Resync {
+            array.state |= Superblock0::CLEAN;
+        }
+        if self.places.iter().any(|place| place.bitmap.is_some()) {
+            array.state |= Superblock0::BITMAP_PRESENT;
+        }
+        array.active_disks = self.active();
+        array.working_disks = numbering.devices.len() as u32;
+        array.failed_disks = plan.raid_disks - array.active_disks;
+        array.spare_disks = array.working_disks - array.active_disks;
+        array.nr_disks = array.working_disks + array.failed_disks;
+        for device in &numbering.devices {
+            let (major, minor) = request.members[device.member].map_or((0, 0), |new| new.device_number);
+            let state = if self.slot_of(*device).is_some() { Disk::ACTIVE | Disk::SYNC } else { 0 };
+            array.disks[device.number as usize] =
+                Disk { number: device.number, major, minor, raid_disk: device.number, state };
+        }
+        array
+    }
+
+    /// What all members of a version-1 array have in common.
+    fn superblock_1(&self) -> Superblock1 {
+        let Self { request, sizes, numbering, .. } = self;
+        let plan = &sizes.plan;
+        let spares = numbering.devices.len() as u32 - self.active();
+        let mut array = Superblock1::new(plan.level, plan.raid_disks, spares, request.set_uuid);
+        array.set_name(request.homehost.as_deref(), &request.name);
+        array.ctime = request.created;
+        array.utime = request.created;
+        array.layout = plan.layout.recorded_number(plan.level) as u32;
+        array.chunk_sectors = plan.chunk_sectors;
+        array.size_sectors = sizes.size_sectors;
+        array.resync_offset_sectors = if numbering.start == Start::Resync { 0 } else { MAX_SECTOR };
+        for device in &numbering.devices {
+            if let Some(slot) = self.slot_of(*device) {
+                array.dev_roles[usize::from(slot)] = Role::Slot(slot);
+            }
+        }
+        // mdadm vouches for a RAID-0's layout only where it matters: among members of unequal size.
+        if plan.level == Level::Raid0 && self.has_unequal_chunks() {
+            array.features |= Features::RAID0_LAYOUT;
+        }
+        array
+    }
+
+    fn has_unequal_chunks(&self) -> bool {
+        let chunk = u64::from(self.sizes.plan.chunk_sectors).max(1);
+        let mut chunks = self.places.iter().map(|place| place.data_size_sectors / chunk);
+        let first = chunks.next();
+        chunks.any(|other| Some(other) != first)
+    }
+
+    /// What one member adds.
+    fn own(&self, common: &Superblock1, device: Numbered, place: &Placement) -> Superblock1 {
+        let mut own = common.clone();
+        own.dev_number = device.number;
+        own.device_uuid = self.request.members[device.member].map_or(own.device_uuid, |new| new.device_uuid);
+        own.data_offset_sectors = place.data_offset_sectors;
+        own.data_size_sectors = place.data_size_sectors;
+        own.super_offset_sectors = place.super_offset_sectors;
+        (own.bblog_offset_sectors, own.bblog_size_sectors) = place.bad_block_log.unwrap_or_default();
+        if let Some(bitmap) = place.bitmap {
+            own.set_bitmap(bitmap.offset_sectors);
+        }
+        if let Some(area) = place.ppl {
+            own.set_ppl(area);
+        }
+        own
+    }
+
+    /// Bitmap, bad-block log and PPL of a member.
+    fn logs(&self, superblock: &Superblock, place: &Placement) -> Vec<Area> {
+        let at = |offset: i64| place.super_offset_sectors.checked_add_signed(offset);
+        let mut logs = Vec::new();
+        let bitmap_sector = superblock.bitmap_sector(place.super_offset_sectors);
+        if let (Some(bitmap), Some(at_sector)) = (place.bitmap, bitmap_sector) {
+            logs.push(Area { at_sector, bytes: self.bitmap(superblock, &bitmap) });
+        }
+        if let Some((offset, sectors)) = place.bad_block_log {
+            // mdadm leaves the empty log as it is; the bytes of an empty log keep every reader from old ones.
+            let bytes = vec![0xff; usize::from(sectors) * 512];
+            logs.extend(at(offset.into()).map(|at_sector| Area { at_sector, bytes }));
+        }
+        if let Some(area) = place.ppl {
+            let signature = ppl::signature(&self.request.set_uuid);
+            let mut bytes = PplHeader { signature, ..PplHeader::default() }.to_bytes();
+            bytes.resize(usize::from(area.size_sectors) * 512, 0);
+            logs.extend(at(area.offset_sectors.into()).map(|at_sector| Area { at_sector, bytes }));
+        }
+        logs
+    }
+
+    /// A bitmap with every bit set: nothing is known to be in sync until the first resync or recovery has ended.
+    fn bitmap(&self, superblock: &Superblock, place: &BitmapPlace) -> Vec<u8> {
+        let head =
+            BitmapSuperblock::new(superblock.bitmap_uuid(), place.sync_size_sectors, place.chunk_bytes);
+        let mut bytes = head.to_bytes();
+        let length = match self.sizes.plan.metadata {
+            Metadata::V0 => BITMAP_V0_BYTES,
+            Metadata::V1(_) => place.area_sectors() as usize * 512,
+        };
+        bytes.resize(length, 0xff);
+        bytes
+    }
+}

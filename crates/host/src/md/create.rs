@@ -1,0 +1,268 @@
+//! Opens the files and devices that become an array, and writes it onto them: onto all or onto none.
+//!
+//! # Contract
+//! *Ownership.* A candidate is locked (`flock`; a block device also with `O_EXCL`) from [`Candidate::open`] on.
+//! *Ordering.* [`write`] saves what it will overwrite, then writes logs and flushes every member, then superblocks and
+//! flushes again: a member is never labelled before its bitmap and logs are there. *Failure.* What was overwritten is
+//! put back on every member, and the error says whether that worked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use stripewise_format::create::Area;
+use stripewise_format::superblock::SuperblockError;
+
+use super::probe::{Probe, probe_source};
+use super::signature;
+use crate::error::{HostError, MemberProblem};
+use crate::members::size_of;
+
+const SECTOR_BYTES: u64 = 512;
+/// What is cleared of a superblock that is in the way.
+const OLD_BLOCK_BYTES: u64 = 4096;
+
+/// A file or block device that may become a member, locked.
+#[derive(Debug)]
+pub struct Candidate {
+    file: File,
+    /// The superblocks it holds, its path and its length.
+    pub probe: Probe,
+    /// What else it holds.
+    pub signatures: Vec<&'static str>,
+    /// Major and minor number of a block device; zeros for a file.
+    pub device_number: (u32, u32),
+}
+
+/// What makes two paths the same storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Identity {
+    File { device: u64, inode: u64 },
+    Device { number: u64 },
+}
+
+impl Candidate {
+    /// Opens a member for writing. A block device is taken only if `destroy` names it and nothing holds it.
+    pub fn open(path: &Path, destroy: &[PathBuf]) -> Result<Self, HostError> {
+        let problem = |e: io::Error| MemberProblem::from_io(&e, 0).at(path);
+        let metadata = std::fs::metadata(path).map_err(problem)?;
+        let kind = metadata.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(MemberProblem::WrongKind.at(path));
+        }
+        if kind.is_block_device() && !destroy.iter().any(|named| is_same(named, path)) {
+            return Err(MemberProblem::NeedsDestroy.at(path));
+        }
+        if kind.is_file() && is_behind_loop_device(path) {
+            return Err(MemberProblem::Busy.at(path));
+        }
+        let claim = if kind.is_block_device() { libc::O_EXCL } else { 0 };
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC | claim).open(path);
+        let file = file.map_err(problem)?;
+        lock(&file, path)?;
+        // The lock is on the file that was opened, so its metadata count, not those of the path.
+        let metadata = file.metadata().map_err(problem)?;
+        let device_sectors = size_of(&file).map_err(problem)? / SECTOR_BYTES;
+        let number = metadata.rdev();
+        let device_number =
+            if kind.is_block_device() { (libc::major(number), libc::minor(number)) } else { (0, 0) };
+        let probe = probe_source(path, device_sectors, &file)?;
+        let signatures = signature::find(&file, device_sectors).map_err(problem)?;
+        Ok(Self { file, probe, signatures, device_number })
+    }
+
+    /// Opens several, none of which may be given twice.
+    pub fn open_all(paths: &[PathBuf], destroy: &[PathBuf]) -> Result<Vec<Self>, HostError> {
+        refuse_twice(paths)?;
+        paths.iter().map(|path| Self::open(path, destroy)).collect()
+    }
+
+    /// Refuses a member that holds anything.
+    pub fn require_blank(&self) -> Result<(), HostError> {
+        let holds = |what: String| Err(MemberProblem::Holds { what }.at(&self.probe.path));
+        match self.probe.found.first() {
+            Some(found) => match &found.superblock {
+                Ok(superblock) => holds(format!(
+                    "an md superblock of version {} (array {}, {} with {} raid devices)",
+                    found.metadata,
+                    superblock.set_uuid(),
+                    superblock.level(),
+                    superblock.raid_disks()
+                )),
+                Err(error) => holds(damaged(found.metadata.name(), error)),
+            },
+            None if self.signatures.is_empty() => Ok(()),
+            None => holds(self.signatures.join(", ")),
+        }
+    }
+}
+
+fn damaged(metadata: &str, error: &SuperblockError) -> String {
+    format!("an md superblock of version {metadata} that cannot be used ({error})")
+}
+
+/// Whether two paths lead to the same file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Refuses paths of one file, under whatever names: a second lock of a file waits for the first.
+fn refuse_twice(paths: &[PathBuf]) -> Result<(), HostError> {
+    let mut seen = BTreeMap::new();
+    for path in paths {
+        let Ok(metadata) = std::fs::metadata(path) else { continue };
+        let identity = if metadata.file_type().is_block_device() {
+            Identity::Device { number: metadata.rdev() }
+        } else {
+            Identity::File { device: metadata.dev(), inode: metadata.ino() }
+        };
+        if seen.insert(identity, path).is_some() {
+            return Err(MemberProblem::Twice.at(path));
+        }
+    }
+    Ok(())
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), HostError> {
+    // SAFETY: the descriptor is open; no pointers are passed.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EWOULDBLOCK) => Err(MemberProblem::Locked.at(path)),
+        // File systems without locks are no reason to refuse.
+        Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
+        _ => Err(MemberProblem::from_io(&error, 0).at(path)),
+    }
+}
+
+/// Whether the kernel has made a block device of a file, which may be mounted.
+fn is_behind_loop_device(path: &Path) -> bool {
+    let (Ok(devices), Ok(path)) = (std::fs::read_dir("/sys/block"), path.canonicalize()) else {
+        return false;
+    };
+    devices.flatten().any(|device| {
+        let backing = std::fs::read_to_string(device.path().join("loop/backing_file"));
+        backing.is_ok_and(|backing| Path::new(backing.trim_end()) == path)
+    })
+}
+
+/// Why an array could not be written.
+#[derive(Debug)]
+pub struct WriteError {
+    /// The member.
+    pub path: PathBuf,
+    /// What happened.
+    pub error: io::Error,
+    /// Members that could not be put back as they were, with the reason.
+    pub not_restored: Vec<(PathBuf, io::Error)>,
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.error)?;
+        if self.not_restored.is_empty() {
+            return f.write_str("; nothing was created, and every member is as it was");
+        }
+        f.write_str("; nothing was created, and these members could not be put back as they were:")?;
+        self.not_restored.iter().try_for_each(|(path, error)| write!(f, " {} ({error})", path.display()))
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// What is written to a candidate.
+#[derive(Debug)]
+pub struct MemberWrite<'a> {
+    /// The candidate.
+    pub candidate: &'a Candidate,
+    /// Bitmap and logs.
+    pub logs: &'a [Area],
+    /// The superblock.
+    pub superblock: &'a Area,
+}
+
+impl MemberWrite<'_> {
+    /// Superblocks found elsewhere, which would be taken for this one, are cleared.
+    fn clearings(&self) -> impl Iterator<Item = Area> {
+        let probe = &self.candidate.probe;
+        probe.found.iter().map(|found| {
+            let bytes = ((probe.device_sectors - found.at_sector) * SECTOR_BYTES).min(OLD_BLOCK_BYTES);
+            Area { at_sector: found.at_sector, bytes: vec![0; bytes as usize] }
+        })
+    }
+
+    fn areas(&self) -> impl Iterator<Item = (u64, usize)> {
+        let clearings = self.clearings().map(|area| (area.at_sector, area.bytes.len()));
+        let areas = self.logs.iter().chain([self.superblock]);
+        clearings.chain(areas.map(|area| (area.at_sector, area.bytes.len())))
+    }
+}
+
+/// Bytes that were there before.
+struct Saved<'a> {
+    candidate: &'a Candidate,
+    areas: Vec<Area>,
+}
+
+/// Writes an array onto its members: all of it or, after an error, nothing.
+pub fn write(members: &[MemberWrite]) -> Result<(), WriteError> {
+    let failed = |member: &MemberWrite, error| WriteError {
+        path: member.candidate.probe.path.clone(),
+        error,
+        not_restored: Vec::new(),
+    };
+    let mut saved = Vec::new();
+    for member in members {
+        saved.push(save(member).map_err(|error| failed(member, error))?);
+    }
+    let phases: [fn(&MemberWrite) -> io::Result<()>; 2] = [write_logs, write_superblock];
+    for phase in phases {
+        for member in members {
+            if let Err(error) = phase(member) {
+                return Err(WriteError { not_restored: restore(&saved), ..failed(member, error) });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn save<'a>(member: &MemberWrite<'a>) -> io::Result<Saved<'a>> {
+    let read = |(at_sector, length)| {
+        let mut bytes = vec![0; length];
+        member.candidate.file.read_exact_at(&mut bytes, at_sector * SECTOR_BYTES)?;
+        Ok(Area { at_sector, bytes })
+    };
+    let areas = member.areas().map(read).collect::<io::Result<_>>()?;
+    Ok(Saved { candidate: member.candidate, areas })
+}
+
+fn write_area(candidate: &Candidate, area: &Area) -> io::Result<()> {
+    candidate.file.write_all_at(&area.bytes, area.at_sector * SECTOR_BYTES)
+}
+
+fn write_logs(member: &MemberWrite) -> io::Result<()> {
+    member.clearings().try_for_each(|area| write_area(member.candidate, &area))?;
+    member.logs.iter().try_for_each(|area| write_area(member.candidate, area))?;
+    member.candidate.file.sync_all()
+}
+
+fn write_superblock(member: &MemberWrite) -> io::Result<()> {
+    write_area(member.candidate, member.superblock)?;
+    member.candidate.file.sync_all()
+}
+
+/// Puts everything back, whether or not it was overwritten, and returns the members where that failed.
+fn restore(saved: &[Saved]) -> Vec<(PathBuf, io::Error)> {
+    let restore = |saved: &Saved| {
+        saved.areas.iter().try_for_each(|area| write_area(saved.candidate, area))?;
+        saved.candidate.file.sync_all()
+    };
+    let failure = |saved| Some((saved, restore(saved).err()?));
+    saved.iter().filter_map(failure).map(|(saved, e)| (saved.candidate.probe.path.clone(), e)).collect()
+}
