@@ -23,6 +23,10 @@ pub(crate) enum Command {
     Study(StudyCommand),
     /// Run one workload on one array or drive (fio's option names).
     Bench(Box<BenchArgs>),
+    /// Make a new md array on files or block devices (mdadm --create).
+    Create(Box<crate::array::create::CreateArgs>),
+    /// Print the superblock of members (mdadm --examine).
+    Examine(crate::array::examine::ExamineArgs),
     /// List the drive, controller and CPU models, with the source of every value.
     #[command(subcommand)]
     Models(ModelsCommand),

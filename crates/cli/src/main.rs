@@ -10,6 +10,7 @@
 //! | 130 | interrupted; what was measured is kept and the same command goes on from there |
 
 mod args;
+mod array;
 mod bench;
 mod exit;
 mod models;
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Study(command) => study::run(command),
         Command::Bench(args) => bench::run(args),
+        Command::Create(args) => array::create::run(args),
+        Command::Examine(args) => array::examine::run(args),
         Command::Models(command) => models::run(command),
     };
     match outcome {

@@ -135,6 +135,8 @@ pub struct NewArray {
     pub plan: Plan,
     /// Sectors used of each member; 0 for linear and RAID-0.
     pub size_sectors: u64,
+    /// Bytes that a bit of the bitmap stands for, if there is one.
+    pub bitmap_chunk_bytes: Option<u32>,
     /// What has to happen.
     pub start: Start,
     /// The members, in the order of their numbers in the array.
@@ -341,10 +343,12 @@ pub fn create(request: &Request) -> Result<NewArray, CreateError> {
     check::shape(request)?;
     let sizes = check::sizes(request)?;
     let numbering = Numbering::of(request);
-    let labels = label::labels(request, &sizes, &numbering)?;
+    let places = label::places(request, &sizes, &numbering)?;
+    let labels = label::labels(request, &sizes, &numbering, &places);
     Ok(NewArray {
         plan: sizes.plan,
         size_sectors: sizes.size_sectors,
+        bitmap_chunk_bytes: places.iter().find_map(|place| Some(place.bitmap?.chunk_bytes)),
         start: numbering.start,
         labels,
         largest_unused: sizes.largest_unused,

@@ -19,10 +19,10 @@ pub(super) fn labels(
     request: &Request,
     sizes: &Sizes,
     numbering: &Numbering,
-) -> Result<Vec<Label>, CreateError> {
-    let places = places(request, sizes, numbering)?;
-    let array = Array { request, sizes, numbering, places: &places };
-    Ok(match sizes.plan.metadata {
+    places: &[Placement],
+) -> Vec<Label> {
+    let array = Array { request, sizes, numbering, places };
+    match sizes.plan.metadata {
         Metadata::V0 => {
             let common = array.superblock_0();
             array.each(|device, _| {
@@ -35,10 +35,15 @@ pub(super) fn labels(
             let common = array.superblock_1();
             array.each(|device, place| Superblock::V1(Box::new(array.own(&common, device, place))))
         }
-    })
+    }
 }
 
-fn places(request: &Request, sizes: &Sizes, numbering: &Numbering) -> Result<Vec<Placement>, CreateError> {
+/// Places everything on each device.
+pub(super) fn places(
+    request: &Request,
+    sizes: &Sizes,
+    numbering: &Numbering,
+) -> Result<Vec<Placement>, CreateError> {
     let place = |device: &Numbered| {
         let member = device.member;
         let sectors = request.members[member].map_or(0, |new| new.device_sectors);

@@ -1,10 +1,12 @@
 //! What `mdadm -E` and `mdadm -X` say of a superblock and a bitmap, in their terms and order, as values.
 
 mod bitmap;
+mod export;
 mod superblock_0;
 mod superblock_1;
 
 pub use bitmap::bitmap;
+pub use export::{brief, export};
 pub use superblock_0::superblock_0;
 pub use superblock_1::superblock_1;
 

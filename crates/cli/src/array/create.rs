@@ -1,0 +1,305 @@
+//! `stripewise create`: a new array on files and block devices.
+
+mod output;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, ValueEnum};
+use stripewise_format::create::{self as plan, CreateError, NewArray, NewMember, Request};
+use stripewise_format::level::{Layout, Level, Raid0Layout};
+use stripewise_format::placement::{Consistency, Metadata, Plan};
+use stripewise_format::time::Timestamp;
+use stripewise_format::uuid::Uuid;
+use stripewise_host::md::create::{Candidate, MemberWrite, write};
+use stripewise_host::{HostError, MemberProblem};
+
+use super::{Size, host_error, hostname};
+use crate::exit::{Exit, Impossible};
+
+/// mdadm's since 3.1.1.
+const CHUNK_SECTORS_DEFAULT: u32 = 1024;
+/// What mdadm calls an array that has no name and is the first of its machine.
+const NAME_DEFAULT: &str = "0";
+/// Bytes of a version-1 name besides the zero that ends it.
+const NAME_BYTES_MAX: usize = 31;
+
+/// The options of `create`, mdadm's.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Files and block devices, in the order of their slots, then spares; `missing` leaves a slot empty.
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+    /// linear, 0, 1, 4, 5, 6 or 10
+    #[arg(long, short, value_name = "LEVEL")]
+    level: Level,
+    /// Slots of the array
+    #[arg(long, short = 'n', value_name = "N")]
+    raid_devices: u32,
+    /// Spares beyond the slots
+    #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
+    spare_devices: u32,
+    /// Chunk [default: 512K, none for linear and raid1]
+    #[arg(long, short, alias = "rounding", value_name = "SIZE")]
+    chunk: Option<Size>,
+    /// Layout, in mdadm's names [default: mdadm's]
+    #[arg(long, short = 'p', value_name = "LAYOUT")]
+    layout: Option<String>,
+    /// Version of the superblock: 0.90, 1.0, 1.1 or 1.2
+    #[arg(long, short = 'e', value_name = "VERSION", default_value = "1.2", value_parser = metadata)]
+    metadata: Metadata,
+    /// How much of each member is used [default: all of the smallest]
+    #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max)]
+    size: Option<MaxSize>,
+    /// Write-intent bitmap [default: internal if more than 100G of each member are used]
+    #[arg(long, short, value_enum)]
+    bitmap: Option<BitmapArg>,
+    /// What a bit of the bitmap stands for [default: 64M or the least that fits]
+    #[arg(long, value_name = "SIZE")]
+    bitmap_chunk: Option<Size>,
+    /// What makes the array consistent again after a crash
+    #[arg(long, short = 'k', value_enum)]
+    consistency_policy: Option<PolicyArg>,
+    /// Take the members as in sync already
+    #[arg(long)]
+    assume_clean: bool,
+    /// The array's name [default: 0]
+    #[arg(long, short = 'N', value_name = "NAME")]
+    name: Option<String>,
+    /// The host before the name; `<none>` for none [default: this machine's]
+    #[arg(long, value_name = "HOST")]
+    homehost: Option<String>,
+    /// The array's UUID [default: random]
+    #[arg(long, short, value_name = "UUID")]
+    uuid: Option<Uuid>,
+    /// Where data begin on each member [default: as mdadm chooses]
+    #[arg(long, value_name = "SIZE")]
+    data_offset: Option<Size>,
+    /// Overwrite members that hold something; resync rather than recover; allow an array of one
+    #[arg(long, short)]
+    force: bool,
+    /// A block device that may be overwritten; may be repeated
+    #[arg(long, value_name = "DEV")]
+    destroy: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum BitmapArg {
+    Internal,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PolicyArg {
+    Resync,
+    Bitmap,
+    Ppl,
+}
+
+/// `--size`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MaxSize {
+    Max,
+    Size(Size),
+}
+
+fn metadata(name: &str) -> Result<Metadata, String> {
+    Metadata::parse(name)
+        .ok_or_else(|| format!("'{name}' is no metadata version; 0.90, 1.0, 1.1 and 1.2 are"))
+}
+
+fn size_or_max(text: &str) -> Result<MaxSize, String> {
+    if text == "max" { Ok(MaxSize::Max) } else { text.parse().map(MaxSize::Size) }
+}
+
+pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
+    let plan = args.plan().map_err(Impossible)?;
+    let paths: Vec<PathBuf> = args.members.iter().filter(|path| !is_missing(path)).cloned().collect();
+    let candidates = Candidate::open_all(&paths, &args.destroy).map_err(member_error)?;
+    if !args.force {
+        candidates.iter().try_for_each(Candidate::require_blank).map_err(host_error)?;
+    }
+    let request = args.request(plan, &candidates)?;
+    let array = plan::create(&request).map_err(|error| args.create_error(&error))?;
+    let writes: Vec<MemberWrite> = array
+        .labels
+        .iter()
+        .map(|label| MemberWrite {
+            candidate: &candidates[args.present_before(label.member)],
+            logs: &label.logs,
+            superblock: &label.superblock_area,
+        })
+        .collect();
+    write(&writes)?;
+    output::print(args, &request, &array)?;
+    Ok(Exit::Done)
+}
+
+fn is_missing(path: &std::path::Path) -> bool {
+    path.as_os_str() == "missing"
+}
+
+/// The error of a member that is to be written to; a file that is not there can be made.
+fn member_error(error: HostError) -> anyhow::Error {
+    match &error {
+        HostError::Member { path, problem: MemberProblem::NotFound } => {
+            let path = path.display();
+            Impossible(format!("{path}: no such file; make one first, for example: truncate -s 1G {path}"))
+                .into()
+        }
+        _ => host_error(error),
+    }
+}
+
+impl CreateArgs {
+    fn plan(&self) -> Result<Plan, String> {
+        let level = self.level;
+        let chunk_sectors = match self.chunk {
+            Some(chunk) => {
+                u32::try_from(chunk.sectors()).map_err(|_| "the chunk is at most 1G".to_owned())?
+            }
+            None if level.has_chunks() => CHUNK_SECTORS_DEFAULT,
+            None => 0,
+        };
+        let layout = match self.layout.as_deref() {
+            None | Some("default") if level == Level::Raid0 => Layout::Raid0(Raid0Layout::Original),
+            None => Layout::default_of(level),
+            Some(name) => Layout::parse(level, name).map_err(|error| error.to_string())?,
+        };
+        if level == Level::Raid0 && self.metadata == Metadata::V0 && self.layout.is_some() {
+            return Err(CreateError::Raid0LayoutInV0.to_string());
+        }
+        Ok(Plan {
+            level,
+            layout,
+            raid_disks: self.raid_devices,
+            chunk_sectors,
+            metadata: self.metadata,
+            consistency: self.consistency()?,
+            data_offset_sectors: self.data_offset.map(Size::sectors),
+        })
+    }
+
+    fn consistency(&self) -> Result<Consistency, String> {
+        let wants_bitmap = match (self.bitmap, self.consistency_policy) {
+            (Some(BitmapArg::Internal), None)
+            | (None | Some(BitmapArg::Internal), Some(PolicyArg::Bitmap)) => true,
+            (Some(BitmapArg::Internal), Some(_)) => {
+                return Err("--bitmap internal goes with --consistency-policy bitmap alone".to_owned());
+            }
+            (Some(BitmapArg::None), Some(PolicyArg::Bitmap)) => {
+                return Err("--consistency-policy bitmap needs a bitmap; leave --bitmap none out".to_owned());
+            }
+            (Some(BitmapArg::None) | None, _) => false,
+        };
+        let chunk_bytes = match self.bitmap_chunk {
+            Some(_) if !wants_bitmap => {
+                return Err("--bitmap-chunk needs --bitmap internal".to_owned());
+            }
+            Some(chunk) => {
+                Some(u32::try_from(chunk.0).map_err(|_| "a bitmap chunk is at most 2G".to_owned())?)
+            }
+            None => None,
+        };
+        Ok(match self.consistency_policy {
+            _ if wants_bitmap => Consistency::Bitmap { chunk_bytes },
+            Some(PolicyArg::Ppl) => Consistency::Ppl,
+            _ => Consistency::Resync,
+        })
+    }
+
+    fn request(&self, plan: Plan, candidates: &[Candidate]) -> Result<Request> {
+        let mut random = Random::open()?;
+        let mut present = candidates.iter();
+        let mut members = Vec::new();
+        for path in &self.members {
+            let candidate = if is_missing(path) { None } else { present.next() };
+            members.push(match candidate {
+                None => None,
+                Some(candidate) => Some(NewMember {
+                    device_sectors: candidate.probe.device_sectors,
+                    device_uuid: random.uuid()?,
+                    device_number: candidate.device_number,
+                }),
+            });
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
+        let homehost = match self.homehost.as_deref() {
+            None => hostname(),
+            Some("<none>" | "") => None,
+            Some(host) => Some(host.to_owned()),
+        };
+        let name = self.name.clone().unwrap_or_else(|| NAME_DEFAULT.to_owned());
+        if name.len() > NAME_BYTES_MAX || name.is_empty() || name.chars().any(char::is_control) {
+            let problem = format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters");
+            return Err(Impossible(format!("--name '{}': {problem}", name.escape_debug())).into());
+        }
+        Ok(Request {
+            plan,
+            auto_bitmap: self.bitmap.is_none() && self.consistency_policy.is_none(),
+            size_sectors: match self.size {
+                Some(MaxSize::Size(size)) => Some(size.sectors()),
+                Some(MaxSize::Max) | None => None,
+            },
+            assume_clean: self.assume_clean,
+            force: self.force,
+            spares: self.spare_devices,
+            members,
+            set_uuid: match self.uuid {
+                Some(uuid) => uuid,
+                None => random.uuid()?,
+            },
+            name,
+            homehost,
+            created: Timestamp::from_seconds(now.as_secs()),
+        })
+    }
+
+    /// Members before one of the list, those missing left out.
+    fn present_before(&self, member: usize) -> usize {
+        self.members[..member].iter().filter(|path| !is_missing(path)).count()
+    }
+
+    fn create_error(&self, error: &CreateError) -> anyhow::Error {
+        let member = match error {
+            CreateError::Member { member, .. } | CreateError::SizeTooLarge { member, .. } => Some(*member),
+            _ => None,
+        };
+        Impossible(match member {
+            Some(member) => format!("{}: {error}", self.members[member].display()),
+            None => error.to_string(),
+        })
+        .into()
+    }
+
+    /// What the caller should know, though it was done.
+    fn warnings(&self, array: &NewArray) -> Vec<String> {
+        let used = array.size_sectors / 2;
+        let unused = array.largest_unused.map(|(member, sectors)| {
+            let path = self.members[member].display();
+            format!("{path} could hold {}K; {used}K of each member are used", sectors / 2)
+        });
+        unused.into_iter().collect()
+    }
+}
+
+/// The system's random bytes.
+struct Random(File);
+
+impl Random {
+    fn open() -> Result<Self> {
+        File::open("/dev/urandom").map(Self).map_err(|e| anyhow!("/dev/urandom: {e}"))
+    }
+
+    fn uuid(&mut self) -> Result<Uuid> {
+        let mut bytes = [0; 16];
+        self.0.read_exact(&mut bytes).context("/dev/urandom")?;
+        Ok(Uuid(bytes))
+    }
+}

@@ -1,0 +1,161 @@
+//! `stripewise examine`: what a member's superblock, bitmap and bad-block log say, in mdadm's words.
+
+mod json;
+
+use std::fmt::Write;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use stripewise_format::examine::{self, Context};
+use stripewise_format::superblock::Superblock;
+use stripewise_host::md::probe::{Found, Probe, open, probe_source, read_bad_blocks, read_bitmap};
+use stripewise_host::md::signature;
+
+use super::{host_error, hostname};
+use crate::exit::{Exit, Impossible};
+use crate::output::{print, print_json};
+
+const SUPERBLOCK_LABEL_WIDTH: usize = 15;
+const BITMAP_LABEL_WIDTH: usize = 16;
+
+/// The options of `examine`, mdadm's.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch of the command line")]
+pub(crate) struct ExamineArgs {
+    /// Files and block devices
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+    /// The write-intent bitmap instead of the superblock
+    #[arg(long, short = 'X', group = "what")]
+    examine_bitmap: bool,
+    /// The bad-block log instead of the superblock
+    #[arg(long, group = "what")]
+    examine_badblocks: bool,
+    /// NAME=value lines
+    #[arg(long, short = 'Y', group = "what")]
+    export: bool,
+    /// The line of mdadm.conf that names the array
+    #[arg(long, short, group = "what")]
+    brief: bool,
+    /// Print JSON: superblock, bitmap and bad blocks of each device
+    #[arg(long, group = "what")]
+    json: bool,
+}
+
+/// A device that is open, and what was found on it.
+struct Device {
+    file: File,
+    probe: Probe,
+}
+
+pub(crate) fn run(args: &ExamineArgs) -> Result<Exit> {
+    let mut text = String::new();
+    let mut documents = Vec::new();
+    let mut problems = Vec::new();
+    for path in &args.devices {
+        let device = Device::open(path)?;
+        if args.json {
+            documents.push(json::device(&device));
+        }
+        match device.describe(args) {
+            Ok(description) => text.push_str(&description),
+            Err(problem) => problems.push(format!("{}: {problem}", path.display())),
+        }
+    }
+    if args.json {
+        print_json(&json::document(documents))?;
+    } else {
+        print(&text)?;
+    }
+    if problems.is_empty() { Ok(Exit::Done) } else { Err(Impossible(problems.join("\nstripewise: ")).into()) }
+}
+
+impl Device {
+    fn open(path: &Path) -> Result<Self> {
+        let (file, sectors) = open(path).map_err(host_error)?;
+        let probe = probe_source(path, sectors, &file).map_err(host_error)?;
+        Ok(Self { file, probe })
+    }
+
+    /// The superblock the device goes by, or why there is none.
+    fn superblock(&self) -> Result<(&Found, &Superblock), String> {
+        let Some(found) = self.probe.found.first() else {
+            let held = signature::find(&self.file, self.probe.device_sectors).unwrap_or_default();
+            return Err(match held.as_slice() {
+                [] => "holds no md superblock".to_owned(),
+                held => format!("holds no md superblock; it holds {}", held.join(", ")),
+            });
+        };
+        match &found.superblock {
+            Ok(superblock) => Ok((found, superblock)),
+            Err(error) => {
+                Err(format!("holds a superblock of version {} that is refused: {error}", found.metadata))
+            }
+        }
+    }
+
+    fn describe(&self, args: &ExamineArgs) -> Result<String, String> {
+        let (found, superblock) = self.superblock()?;
+        if args.examine_bitmap {
+            self.bitmap(found, superblock)
+        } else if args.examine_badblocks {
+            self.bad_blocks(superblock)
+        } else if args.export {
+            let mut text = String::new();
+            for (name, value) in examine::export(superblock) {
+                let _ = writeln!(text, "{name}={value}");
+            }
+            Ok(text)
+        } else if args.brief {
+            Ok(format!("{}\n", examine::brief(superblock)))
+        } else {
+            Ok(self.whole(found, superblock))
+        }
+    }
+
+    fn whole(&self, found: &Found, superblock: &Superblock) -> String {
+        let sectors = self.probe.device_sectors;
+        let bitmap = read_bitmap(&self.file, sectors, superblock, found.at_sector).ok().flatten();
+        let homehost = hostname();
+        let context = Context {
+            device_sectors: sectors,
+            homehost: homehost.as_deref(),
+            utc_offset_seconds: 0,
+            bitmap: bitmap.as_ref().map(|(head, _)| head),
+            device_path: None,
+        };
+        let lines = match superblock {
+            Superblock::V0(superblock) => examine::superblock_0(superblock, &context),
+            Superblock::V1(superblock) => examine::superblock_1(superblock, &context),
+        };
+        let text = examine::render(&lines, SUPERBLOCK_LABEL_WIDTH);
+        format!("{}:\n{text}", self.probe.path.display())
+    }
+
+    fn bitmap(&self, found: &Found, superblock: &Superblock) -> Result<String, String> {
+        let read = read_bitmap(&self.file, self.probe.device_sectors, superblock, found.at_sector);
+        let (head, bits) =
+            read.map_err(|error| error.to_string())?.ok_or("its array has no internal bitmap")?;
+        let mut lines = vec![examine::Line::Field("Filename", self.probe.path.display().to_string())];
+        lines.extend(examine::bitmap(&head, &superblock.set_uuid(), Some(&bits)));
+        Ok(examine::render(&lines, BITMAP_LABEL_WIDTH))
+    }
+
+    fn bad_blocks(&self, superblock: &Superblock) -> Result<String, String> {
+        let path = self.probe.path.display();
+        let read = read_bad_blocks(&self.file, self.probe.device_sectors, superblock);
+        let Some(ranges) = read.map_err(|error| error.to_string())? else {
+            return Ok(format!("No bad-blocks list configured on {path}\n"));
+        };
+        if ranges.is_empty() {
+            return Ok(format!("Bad-blocks list is empty in {path}\n"));
+        }
+        let mut text = format!("Bad-blocks on {path}:\n");
+        for range in ranges {
+            let _ = writeln!(text, "{:20} for {} sectors", range.start_sector, range.length_sectors);
+        }
+        Ok(text)
+    }
+}
