@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+pub mod assembly;
 pub mod geometry;
 pub mod io;
 pub mod policy;

@@ -1,0 +1,200 @@
+//! Who is current, and in which slot.
+
+use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::Role;
+
+use super::candidate::{Candidate, slot_of};
+use super::{AssemblyError, Forced, Stale, StaleReason};
+use crate::units::{MEMBERS_MAX, Slot};
+
+/// A member's events may be so many fewer than the freshest's: a crash between two superblocks leaves them so.
+const EVENTS_MARGIN: u64 = 1;
+
+/// The members by what they are to the array; nothing is checked against each other yet.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    pub(super) freshest: usize,
+    pub(super) events: u64,
+    /// The member and the replacement of each slot.
+    pub(super) slots: Vec<(Option<usize>, Option<usize>)>,
+    pub(super) spares: Vec<usize>,
+    pub(super) stale: Vec<Stale>,
+    pub(super) forced: Vec<Forced>,
+}
+
+impl Chosen {
+    /// Everyone who is part of the array.
+    pub(super) fn current(&self) -> impl Iterator<Item = usize> + '_ {
+        self.slots.iter().flat_map(|(member, replacement)| [*member, *replacement]).flatten()
+    }
+
+    /// Takes stale members into empty slots, the freshest first and those of the same events together, as long as
+    /// that is needed.
+    pub(super) fn force(&mut self, candidates: &[Candidate]) -> Result<(), AssemblyError> {
+        while !super::start::has_enough(candidates, self)? {
+            let missing = |slot: u16| self.slots.get(usize::from(slot)).is_some_and(|s| s.0.is_none());
+            let can_serve = |stale: &&Stale| {
+                let candidate = &candidates[stale.candidate];
+                candidate.recovered_sectors().is_none()
+                    && !candidate.is_replacement()
+                    && candidate.own_slot().is_some_and(missing)
+                    && stale.why != StaleReason::StraySpare
+            };
+            let events = |stale: &Stale| candidates[stale.candidate].superblock.events();
+            let Some(newest) = self.stale.iter().filter(can_serve).map(events).max() else { return Ok(()) };
+            let vintage: Vec<usize> = self
+                .stale
+                .iter()
+                .filter(can_serve)
+                .filter(|s| events(s) == newest)
+                .map(|s| s.candidate)
+                .collect();
+            for index in vintage {
+                self.take_stale(candidates, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_stale(&mut self, candidates: &[Candidate], index: usize) -> Result<(), AssemblyError> {
+        let Some(slot) = candidates[index].own_slot() else { return Ok(()) };
+        let place = &mut self.slots[usize::from(slot)].0;
+        if let Some(other) = *place {
+            return Err(AssemblyError::SlotTwice {
+                slot: Slot(slot),
+                first: candidates[other].label.clone(),
+                second: candidates[index].label.clone(),
+            });
+        }
+        super::compare::check_pair(&candidates[self.freshest], &candidates[index])?;
+        *place = Some(index);
+        self.stale.retain(|stale| stale.candidate != index);
+        let events = candidates[index].superblock.events();
+        self.forced.push(Forced { candidate: index, slot: Slot(slot), events });
+        Ok(())
+    }
+}
+
+/// Sorts the candidates by what they are to the array.
+pub(super) fn choose(candidates: &[Candidate]) -> Result<Chosen, AssemblyError> {
+    for candidate in candidates {
+        check_supported(candidate)?;
+    }
+    let freshest = freshest(candidates).ok_or(AssemblyError::NoMembers)?;
+    let superblock = &candidates[freshest].superblock;
+    let raid_disks = superblock.raid_disks() as usize;
+    if raid_disks > MEMBERS_MAX {
+        return Err(AssemblyError::TooManySlots {
+            label: candidates[freshest].label.clone(),
+            raid_disks: superblock.raid_disks(),
+        });
+    }
+    let mut chosen = Chosen {
+        freshest,
+        events: superblock.events(),
+        slots: vec![(None, None); raid_disks],
+        spares: Vec::new(),
+        stale: Vec::new(),
+        forced: Vec::new(),
+    };
+    for index in 0..candidates.len() {
+        place(candidates, index, &mut chosen)?;
+    }
+    Ok(chosen)
+}
+
+/// Features that are not served here are refused by name, on whichever member they appear.
+fn check_supported(candidate: &Candidate) -> Result<(), AssemblyError> {
+    let label = || candidate.label.clone();
+    let reshaping = match &candidate.superblock {
+        Superblock::V0(superblock) => superblock.reshape.is_some(),
+        Superblock::V1(superblock) => {
+            if let Some(reason) = superblock.unsupported() {
+                return Err(AssemblyError::Unsupported { label: label(), reason });
+            }
+            superblock.reshape().is_some()
+        }
+    };
+    if reshaping { Err(AssemblyError::Reshape { label: label() }) } else { Ok(()) }
+}
+
+/// The member with the most events among those that hold data; among all where none does.
+fn freshest(candidates: &[Candidate]) -> Option<usize> {
+    let newest = |only_slots: bool| {
+        let indexes = (0..candidates.len()).filter(|i| !only_slots || candidates[*i].own_slot().is_some());
+        // The first of several, so that the answer follows the events and then the order given.
+        indexes.rev().max_by_key(|i| candidates[*i].superblock.events())
+    };
+    newest(true).or_else(|| newest(false))
+}
+
+fn place(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<(), AssemblyError> {
+    let candidate = &candidates[index];
+    let freshest = &candidates[chosen.freshest].superblock;
+    let role = freshest.role_of(candidate.superblock.dev_number());
+    let parted = role == Role::Faulty && disagrees(candidate, &candidates[chosen.freshest]);
+    if parted && candidate.superblock.events() == chosen.events {
+        return Err(AssemblyError::SplitBrain {
+            first: candidates[chosen.freshest].label.clone(),
+            second: candidate.label.clone(),
+        });
+    }
+    if let Some(why) = why_stale(candidate, role, &candidates[chosen.freshest], chosen.events) {
+        let re_addable = re_addable(candidate, &candidates[chosen.freshest], why);
+        chosen.stale.push(Stale { candidate: index, why, re_addable });
+        return Ok(());
+    }
+    match role {
+        Role::Spare => chosen.spares.push(index),
+        Role::Journal | Role::Faulty => unreachable!("faulty ones are stale, journals are refused"),
+        Role::Slot(slot) => {
+            let count = chosen.slots.len();
+            let Some(place) = chosen.slots.get_mut(usize::from(slot)) else {
+                let label = candidate.label.clone();
+                return Err(AssemblyError::RoleBeyondSlots { label, role: slot, raid_disks: count as u32 });
+            };
+            let place = if candidate.is_replacement() { &mut place.1 } else { &mut place.0 };
+            if let Some(other) = place.replace(index) {
+                return Err(AssemblyError::SlotTwice {
+                    slot: Slot(slot),
+                    first: candidates[other].label.clone(),
+                    second: candidate.label.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn why_stale(candidate: &Candidate, role: Role, freshest: &Candidate, newest: u64) -> Option<StaleReason> {
+    let events = candidate.superblock.events();
+    let own_role = candidate.superblock.role();
+    if events > newest {
+        Some(StaleReason::StraySpare)
+    } else if role == Role::Faulty {
+        Some(StaleReason::Faulty)
+    } else if events.saturating_add(EVENTS_MARGIN) < newest {
+        Some(StaleReason::Events { found: events, freshest: newest })
+    } else if slot_of(own_role).is_some() && disagrees(candidate, freshest) {
+        Some(StaleReason::Disagrees)
+    } else if matches!(role, Role::Slot(_)) && own_role != role {
+        Some(StaleReason::NotItsSlot)
+    } else {
+        None
+    }
+}
+
+/// Whether the candidate's superblock has nobody in the freshest member's slot.
+fn disagrees(candidate: &Candidate, freshest: &Candidate) -> bool {
+    let Some(slot) = freshest.own_slot() else { return false };
+    (0..candidate.device_rows()).all(|row| slot_of(candidate.superblock.role_of(row)) != Some(slot))
+}
+
+/// The slot to which a stale member can come back: the bitmap has every change since it left.
+fn re_addable(candidate: &Candidate, freshest: &Candidate, why: StaleReason) -> Option<Slot> {
+    let left = matches!(why, StaleReason::Events { .. } | StaleReason::Faulty);
+    let bitmap = freshest.bitmap.as_ref()?.as_ref().ok()?;
+    let complete = candidate.superblock.events() >= bitmap.events_cleared;
+    let whole = candidate.recovered_sectors().is_none();
+    (left && complete && whole).then(|| candidate.own_slot().map(Slot)).flatten()
+}

@@ -1,0 +1,156 @@
+//! From chosen members to an array.
+
+use stripewise_format::bitmap;
+use stripewise_format::superblock::Superblock;
+
+use super::candidate::Candidate;
+use super::choose::Chosen;
+use super::start::{decide, sized_spec, slot_states};
+use super::{Assembly, AssemblyError, Consistency, Options, SlotState};
+use crate::geometry::{Geometry, GeometrySpec};
+use crate::level::{Layout, Level, Raid0Layout};
+
+pub(super) fn collect(
+    candidates: &[Candidate],
+    chosen: Chosen,
+    options: Options,
+) -> Result<Assembly, AssemblyError> {
+    let freshest = &candidates[chosen.freshest];
+    let superblock = &freshest.superblock;
+    let (slots, replacements) = slot_states(candidates, &chosen);
+    let consistency = consistency(superblock);
+    let forced_clean = decide(candidates, &chosen, &slots, consistency, options)?;
+    let geometry = spec(candidates, &chosen, &slots, options)?;
+    let checked = Geometry::new(&geometry)?;
+    let bitmap_damage = match consistency {
+        Consistency::Bitmap => bitmap_damage(candidates, &slots, &checked),
+        _ => None,
+    };
+    if let (Some((label, problem)), false) = (&bitmap_damage, options.readonly) {
+        return Err(AssemblyError::Bitmap { label: label.clone(), problem: problem.clone() });
+    }
+    let redundant = !matches!(superblock.level(), Level::Linear | Level::Raid0);
+    let resync_offset_sectors =
+        if redundant && !forced_clean { superblock.resync_offset_sectors() } else { u64::MAX };
+    Ok(Assembly {
+        metadata: superblock.metadata(),
+        uuid: superblock.set_uuid(),
+        name: freshest.name(),
+        geometry,
+        slots,
+        replacements,
+        freshest: chosen.freshest,
+        events: chosen.events,
+        resync_offset_sectors,
+        is_clean: resync_offset_sectors == u64::MAX,
+        forced_clean,
+        consistency,
+        bitmap_damage: bitmap_damage.map(|(label, problem)| format!("{label}: {problem}")),
+        spares: chosen.spares,
+        stale: chosen.stale,
+        forced: chosen.forced,
+    })
+}
+
+fn consistency(superblock: &Superblock) -> Consistency {
+    let has_ppl = match superblock {
+        Superblock::V0(_) => false,
+        Superblock::V1(superblock) => superblock.ppl().is_some(),
+    };
+    let has_bitmap = match superblock {
+        Superblock::V0(superblock) => superblock.has_bitmap(),
+        Superblock::V1(superblock) => superblock.bitmap_offset_sectors().is_some(),
+    };
+    match superblock.level() {
+        Level::Linear | Level::Raid0 => Consistency::None,
+        _ if has_ppl => Consistency::Ppl,
+        _ if has_bitmap => Consistency::Bitmap,
+        _ => Consistency::Resync,
+    }
+}
+
+fn spec(
+    candidates: &[Candidate],
+    chosen: &Chosen,
+    slots: &[SlotState],
+    options: Options,
+) -> Result<GeometrySpec, AssemblyError> {
+    let freshest = &candidates[chosen.freshest];
+    let level = freshest.superblock.level();
+    let recorded = freshest.superblock.layout();
+    let no_layout = || AssemblyError::NoLayout { label: freshest.label.clone() };
+    if !matches!(level, Level::Linear | Level::Raid0) {
+        return Ok(sized_spec(freshest, recorded.ok_or_else(no_layout)?));
+    }
+    let used = |state: &SlotState| state.candidate().map_or(0, |index| candidates[index].used_sectors());
+    let member_sectors: Vec<u64> = slots.iter().map(used).collect();
+    let chunk_sectors = u64::from(freshest.superblock.chunk_sectors());
+    let layout = match (level, recorded, options.raid0_layout) {
+        (Level::Linear, ..) => Layout::None,
+        (_, Some(Layout::Raid0(recorded)), Some(asked)) if recorded != asked => {
+            return Err(AssemblyError::Raid0LayoutRecorded { label: freshest.label.clone(), recorded });
+        }
+        (_, Some(recorded), _) => recorded,
+        (_, None, Some(asked)) => Layout::Raid0(asked),
+        (_, None, None) if is_layout_irrelevant(&member_sectors, chunk_sectors) => {
+            Layout::Raid0(Raid0Layout::Original)
+        }
+        (_, None, None) => return Err(AssemblyError::Raid0LayoutUnknown { label: freshest.label.clone() }),
+    };
+    Ok(GeometrySpec { level, layout, chunk_sectors, member_sectors })
+}
+
+/// Whether the members make one zone, or two of which the second is on one member: both layouts are the same then.
+fn is_layout_irrelevant(member_sectors: &[u64], chunk_sectors: u64) -> bool {
+    let chunks = |sectors: &u64| sectors.checked_div(chunk_sectors).unwrap_or(0);
+    let Some(least) = member_sectors.iter().map(chunks).min() else { return true };
+    member_sectors.iter().filter(|sectors| chunks(sectors) > least).count() <= 1
+}
+
+/// What is wrong with the bitmap, when no member in sync has one that can be used: whose it is, and the reason.
+fn bitmap_damage(
+    candidates: &[Candidate],
+    slots: &[SlotState],
+    geometry: &Geometry,
+) -> Option<(String, String)> {
+    let mut first = None;
+    for state in slots.iter().filter(|state| state.is_in_sync()) {
+        let candidate = &candidates[state.candidate()?];
+        match check_bitmap(candidate, geometry) {
+            Ok(()) => return None,
+            Err(problem) => first = first.or(Some((candidate.label.clone(), problem))),
+        }
+    }
+    first
+}
+
+fn check_bitmap(candidate: &Candidate, geometry: &Geometry) -> Result<(), String> {
+    let superblock = match &candidate.bitmap {
+        Some(Ok(superblock)) => superblock,
+        Some(Err(problem)) => return Err(problem.clone()),
+        None => return Err("bitmap: it cannot be read".to_owned()),
+    };
+    let uuid = candidate.superblock.bitmap_uuid();
+    if superblock.uuid != uuid {
+        return Err(format!("bitmap: uuid is {}; the array's is {uuid}", superblock.uuid));
+    }
+    let sync_sectors = match geometry.level() {
+        Level::Raid10 => geometry.array_sectors(),
+        _ => candidate.superblock.size_sectors(),
+    };
+    let bits_bytes = bitmap::bits(sync_sectors, superblock.chunk_bytes).div_ceil(8);
+    let bytes = u128::from(bits_bytes) + bitmap::SUPERBLOCK_BYTES as u128;
+    let start = u128::from(candidate.superblock.bitmap_sector(candidate.at_sector).unwrap_or(0)) * 512;
+    let data = u128::from(candidate.superblock.data_offset_sectors()) * 512;
+    let device = u128::from(candidate.device_sectors) * 512;
+    let at = u128::from(candidate.at_sector) * 512;
+    let limit = [data, at, device].into_iter().filter(|limit| *limit > start).min().unwrap_or(device);
+    if start + bytes > limit {
+        return Err(format!(
+            "bitmap: chunksize is {}; the {bytes} bytes it makes of {sync_sectors} sectors do not fit the {} there are",
+            superblock.chunk_bytes,
+            limit.saturating_sub(start)
+        ));
+    }
+    Ok(())
+}

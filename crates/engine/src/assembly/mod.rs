@@ -1,0 +1,231 @@
+//! Choosing the members of an existing array: which device is which slot's member, which are spare, which are out of
+//! date, and whether the array may start.
+//!
+//! Pure: superblocks in, an [`Assembly`] or an [`AssemblyError`] out. The rules are those of mdadm 4.2's assembly and
+//! of the kernel's `super_1_validate`, `super_90_validate` and `raid5_run`:
+//! - the members with the most events are the freshest; one event fewer is still current, fewer is stale;
+//! - what a device is to the array is read from a freshest member's table, so that one which it calls faulty stays out
+//!   however close its events are;
+//! - a member that calls a freshest one faulty has gone its own way and stays out as well;
+//! - current members that disagree about the array are an error, never a vote.
+//!
+//! Nothing here is sized by a number read from a superblock but by the number of slots, which is checked first.
+
+mod candidate;
+mod choose;
+mod collect;
+mod compare;
+mod error;
+mod start;
+
+pub use candidate::{Candidate, Offered, Wanted, offered, wanted};
+pub use error::AssemblyError;
+
+use stripewise_format::placement::Metadata;
+use stripewise_format::uuid::Uuid;
+
+use crate::geometry::GeometrySpec;
+use crate::level::Raid0Layout;
+use crate::units::Slot;
+
+/// What the user asks for beyond the members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Start although members are missing that the superblocks expect (mdadm's `--run`).
+    pub run: bool,
+    /// Take stale members where there are too few others, and a dirty degraded array as clean (mdadm's `--force`).
+    pub force: bool,
+    /// Nothing will be written: a bitmap that does not read is not in the way, nor is a dirty degraded array.
+    pub readonly: bool,
+    /// The layout of a RAID-0 whose superblock does not say it.
+    pub raid0_layout: Option<Raid0Layout>,
+}
+
+/// What is in a slot. Candidates are named by their index in the list that was assembled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotState {
+    /// A member whose data are right.
+    InSync {
+        /// Which.
+        candidate: usize,
+    },
+    /// A member that was being recovered.
+    Recovering {
+        /// Which.
+        candidate: usize,
+        /// Sectors of its data that are recovered.
+        offset_sectors: u64,
+    },
+    /// No member.
+    Missing,
+}
+
+impl SlotState {
+    /// The member, in sync or not.
+    pub const fn candidate(self) -> Option<usize> {
+        match self {
+            Self::InSync { candidate } | Self::Recovering { candidate, .. } => Some(candidate),
+            Self::Missing => None,
+        }
+    }
+
+    /// Whether the slot's data can be read from its member.
+    pub const fn is_in_sync(self) -> bool {
+        matches!(self, Self::InSync { .. })
+    }
+}
+
+/// A member that takes another's place while that one still serves (mdadm's `--replace`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// The slot of both.
+    pub slot: Slot,
+    /// Which.
+    pub candidate: usize,
+    /// Sectors of its data that are copied; `u64::MAX` when all are.
+    pub offset_sectors: u64,
+}
+
+/// A candidate of the array that is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// Which.
+    pub candidate: usize,
+    /// Why.
+    pub why: StaleReason,
+    /// The slot it held, when the bitmap knows every change since: it can be added again without a full recovery.
+    pub re_addable: Option<Slot>,
+}
+
+/// Why a candidate of the array is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaleReason {
+    /// Its superblock is older than the freshest by more than one event.
+    Events {
+        /// Its events.
+        found: u64,
+        /// Those of the freshest.
+        freshest: u64,
+    },
+    /// The freshest superblock calls it faulty.
+    Faulty,
+    /// It calls a freshest member faulty, so it was used without that one.
+    Disagrees,
+    /// The freshest superblock gives it a slot that its own superblock does not.
+    NotItsSlot,
+    /// It has more events than every member that holds data: a spare that strayed.
+    StraySpare,
+}
+
+impl std::fmt::Display for StaleReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Events { found, freshest } => {
+                write!(f, "it is out of date: its events are {found}, the freshest's {freshest}")
+            }
+            Self::Faulty => f.write_str("the freshest member calls it faulty"),
+            Self::Disagrees => {
+                f.write_str("it calls the freshest member faulty, so it was used without that one")
+            }
+            Self::NotItsSlot => {
+                f.write_str("the freshest member gives it a slot that its own superblock does not")
+            }
+            Self::StraySpare => f.write_str("it has more events than every member that holds data"),
+        }
+    }
+}
+
+/// A stale member that `force` took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forced {
+    /// Which.
+    pub candidate: usize,
+    /// Its slot.
+    pub slot: Slot,
+    /// The events its superblock has.
+    pub events: u64,
+}
+
+/// What makes the array whole again after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// Nothing: the level has no redundancy.
+    None,
+    /// A resync of everything from `resync_offset` on.
+    Resync,
+    /// The internal write-intent bitmap.
+    Bitmap,
+    /// The partial parity log.
+    Ppl,
+}
+
+/// An array that can be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assembly {
+    /// The superblocks' version.
+    pub metadata: Metadata,
+    /// The array's UUID.
+    pub uuid: Uuid,
+    /// The array's name; empty with 0.90.
+    pub name: String,
+    /// What it is made of.
+    pub geometry: GeometrySpec,
+    /// What is in each slot.
+    pub slots: Vec<SlotState>,
+    /// Members that take others' places.
+    pub replacements: Vec<Replacement>,
+    /// Members that hold nothing yet.
+    pub spares: Vec<usize>,
+    /// Members left out.
+    pub stale: Vec<Stale>,
+    /// Stale members taken all the same.
+    pub forced: Vec<Forced>,
+    /// The member whose superblock the array is described by.
+    pub freshest: usize,
+    /// Its events.
+    pub events: u64,
+    /// Sectors before it are in sync; `u64::MAX` when all are.
+    pub resync_offset_sectors: u64,
+    /// Whether all writes that were begun have ended; always for levels without redundancy.
+    pub is_clean: bool,
+    /// Whether `force` took a dirty degraded array as clean, whose parity may be wrong where writes were under way.
+    pub forced_clean: bool,
+    /// What follows a crash.
+    pub consistency: Consistency,
+    /// Why the bitmap is not used though there should be one; only for reading.
+    pub bitmap_damage: Option<String>,
+}
+
+impl Assembly {
+    /// Slots without data that can be read: missing and recovering ones.
+    pub fn out_of_sync(&self) -> impl Iterator<Item = Slot> + '_ {
+        (0..).map(Slot).zip(&self.slots).filter(|(_, state)| !state.is_in_sync()).map(|(slot, _)| slot)
+    }
+
+    /// How many slots have data that can be read.
+    pub fn in_sync_count(&self) -> usize {
+        self.slots.iter().filter(|state| state.is_in_sync()).count()
+    }
+
+    /// Whether some slot's data must be worked out from the others.
+    pub fn is_degraded(&self) -> bool {
+        self.in_sync_count() < self.slots.len()
+    }
+}
+
+/// Chooses the members of one array and decides whether it may start. Every candidate is of the same array, as
+/// [`wanted`] picks them; their order means nothing.
+///
+/// # Errors
+/// What is wrong with which candidate, or what is missing.
+pub fn assemble(candidates: &[Candidate], options: Options) -> Result<Assembly, AssemblyError> {
+    let mut chosen = choose::choose(candidates)?;
+    compare::check_alike(candidates, &chosen)?;
+    if options.force {
+        chosen.force(candidates)?;
+    }
+    collect::collect(candidates, chosen, options)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Whether there are members enough, and whether the array may start with them.
+
+use super::candidate::{Candidate, slot_of};
+use super::choose::Chosen;
+use super::{AssemblyError, Consistency, Options, Replacement, SlotState};
+use crate::array::slots::SlotSet;
+use crate::array::survives;
+use crate::geometry::{Geometry, GeometrySpec};
+use crate::level::{Layout, Level};
+use crate::units::Slot;
+
+/// What is in each slot. A replacement without the member it replaces is the slot's member.
+pub(super) fn slot_states(candidates: &[Candidate], chosen: &Chosen) -> (Vec<SlotState>, Vec<Replacement>) {
+    let mut replacements = Vec::new();
+    let state = |candidate: usize| match candidates[candidate].recovered_sectors() {
+        None => SlotState::InSync { candidate },
+        Some(offset_sectors) => SlotState::Recovering { candidate, offset_sectors },
+    };
+    let states = (0..).map(Slot).zip(&chosen.slots).map(|(slot, pair)| match *pair {
+        (None, None) => SlotState::Missing,
+        (Some(member), None) | (None, Some(member)) => state(member),
+        (Some(member), Some(candidate)) => {
+            let offset_sectors = candidates[candidate].recovered_sectors().unwrap_or(u64::MAX);
+            replacements.push(Replacement { slot, candidate, offset_sectors });
+            state(member)
+        }
+    });
+    let states = states.collect();
+    (states, replacements)
+}
+
+/// Whether every block can be had from the members in sync.
+pub(super) fn has_enough(candidates: &[Candidate], chosen: &Chosen) -> Result<bool, AssemblyError> {
+    let (states, _) = slot_states(candidates, chosen);
+    let superblock = &candidates[chosen.freshest].superblock;
+    let missing: SlotSet =
+        (0..).map(Slot).zip(&states).filter(|(_, state)| !state.is_in_sync()).map(|(slot, _)| slot).collect();
+    if matches!(superblock.level(), Level::Linear | Level::Raid0) {
+        return Ok(missing.is_empty());
+    }
+    let layout = superblock
+        .layout()
+        .ok_or_else(|| AssemblyError::NoLayout { label: candidates[chosen.freshest].label.clone() })?;
+    let spec = sized_spec(&candidates[chosen.freshest], layout);
+    Ok(survives(&Geometry::new(&spec)?, missing))
+}
+
+/// The geometry of a level whose members are alike.
+pub(super) fn sized_spec(freshest: &Candidate, layout: Layout) -> GeometrySpec {
+    let superblock = &freshest.superblock;
+    GeometrySpec {
+        level: superblock.level(),
+        layout,
+        chunk_sectors: superblock.chunk_sectors().into(),
+        member_sectors: vec![superblock.size_sectors(); superblock.raid_disks() as usize],
+    }
+}
+
+/// Decides whether the array may start; answers whether it is taken as clean though it is not.
+pub(super) fn decide(
+    candidates: &[Candidate],
+    chosen: &Chosen,
+    states: &[SlotState],
+    consistency: Consistency,
+    options: Options,
+) -> Result<bool, AssemblyError> {
+    let slots = || (0..).map(Slot).zip(states);
+    let missing: Vec<Slot> = slots().filter(|(_, s)| s.candidate().is_none()).map(|(slot, _)| slot).collect();
+    let recovering: Vec<Slot> =
+        slots().filter(|(_, s)| matches!(s, SlotState::Recovering { .. })).map(|(slot, _)| slot).collect();
+    let superblock = &candidates[chosen.freshest].superblock;
+    let level = superblock.level();
+    if !has_enough(candidates, chosen)? {
+        let stale: Vec<String> =
+            chosen.stale.iter().map(|stale| candidates[stale.candidate].label.clone()).collect();
+        return Err(AssemblyError::NotEnough { level, slots: states.len(), missing, recovering, stale });
+    }
+    let expected = expected_slots(&candidates[chosen.freshest]);
+    let absent: Vec<Slot> = missing.iter().copied().filter(|slot| expected.contains(*slot)).collect();
+    if !absent.is_empty() && !options.run {
+        return Err(AssemblyError::NeedsRun {
+            absent,
+            slots: states.len(),
+            present: states.len() - missing.len(),
+        });
+    }
+    let is_degraded = !missing.is_empty() || !recovering.is_empty();
+    let is_dirty = superblock.resync_offset_sectors() != u64::MAX;
+    let may_be_wrong = level.parity_count() > 0 && is_dirty && is_degraded && consistency != Consistency::Ppl;
+    if !may_be_wrong || options.readonly {
+        return Ok(false);
+    }
+    if options.force { Ok(true) } else { Err(AssemblyError::DirtyDegraded { missing, recovering }) }
+}
+
+/// The slots that the freshest superblock has members for.
+fn expected_slots(freshest: &Candidate) -> SlotSet {
+    let slots = freshest.superblock.raid_disks();
+    (0..freshest.device_rows())
+        .filter_map(|row| slot_of(freshest.superblock.role_of(row)))
+        .filter(|slot| u32::from(*slot) < slots)
+        .map(Slot)
+        .collect()
+}
