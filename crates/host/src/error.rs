@@ -9,6 +9,8 @@ use stripewise_engine::io::IoError;
 use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_engine::volume::VolumeError;
 
+use crate::md::overlay::OverlayProblem;
+
 /// Why an array could not be opened or run.
 #[derive(Debug)]
 pub enum HostError {
@@ -68,6 +70,13 @@ pub enum HostError {
     },
     /// The array answered a request with an error.
     Io(IoError),
+    /// An overlay cannot be used.
+    Overlay {
+        /// Its path.
+        path: PathBuf,
+        /// Why, and what would be right.
+        problem: OverlayProblem,
+    },
     /// A server cannot listen.
     Listen {
         /// The path or address.
@@ -286,6 +295,7 @@ impl fmt::Display for HostError {
                 write!(f, "no file descriptor for a shard: {}", io::Error::from_raw_os_error(*errno))
             }
             Self::Io(e) => e.fmt(f),
+            Self::Overlay { path, problem } => write!(f, "{}: {problem}", path.display()),
             Self::Listen { at, problem } => write!(f, "{at}: {problem}"),
         }
     }

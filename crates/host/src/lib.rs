@@ -27,7 +27,9 @@ mod shard;
 
 pub use array::{Array, ArrayConfig};
 pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};
-pub use members::{Access, Caching, FileSpec, Fill, MemberSpec, create_member_file, member_file_sectors};
+pub use members::{
+    Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, create_member_file, member_file_sectors,
+};
 pub use nbd::{Detail, NbdServer, ServeConfig, ServeReport, ServeStatus};
 pub use report::{MemberCounts, Note, RunReport, TimedEvent};
 pub use run::Payload;

@@ -376,6 +376,16 @@ impl Shard {
                     Op::Discard | Op::WriteZeroes => memory.zero(io.range),
                 }
             },
+            // SAFETY: as above.
+            Member::Overlay(overlay) => unsafe {
+                let base = overlay.start_bytes(io.area);
+                match io.op {
+                    Op::Read => overlay.read(base, io.range, runs),
+                    Op::Write => overlay.write(base, io.range, runs),
+                    Op::Flush => overlay.flush(),
+                    Op::Discard | Op::WriteZeroes => overlay.zero(base, io.range),
+                }
+            },
             Member::File(_) => {
                 let ring = self.ring.as_mut().expect("a shard with file members has a ring");
                 // SAFETY: as above.

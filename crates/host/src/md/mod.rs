@@ -4,6 +4,8 @@
 //! Probing opens read-only and writes nothing. What is found on a member is never trusted: it is checked by
 //! `stripewise-format`, and nothing is allocated by a size that it states.
 
+pub mod assemble;
 pub mod create;
+pub mod overlay;
 pub mod probe;
 pub mod signature;

@@ -103,6 +103,8 @@ impl FileMember {
         // The first descriptor claims the device; a second claim would be refused as the first one's rival.
         let claim = if is_device && spec.access == Access::Destroy { libc::O_EXCL } else { 0 };
         let buffered = open_with(spec, claim).map_err(|e| MemberProblem::from_io(&e, 0).at(path))?;
+        lock(&buffered, spec.access != Access::ReadOnly)
+            .map_err(|e| MemberProblem::from_io(&e, 0).at(path))?;
         let have = size_of(&buffered).map_err(|e| MemberProblem::from_io(&e, 0).at(path))?;
         let need = spec.data_offset_sectors.saturating_add(sectors).saturating_mul(SECTOR_BYTES);
         if have < need {
@@ -179,6 +181,23 @@ impl FileMember {
 fn open_with(spec: &FileSpec, flags: i32) -> std::io::Result<File> {
     let write = spec.access != Access::ReadOnly;
     OpenOptions::new().read(true).write(write).custom_flags(flags | libc::O_CLOEXEC).open(&spec.path)
+}
+
+/// Claims an open file for as long as it is open: alone for writing, with other readers otherwise. A claim that
+/// another program (or another array of this one) has is `EBUSY`.
+pub(crate) fn lock(file: &File, alone: bool) -> std::io::Result<()> {
+    let how = if alone { libc::LOCK_EX } else { libc::LOCK_SH };
+    // SAFETY: the descriptor is open; no pointers are passed.
+    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+        return Ok(());
+    }
+    let error = std::io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EWOULDBLOCK) => Err(std::io::Error::from_raw_os_error(libc::EBUSY)),
+        // A file system without locks has nobody to ask.
+        Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
+        _ => Err(error),
+    }
 }
 
 /// Opens the file once more: an open file of its own is told of each failed write-back.

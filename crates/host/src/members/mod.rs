@@ -8,12 +8,15 @@
 
 mod file;
 mod memory;
+mod overlay;
 
 use std::path::Path;
 
 pub use file::{Access, Caching, FileSpec, Fill, create_member_file, member_file_sectors};
-pub(crate) use file::{FileMember, Route, size_of};
+pub(crate) use file::{FileMember, Route, lock, size_of};
 pub(crate) use memory::MemoryMember;
+pub(crate) use overlay::OverlaidMember;
+pub use overlay::OverlaySpec;
 
 use crate::error::{HostError, MemberProblem};
 
@@ -26,6 +29,8 @@ pub enum MemberSpec {
     Memory,
     /// A regular file or a block device.
     File(FileSpec),
+    /// A file or device that is only read, under an overlay that takes the writes.
+    Overlay(OverlaySpec),
 }
 
 /// A member in use.
@@ -34,6 +39,7 @@ pub(crate) enum Member {
     Missing,
     Memory(MemoryMember),
     File(FileMember),
+    Overlay(OverlaidMember),
 }
 
 impl Member {
@@ -42,6 +48,7 @@ impl Member {
             MemberSpec::Missing => Self::Missing,
             MemberSpec::Memory => Self::Memory(MemoryMember::new(slot, sectors)?),
             MemberSpec::File(spec) => Self::File(FileMember::open(spec, sectors, shards)?),
+            MemberSpec::Overlay(spec) => Self::Overlay(OverlaidMember::open(spec, sectors)?),
         })
     }
 
@@ -49,7 +56,7 @@ impl Member {
     pub(crate) fn file(&self) -> Option<&FileMember> {
         match self {
             Self::File(file) => Some(file),
-            Self::Missing | Self::Memory(_) => None,
+            Self::Missing | Self::Memory(_) | Self::Overlay(_) => None,
         }
     }
 }
@@ -73,6 +80,7 @@ fn refuse_duplicates(specs: &[MemberSpec]) -> Result<(), HostError> {
         .iter()
         .filter_map(|spec| match spec {
             MemberSpec::File(spec) => Some(spec.path.as_path()),
+            MemberSpec::Overlay(spec) => Some(spec.member.path()),
             MemberSpec::Missing | MemberSpec::Memory => None,
         })
         .collect();

@@ -1,0 +1,306 @@
+//! An existing array on this machine: its members found among files and devices, and opened.
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use stripewise_engine::assembly::{
+    self, Assembly, AssemblyError, Candidate, Options, SlotState, Wanted, assemble,
+};
+use stripewise_engine::policy::Policy;
+use stripewise_engine::volume::VolumeConfig;
+use stripewise_format::superblock::SuperblockError;
+
+use super::overlay::{self, Overlay};
+use super::probe::{self, Probe, Source};
+use crate::array::ArrayConfig;
+use crate::error::{HostError, MemberProblem};
+use crate::members::{Access, Caching, FileSpec, MemberSpec, OverlaySpec};
+
+/// What to assemble.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Files and devices that must be members.
+    pub members: Vec<PathBuf>,
+    /// A folder whose files and devices may be.
+    pub scan: Option<PathBuf>,
+    /// Which array, where there are several.
+    pub wanted: Wanted,
+    /// How.
+    pub options: Options,
+    /// Takes the writes, and holds those of before.
+    pub overlay: Option<Overlay>,
+}
+
+/// Why an array is not assembled.
+#[derive(Debug)]
+pub enum AssembleError {
+    /// A file or device cannot be used.
+    Host(HostError),
+    /// A file or device that must be a member has no superblock.
+    NoSuperblock(PathBuf),
+    /// A file or device that must be a member has a superblock that is refused.
+    Superblock(PathBuf, SuperblockError),
+    /// The folder cannot be read.
+    Scan(PathBuf, std::io::Error),
+    /// The members do not make an array that may start.
+    Assembly(AssemblyError),
+    /// Between finding the members and opening them, somebody wrote to one.
+    Changed(PathBuf),
+}
+
+impl From<HostError> for AssembleError {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}
+
+impl From<AssemblyError> for AssembleError {
+    fn from(error: AssemblyError) -> Self {
+        Self::Assembly(error)
+    }
+}
+
+impl std::error::Error for AssembleError {}
+
+impl fmt::Display for AssembleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(error) => error.fmt(f),
+            Self::NoSuperblock(path) => write!(
+                f,
+                "{}: no md superblock is found; leave it out (with --run if the array may start without it)",
+                path.display()
+            ),
+            Self::Superblock(path, error) => write!(
+                f,
+                "{}: {error}; leave it out (with --run if the array may start without it)",
+                path.display()
+            ),
+            Self::Scan(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Assembly(error) => error.fmt(f),
+            Self::Changed(path) => {
+                write!(f, "{}: its superblock has just been written by another program", path.display())
+            }
+        }
+    }
+}
+
+/// A file or device that was looked at and is not used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its path.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// The members of one array, chosen and not yet opened.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The paths of the candidates, in the same order.
+    pub paths: Vec<PathBuf>,
+    /// The array's members, spares and stale members.
+    pub candidates: Vec<Candidate>,
+    /// What was looked at in vain.
+    pub skipped: Vec<Skipped>,
+    overlay: Option<Overlay>,
+}
+
+/// An array that may start, not yet opened.
+#[derive(Clone, Debug)]
+pub struct Assembled {
+    /// Its members.
+    pub found: Found,
+    /// What they make.
+    pub assembly: Assembly,
+}
+
+/// Finds one array's members. Everything is opened for reading only.
+///
+/// # Errors
+/// A member named cannot be one, or the array is not there.
+pub fn find(selection: &Selection) -> Result<Found, AssembleError> {
+    let overlay = selection.overlay.as_ref();
+    let mut paths = Vec::new();
+    let mut candidates = Vec::new();
+    let mut skipped = Vec::new();
+    refuse_twice(&selection.members)?;
+    for path in &selection.members {
+        candidates.push(named(path, overlay)?);
+        paths.push(path.clone());
+    }
+    if let Some(folder) = &selection.scan {
+        for path in entries(folder)? {
+            match scanned(&path, overlay) {
+                Ok(Some(candidate)) => {
+                    candidates.push(candidate);
+                    paths.push(path);
+                }
+                Ok(None) => {}
+                Err(error) => skipped.push(Skipped { path, why: why(error) }),
+            }
+        }
+    }
+    let chosen = assembly::wanted(&candidates, &selection.wanted)?;
+    Ok(Found {
+        paths: chosen.iter().map(|index| paths[*index].clone()).collect(),
+        candidates: chosen.iter().map(|index| candidates[*index].clone()).collect(),
+        skipped,
+        overlay: overlay.cloned(),
+    })
+}
+
+/// The error without the path, which stands before it.
+fn why(error: AssembleError) -> String {
+    match error {
+        AssembleError::Superblock(_, error) => error.to_string(),
+        AssembleError::Host(HostError::Member { problem, .. }) => problem.to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn refuse_twice(members: &[PathBuf]) -> Result<(), AssembleError> {
+    let mut real: Vec<_> =
+        members.iter().map(|path| (path.canonicalize().unwrap_or_else(|_| path.clone()), path)).collect();
+    real.sort();
+    match real.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => Err(MemberProblem::Twice.at(pair[1].1).into()),
+        None => Ok(()),
+    }
+}
+
+/// The files and block devices of a folder, by name; each once, whatever its names.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, AssembleError> {
+    let problem = |error| AssembleError::Scan(folder.to_owned(), error);
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(problem)? {
+        paths.push(entry.map_err(problem)?.path());
+    }
+    paths.sort();
+    let mut seen = std::collections::BTreeSet::new();
+    paths.retain(|path| path.canonicalize().is_ok_and(|real| seen.insert(real)));
+    Ok(paths)
+}
+
+/// A member that is named: anything wrong with it is an error.
+fn named(path: &Path, overlay: Option<&Overlay>) -> Result<Candidate, AssembleError> {
+    let (probe, source) = look(path, overlay)?;
+    match probe.found.first() {
+        None => Err(AssembleError::NoSuperblock(path.to_owned())),
+        Some(found) => match &found.superblock {
+            Ok(_) => candidate(&probe, &*source).ok_or_else(|| AssembleError::NoSuperblock(path.to_owned())),
+            Err(error) => Err(AssembleError::Superblock(path.to_owned(), error.clone())),
+        },
+    }
+}
+
+/// A file or device of the folder: nothing if it is no member of anything.
+fn scanned(path: &Path, overlay: Option<&Overlay>) -> Result<Option<Candidate>, AssembleError> {
+    let (file, _) = match probe::open(path) {
+        Err(HostError::Member { problem: MemberProblem::WrongKind, .. }) => return Ok(None),
+        other => other?,
+    };
+    if overlay::is_overlay(&file) {
+        return Ok(None);
+    }
+    let (probe, source) = look(path, overlay)?;
+    match probe.found.first().map(|found| &found.superblock) {
+        None => Ok(None),
+        Some(Ok(_)) => Ok(candidate(&probe, &*source)),
+        Some(Err(error)) => Err(AssembleError::Superblock(path.to_owned(), error.clone())),
+    }
+}
+
+fn look(path: &Path, overlay: Option<&Overlay>) -> Result<(Probe, Box<dyn Source>), HostError> {
+    let (file, device_sectors): (File, u64) = probe::open(path)?;
+    let source: Box<dyn Source> = match overlay {
+        Some(overlay) => Box::new(overlay.look(path)?),
+        None => Box::new(file),
+    };
+    let probe = probe::probe_source(path, device_sectors, &*source)?;
+    Ok((probe, source))
+}
+
+fn candidate(probe: &Probe, source: &dyn Source) -> Option<Candidate> {
+    let found = probe.found.first()?;
+    let superblock = found.superblock.clone().ok()?;
+    let bitmap = probe::read_bitmap(source, probe.device_sectors, &superblock, found.at_sector);
+    let bitmap = match bitmap {
+        Ok(bitmap) => bitmap.map(|(head, _)| Ok(head)),
+        Err(error) => Some(Err(error.to_string())),
+    };
+    Some(Candidate {
+        label: probe.path.display().to_string(),
+        device_sectors: probe.device_sectors,
+        at_sector: found.at_sector,
+        superblock,
+        bitmap,
+    })
+}
+
+impl Found {
+    /// Decides what the members make.
+    ///
+    /// # Errors
+    /// They contradict each other, or are too few.
+    pub fn assemble(self, options: Options) -> Result<Assembled, AssembleError> {
+        let assembly = assemble(&self.candidates, options)?;
+        Ok(Assembled { found: self, assembly })
+    }
+
+    fn spec(&self, index: usize, access: Access) -> Result<MemberSpec, HostError> {
+        let path = &self.paths[index];
+        let data_offset_sectors = self.candidates[index].superblock.data_offset_sectors();
+        Ok(match &self.overlay {
+            Some(overlay) => {
+                MemberSpec::Overlay(OverlaySpec { member: overlay.member(path)?, data_offset_sectors })
+            }
+            None => MemberSpec::File(FileSpec {
+                path: path.clone(),
+                data_offset_sectors,
+                access,
+                caching: Caching::Direct,
+            }),
+        })
+    }
+
+    fn has_changed(&self, index: usize) -> Result<bool, AssembleError> {
+        let (probe, source) = look(&self.paths[index], self.overlay.as_ref())?;
+        Ok(candidate(&probe, &*source).is_none_or(|now| now != self.candidates[index]))
+    }
+}
+
+impl Assembled {
+    /// What to open the array with. `access` is allowed for each member's path.
+    ///
+    /// # Errors
+    /// The overlay cannot take a member.
+    pub fn config(&self, access: impl Fn(&Path) -> Access) -> Result<ArrayConfig, HostError> {
+        let Self { found, assembly } = self;
+        let mut members = Vec::new();
+        for state in &assembly.slots {
+            members.push(match *state {
+                SlotState::InSync { candidate } => found.spec(candidate, access(&found.paths[candidate]))?,
+                SlotState::Recovering { .. } | SlotState::Missing => MemberSpec::Missing,
+            });
+        }
+        let mut volume = VolumeConfig::new(assembly.geometry.clone(), Policy::stripewise());
+        volume.failed = assembly.out_of_sync().collect();
+        Ok(ArrayConfig::new(volume, members))
+    }
+
+    /// Looks at the members again once they are open and locked: what was decided holds only if nobody wrote to
+    /// them meanwhile.
+    ///
+    /// # Errors
+    /// A superblock is not what it was.
+    pub fn check_unchanged(&self) -> Result<(), AssembleError> {
+        for index in self.assembly.slots.iter().filter_map(|state| state.candidate()) {
+            if self.found.has_changed(index)? {
+                return Err(AssembleError::Changed(self.found.paths[index].clone()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! What can be wrong with an overlay.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::HostError;
+
+/// Why an overlay cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OverlayProblem {
+    /// Another program uses it.
+    Busy,
+    /// It is something else.
+    NotAnOverlay,
+    /// It was made by a later program.
+    Version {
+        /// Its version.
+        found: u32,
+        /// The version known here.
+        known: u32,
+    },
+    /// A record is not what was written.
+    Damaged {
+        /// Which record.
+        record: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A member has not the size it had.
+    SizeChanged {
+        /// The member.
+        member: PathBuf,
+        /// Its size when it was added.
+        was_bytes: u64,
+        /// Its size now.
+        is_bytes: u64,
+    },
+    /// No more members fit the table.
+    Full {
+        /// How many there may be.
+        most: usize,
+    },
+    /// A member's path is too long for the table.
+    LongPath {
+        /// Its length.
+        bytes: usize,
+        /// The longest possible.
+        most: usize,
+    },
+    /// Anything else the system says.
+    System {
+        /// Its error number.
+        errno: i32,
+    },
+}
+
+impl OverlayProblem {
+    pub(super) fn from_io(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EBUSY) => Self::Busy,
+            Some(errno) => Self::System { errno },
+            None => Self::Damaged { record: "a region".to_owned(), why: error.to_string() },
+        }
+    }
+
+    pub(super) fn at(self, path: &Path) -> HostError {
+        HostError::Overlay { path: path.to_owned(), problem: self }
+    }
+}
+
+impl fmt::Display for OverlayProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => f.write_str("another program uses this overlay; wait for it, or take another file"),
+            Self::NotAnOverlay => f.write_str("exists and is no overlay; name a new file or an overlay"),
+            Self::Version { found, known } => {
+                write!(f, "the overlay is of version {found}; this program knows version {known}")
+            }
+            Self::Damaged { record, why } => {
+                write!(
+                    f,
+                    "the overlay is damaged: {record}: {why}; remove it to start from the members again"
+                )
+            }
+            Self::SizeChanged { member, was_bytes, is_bytes } => write!(
+                f,
+                "{} had {was_bytes} bytes when it was added to this overlay and has {is_bytes} now; take a new overlay",
+                member.display()
+            ),
+            Self::Full { most } => write!(f, "the overlay has {most} members, the most there may be"),
+            Self::LongPath { bytes, most } => {
+                write!(f, "a member's path of {bytes} bytes does not fit; {most} do")
+            }
+            Self::System { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
+        }
+    }
+}
