@@ -27,6 +27,16 @@ pub(crate) enum Command {
     Create(Box<crate::array::create::CreateArgs>),
     /// Print the superblock of members (mdadm --examine).
     Examine(crate::array::examine::ExamineArgs),
+    /// Put an existing array together and say how it stands.
+    Assemble(crate::array::assemble::AssembleArgs),
+    /// Describe an array as mdadm -D does; nothing is written.
+    Detail(crate::array::detail::DetailArgs),
+    /// Copy array bytes to a pipe or file.
+    Read(crate::array::transfer::ReadArgs),
+    /// Copy bytes from a pipe or file to an array.
+    Write(crate::array::transfer::WriteArgs),
+    /// Serve an array over NBD.
+    Serve(crate::array::serve::ServeArgs),
     /// List the drive, controller and CPU models, with the source of every value.
     #[command(subcommand)]
     Models(ModelsCommand),

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use stripewise_host::md::assemble::AssembleError;
+use stripewise_host::md::overlay::OverlayProblem;
+use stripewise_host::{HostError, ListenProblem, MemberProblem};
 use stripewise_lab::plan::PlanError;
 use stripewise_sim::models::ModelError;
 
@@ -49,7 +52,29 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
         return Exit::Done;
     }
     eprintln!("stripewise: {error:#}");
-    let is_impossible =
-        error.chain().any(|e| e.is::<PlanError>() || e.is::<ModelError>() || e.is::<Impossible>());
+    let is_impossible = error.chain().any(|e| {
+        e.is::<PlanError>()
+            || e.is::<ModelError>()
+            || e.is::<Impossible>()
+            || e.downcast_ref::<HostError>().is_some_and(is_asked_wrong)
+            || e.downcast_ref::<AssembleError>().is_some_and(|e| match e {
+                AssembleError::Host(error) => is_asked_wrong(error),
+                _ => true,
+            })
+    });
     if is_impossible { Exit::Impossible } else { Exit::Failed }
+}
+
+/// Whether the arguments are at fault, not the storage or the machine.
+fn is_asked_wrong(error: &HostError) -> bool {
+    match error {
+        HostError::Io(_)
+        | HostError::IoUring { .. }
+        | HostError::NoMemory { .. }
+        | HostError::Wake { .. } => false,
+        HostError::Member { problem, .. } => !matches!(problem, MemberProblem::System { .. }),
+        HostError::Overlay { problem, .. } => !matches!(problem, OverlayProblem::System { .. }),
+        HostError::Listen { problem, .. } => !matches!(problem, ListenProblem::System { .. }),
+        _ => true,
+    }
 }

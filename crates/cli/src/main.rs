@@ -31,6 +31,11 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Create(args) => array::create::run(args),
         Command::Examine(args) => array::examine::run(args),
+        Command::Assemble(args) => array::assemble::run(args),
+        Command::Detail(args) => array::detail::run(args),
+        Command::Read(args) => array::transfer::read(args),
+        Command::Write(args) => array::transfer::write(args),
+        Command::Serve(args) => array::serve::run(args),
         Command::Models(command) => models::run(command),
     };
     match outcome {

@@ -1,8 +1,17 @@
 //! Commands on md arrays, in mdadm's words.
 
+pub(crate) mod assemble;
+mod bytes;
 pub(crate) mod create;
+mod describe;
+pub(crate) mod detail;
 pub(crate) mod examine;
+mod select;
+pub(crate) mod serve;
+mod signals;
 mod size;
+mod stream;
+pub(crate) mod transfer;
 
 use stripewise_host::{HostError, MemberProblem};
 

@@ -1,0 +1,199 @@
+//! What is said of an array: one document for `detail`, `assemble` and a server's control socket.
+
+use serde::Serialize;
+use stripewise_engine::assembly::{Consistency, SlotState};
+use stripewise_engine::geometry::Geometry;
+use stripewise_engine::level::{Layout, Level};
+use stripewise_engine::units::Slot;
+use stripewise_format::superblock::Superblock;
+use stripewise_host::md::assemble::Assembled;
+
+/// An array as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Description {
+    pub(crate) schema: &'static str,
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    pub(crate) metadata: &'static str,
+    pub(crate) level: &'static str,
+    pub(crate) layout: Option<String>,
+    pub(crate) chunk_bytes: Option<u64>,
+    pub(crate) array_bytes: u64,
+    pub(crate) used_device_bytes: Option<u64>,
+    pub(crate) creation_time_seconds: u64,
+    pub(crate) update_time_seconds: u64,
+    pub(crate) events: u64,
+    pub(crate) consistency_policy: &'static str,
+    pub(crate) is_clean: bool,
+    pub(crate) resync_offset_bytes: Option<u64>,
+    /// `clean` or `active`, then `degraded` or `FAILED`.
+    pub(crate) state: Vec<&'static str>,
+    pub(crate) raid_devices: usize,
+    pub(crate) total_devices: usize,
+    pub(crate) active_devices: usize,
+    pub(crate) working_devices: usize,
+    pub(crate) failed_devices: usize,
+    pub(crate) spare_devices: usize,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// A row of the table of devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Device {
+    pub(crate) number: Option<u32>,
+    pub(crate) slot: Option<u16>,
+    pub(crate) path: Option<String>,
+    /// `active sync`, `spare rebuilding`, `spare`, `removed`, `faulty`.
+    pub(crate) state: &'static str,
+    pub(crate) replacement: bool,
+    pub(crate) recovered_bytes: Option<u64>,
+    pub(crate) events: Option<u64>,
+}
+
+/// A device of the array that is not used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct LeftOut {
+    pub(crate) path: String,
+    pub(crate) reason: String,
+    pub(crate) re_addable_slot: Option<u16>,
+}
+
+/// Describes an array of which some slots have failed since it was opened.
+pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Slot]) -> Description {
+    let Assembled { found, assembly } = assembled;
+    let superblock = &found.candidates[assembly.freshest].superblock;
+    let geometry = Geometry::new(&assembly.geometry).expect("an assembly's geometry is possible");
+    let level = geometry.level();
+    let mut devices: Vec<Device> = (0..)
+        .map(Slot)
+        .zip(&assembly.slots)
+        .map(|(slot, state)| slot_row(assembled, slot, *state, failed.contains(&slot)))
+        .collect();
+    for replacement in &assembly.replacements {
+        let state = if replacement.offset_sectors == u64::MAX { "active sync" } else { "spare rebuilding" };
+        let row = row(assembled, replacement.candidate, Some(replacement.slot), state);
+        devices.push(Device { replacement: true, ..row });
+    }
+    devices.extend(assembly.spares.iter().map(|spare| row(assembled, *spare, None, "spare")));
+    let count = |state: &str| devices.iter().filter(|d| d.state == state && !d.replacement).count();
+    let (active, rebuilding) = (count("active sync"), count("spare rebuilding"));
+    let failed_count = count("faulty");
+    let extra = devices.iter().filter(|d| d.replacement).count();
+    let spare = count("spare") + rebuilding + extra;
+    let working = active + spare;
+    Description {
+        schema,
+        name: assembly.name.clone(),
+        uuid: assembly.uuid.to_string(),
+        metadata: assembly.metadata.name(),
+        level: level.name(),
+        layout: (geometry.layout() != Layout::None).then(|| geometry.layout().to_string()),
+        chunk_bytes: level.has_chunks().then(|| geometry.chunk_sectors() * 512),
+        array_bytes: geometry.array_sectors() * 512,
+        used_device_bytes: (superblock.size_sectors() > 0).then(|| superblock.size_sectors() * 512),
+        creation_time_seconds: times(superblock).0,
+        update_time_seconds: times(superblock).1,
+        events: assembly.events,
+        consistency_policy: policy(assembly.consistency),
+        is_clean: assembly.is_clean,
+        resync_offset_bytes: (!assembly.is_clean).then(|| assembly.resync_offset_sectors.saturating_mul(512)),
+        state: states(assembled, &geometry, &devices),
+        raid_devices: assembly.slots.len(),
+        total_devices: working + failed_count,
+        active_devices: active,
+        working_devices: working,
+        failed_devices: failed_count,
+        spare_devices: spare,
+        devices,
+        left_out: left_out(assembled),
+    }
+}
+
+fn states(assembled: &Assembled, geometry: &Geometry, devices: &[Device]) -> Vec<&'static str> {
+    use stripewise_engine::array::{slots::SlotSet, survives};
+    let lost: SlotSet = devices
+        .iter()
+        .filter(|d| !d.replacement && d.state != "active sync")
+        .filter_map(|d| d.slot.map(Slot))
+        .collect();
+    let mut states = vec![if assembled.assembly.is_clean { "clean" } else { "active" }];
+    if !survives(geometry, lost) {
+        states.push("FAILED");
+    } else if !lost.is_empty() {
+        states.push("degraded");
+    }
+    states
+}
+
+fn slot_row(assembled: &Assembled, slot: Slot, state: SlotState, has_failed: bool) -> Device {
+    match state {
+        SlotState::Missing => Device {
+            number: None,
+            slot: Some(slot.0),
+            path: None,
+            state: "removed",
+            replacement: false,
+            recovered_bytes: None,
+            events: None,
+        },
+        SlotState::InSync { candidate } => {
+            row(assembled, candidate, Some(slot), if has_failed { "faulty" } else { "active sync" })
+        }
+        SlotState::Recovering { candidate, .. } => row(assembled, candidate, Some(slot), "spare rebuilding"),
+    }
+}
+
+fn row(assembled: &Assembled, candidate: usize, slot: Option<Slot>, state: &'static str) -> Device {
+    let superblock = &assembled.found.candidates[candidate].superblock;
+    let recovered = match superblock {
+        Superblock::V0(_) => None,
+        Superblock::V1(superblock) => superblock.recovered_sectors(),
+    };
+    Device {
+        number: Some(superblock.dev_number()),
+        slot: slot.map(|slot| slot.0),
+        path: Some(assembled.found.paths[candidate].display().to_string()),
+        state,
+        replacement: false,
+        recovered_bytes: recovered.map(|sectors| sectors.saturating_mul(512)),
+        events: Some(superblock.events()),
+    }
+}
+
+fn left_out(assembled: &Assembled) -> Vec<LeftOut> {
+    let stale = assembled.assembly.stale.iter().map(|stale| LeftOut {
+        path: assembled.found.paths[stale.candidate].display().to_string(),
+        reason: stale.why.to_string(),
+        re_addable_slot: stale.re_addable.map(|slot| slot.0),
+    });
+    let skipped = assembled.found.skipped.iter().map(|skipped| LeftOut {
+        path: skipped.path.display().to_string(),
+        reason: skipped.why.clone(),
+        re_addable_slot: None,
+    });
+    stale.chain(skipped).collect()
+}
+
+/// When the array was created and when its superblocks were last written.
+fn times(superblock: &Superblock) -> (u64, u64) {
+    match superblock {
+        Superblock::V0(superblock) => (superblock.ctime_seconds.into(), superblock.utime_seconds.into()),
+        Superblock::V1(superblock) => (superblock.ctime.seconds(), superblock.utime.seconds()),
+    }
+}
+
+/// md's word for what follows a crash.
+fn policy(consistency: Consistency) -> &'static str {
+    match consistency {
+        Consistency::None => "none",
+        Consistency::Resync => "resync",
+        Consistency::Bitmap => "bitmap",
+        Consistency::Ppl => "ppl",
+    }
+}
+
+/// The level's row of the description as [`Level`].
+pub(crate) fn level_of(assembled: &Assembled) -> Level {
+    assembled.assembly.geometry.level
+}

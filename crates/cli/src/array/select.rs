@@ -1,0 +1,170 @@
+//! Choosing an array's members: the arguments that `assemble`, `detail`, `read`, `write` and `serve` share.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use stripewise_engine::assembly::{Options, Wanted};
+use stripewise_engine::level::Raid0Layout;
+use stripewise_format::uuid::Uuid;
+use stripewise_host::md::assemble::{Assembled, Found, Selection, find};
+use stripewise_host::md::overlay::Overlay;
+use stripewise_host::{Access, Array, ArrayConfig};
+
+use crate::exit::Impossible;
+
+/// Which members, and how they are taken.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch of the command line")]
+pub(crate) struct SelectArgs {
+    /// Members, in any order.
+    #[arg(value_name = "MEMBER", required_unless_present = "scan")]
+    pub(crate) members: Vec<PathBuf>,
+    /// Look for members among the files and devices of a folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) scan: Option<PathBuf>,
+    /// The array of this UUID.
+    #[arg(long, short = 'u', value_name = "UUID", conflicts_with = "name")]
+    pub(crate) uuid: Option<Uuid>,
+    /// The array of this name, with or without its host.
+    #[arg(long, short = 'N', value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Start degraded though members are missing that the array last had.
+    #[arg(long, short = 'R')]
+    pub(crate) run: bool,
+    /// Take members that are out of date if there are too few others, and a dirty degraded array as clean.
+    #[arg(long, short = 'f')]
+    pub(crate) force: bool,
+    /// Write nothing at all.
+    #[arg(long)]
+    pub(crate) readonly: bool,
+    /// Send every write to this copy-on-write file; members are only read.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) overlay: Option<PathBuf>,
+    /// A block device that may be written to.
+    #[arg(long, value_name = "DEV")]
+    pub(crate) destroy: Vec<PathBuf>,
+    /// The layout of a RAID-0 of unequal members that does not record it: original or alternate.
+    #[arg(long, value_name = "LAYOUT")]
+    pub(crate) layout: Option<Raid0LayoutArg>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Raid0LayoutArg {
+    /// Of Linux up to 3.13.
+    Original,
+    /// Of Linux since 3.14.
+    Alternate,
+}
+
+/// What a command does to the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It looks at the superblocks; nothing is started, so nothing needs permission.
+    Look,
+    /// It reads.
+    Read,
+    /// It writes, unless `--readonly` says otherwise.
+    Write,
+}
+
+impl SelectArgs {
+    /// Finds the members and decides what they make; nothing is opened for writing.
+    pub(crate) fn assemble(&self, what_for: Use) -> Result<Assembled> {
+        let options = self.options(what_for);
+        Ok(self.find(what_for)?.assemble(options)?)
+    }
+
+    fn options(&self, what_for: Use) -> Options {
+        let is_look = what_for == Use::Look;
+        Options {
+            run: self.run || is_look,
+            force: self.force,
+            readonly: self.readonly || is_look,
+            raid0_layout: self.layout.map(|layout| match layout {
+                Raid0LayoutArg::Original => Raid0Layout::Original,
+                Raid0LayoutArg::Alternate => Raid0Layout::Alternate,
+            }),
+        }
+    }
+
+    fn find(&self, what_for: Use) -> Result<Found> {
+        let writes = what_for == Use::Write && !self.readonly;
+        let overlay = match &self.overlay {
+            Some(path) if writes => Some(Overlay::open(path)?),
+            Some(path) => Some(Overlay::open_readonly(path)?),
+            None => None,
+        };
+        let wanted = match (self.uuid, &self.name) {
+            (Some(uuid), _) => Wanted::Uuid(uuid),
+            (None, Some(name)) => Wanted::Name(name.clone()),
+            (None, None) => Wanted::Only,
+        };
+        let selection = Selection {
+            members: self.members.clone(),
+            scan: self.scan.clone(),
+            wanted,
+            options: self.options(what_for),
+            overlay,
+        };
+        let found = find(&selection)?;
+        for skipped in &found.skipped {
+            eprintln!("stripewise: {} is left out: {}", skipped.path.display(), skipped.why);
+        }
+        Ok(found)
+    }
+
+    /// Opens an array. Nothing is written by it.
+    pub(crate) fn open(
+        &self,
+        assembled: &Assembled,
+        what_for: Use,
+        configure: impl FnOnce(&mut ArrayConfig),
+    ) -> Result<Array> {
+        let writes = what_for == Use::Write && !self.readonly;
+        let mut config =
+            assembled.config(|path| if writes { self.access(path) } else { Access::ReadOnly })?;
+        configure(&mut config);
+        let array = Array::open(config)?;
+        assembled.check_unchanged()?;
+        Ok(array)
+    }
+
+    fn access(&self, path: &Path) -> Access {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let is_named = self.destroy.iter().any(|named| real(named) == real(path));
+        if is_named { Access::Destroy } else { Access::ReadWrite }
+    }
+}
+
+/// Says what was done about members that are not as they should be.
+pub(crate) fn tell(assembled: &Assembled) {
+    let Assembled { found, assembly } = assembled;
+    let label = |candidate: usize| &found.candidates[candidate].label;
+    for stale in &assembly.stale {
+        let again = stale.re_addable.map_or_else(String::new, |slot| {
+            format!("; it can be added to slot {slot} again, the bitmap knows what changed")
+        });
+        eprintln!("stripewise: {} is left out: {}{again}", label(stale.candidate), stale.why);
+    }
+    for forced in &assembly.forced {
+        eprintln!(
+            "stripewise: {} is taken for slot {} though its events are {} and the freshest's {}",
+            label(forced.candidate),
+            forced.slot,
+            forced.events,
+            assembly.events
+        );
+    }
+    if assembly.forced_clean {
+        eprintln!("stripewise: the array was not stopped cleanly; its parity is taken as right");
+    }
+    if let Some(damage) = &assembly.bitmap_damage {
+        eprintln!("stripewise: {damage}; the bitmap is not used");
+    }
+}
+
+/// An error for arguments that cannot be.
+pub(crate) fn impossible(message: impl Into<String>) -> anyhow::Error {
+    Impossible(message.into()).into()
+}

@@ -1,0 +1,75 @@
+//! `stripewise serve`: an assembled array over NBD.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use clap::Args;
+use stripewise_host::{NbdServer, ServeConfig, ServeStatus};
+
+use super::assemble::message;
+use super::describe::describe;
+use super::detail::SCHEMA;
+use super::select::{SelectArgs, Use, impossible, tell};
+use super::signals::stop_flag;
+use crate::exit::Exit;
+use crate::output::print;
+
+/// `stripewise serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    select: SelectArgs,
+    /// Listen at a unix socket.
+    #[arg(long, value_name = "PATH", required_unless_present = "listen")]
+    socket: Option<PathBuf>,
+    /// Listen at a TCP address; port 0 means any.
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Answer `detail` and `stop` at a unix socket.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// The export's name [default: the array's, without its host].
+    #[arg(long, value_name = "NAME")]
+    export_name: Option<String>,
+    /// Threads, each with stripes of its own.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    shards: u32,
+}
+
+pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
+    if args.select.overlay.is_some() && args.shards > 1 {
+        return Err(impossible("an --overlay is served by one thread; leave --shards out"));
+    }
+    let assembled = args.select.assemble(Use::Write)?;
+    tell(&assembled);
+    let stop = stop_flag()?;
+    let mut array = args.select.open(&assembled, Use::Write, |config| config.shards = args.shards)?;
+    let name = assembled.assembly.name.as_str();
+    let plain = name.split_once(':').map_or(name, |(_, after_host)| after_host);
+    let line = message(&assembled);
+    let described = assembled.clone();
+    let detail = move |status: &ServeStatus| {
+        let description = describe(SCHEMA, &described, &status.failed);
+        let mut value = serde_json::to_value(description).unwrap_or_default();
+        value["server"] = serde_json::from_str(&status.to_json()).unwrap_or_default();
+        value.to_string()
+    };
+    let server = NbdServer::bind(ServeConfig {
+        socket: args.socket.clone(),
+        listen: args.listen,
+        control: args.control.clone(),
+        name: args.export_name.clone().unwrap_or_else(|| plain.to_owned()),
+        description: line.trim_end_matches('.').to_owned(),
+        read_only: args.select.readonly,
+        stop,
+        detail: Some(Arc::new(detail)),
+    })?;
+    let unix = args.socket.as_ref().map(|path| path.display().to_string());
+    let tcp = server.address().map(|address| address.to_string());
+    let places: Vec<String> = unix.into_iter().chain(tcp).collect();
+    print(&format!("stripewise: {line} Ready at {}\n", places.join(" and ")))?;
+    server.serve(&mut array)?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,34 @@
+//! Ctrl-C and SIGTERM, and progress on a terminal.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A flag that Ctrl-C or SIGTERM sets. A second one ends the process at once.
+pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    ctrlc::set_handler(move || {
+        if set.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    })?;
+    Ok(flag)
+}
+
+/// A bar of bytes on a terminal, nothing elsewhere. `total` of none is a stream whose end is not known.
+pub(crate) fn byte_bar(total: Option<u64>) -> Option<ProgressBar> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let template = match total {
+        Some(_) => "{bar:28} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  ETA {eta}",
+        None => "{spinner} {binary_bytes}  {binary_bytes_per_sec}",
+    };
+    let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    Some(bar)
+}

@@ -1,0 +1,210 @@
+//! `stripewise read` and `stripewise write`: array bytes to and from pipes and files.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result, anyhow};
+use clap::Args;
+use stripewise_host::Array;
+use stripewise_host::md::assemble::Assembled;
+
+use super::select::{SelectArgs, Use, impossible, tell};
+use super::signals::{byte_bar, stop_flag};
+use super::bytes::parse_bytes;
+use super::stream::{Reading, Source, Trouble, Writing};
+use crate::exit::Exit;
+
+const SECTOR_BYTES: u64 = 512;
+
+/// `stripewise read`.
+#[derive(Debug, Args)]
+pub(crate) struct ReadArgs {
+    #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
+    range: RangeArgs,
+    /// Where to write the bytes [default: standard output].
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// `stripewise write`.
+#[derive(Debug, Args)]
+pub(crate) struct WriteArgs {
+    #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
+    range: RangeArgs,
+    /// Where the bytes come from [default: standard input].
+    #[arg(long, short, value_name = "FILE")]
+    input: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct RangeArgs {
+    /// The first byte of the array; K, M, G, T multiply by powers of 1024.
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
+    offset: u64,
+    /// How many bytes [default: to the end of the array, or of the input].
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    length: Option<u64>,
+}
+
+impl RangeArgs {
+    /// The bytes of an array of that many.
+    fn within(&self, array_bytes: u64) -> Result<Range<u64>> {
+        let end = self.length.map_or(Some(array_bytes), |length| self.offset.checked_add(length));
+        match end {
+            Some(end) if end <= array_bytes && self.offset <= end => Ok(self.offset..end),
+            _ => {
+                let length = self.length.map_or_else(String::new, |length| format!(" --length {length}"));
+                Err(impossible(format!(
+                    "--offset {}{length} is not within the array's {array_bytes} bytes",
+                    self.offset
+                )))
+            }
+        }
+    }
+}
+
+pub(crate) fn read(args: &ReadArgs) -> Result<Exit> {
+    let assembled = args.select.assemble(Use::Read)?;
+    tell(&assembled);
+    let stop = stop_flag()?;
+    let mut array = args.select.open(&assembled, Use::Read, |config| config.stop = Arc::clone(&stop))?;
+    let range = args.range.within(array_bytes(&array))?;
+    let to: Box<dyn Write + Send> = match &args.output {
+        Some(path) => {
+            refuse_member(path, &assembled, &args.select)?;
+            Box::new(File::create(path).with_context(|| path.display().to_string())?)
+        }
+        None => Box::new(io::stdout()),
+    };
+    let reading = Reading::new(range.clone(), to, byte_bar(Some(range.end - range.start)));
+    let (_, readings) = array.run_with_payload(vec![reading])?;
+    for reading in readings {
+        reading.finish(&stop).map_err(|trouble| explain(trouble, "read"))?;
+    }
+    Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Done })
+}
+
+/// A file that is to be made must not be one that the array is made of.
+fn refuse_member(path: &Path, assembled: &Assembled, select: &SelectArgs) -> Result<()> {
+    let Ok(real) = path.canonicalize() else { return Ok(()) };
+    let is_same = |other: &PathBuf| other.canonicalize().is_ok_and(|other| other == real);
+    if assembled.found.paths.iter().chain(&select.members).chain(&select.overlay).any(is_same) {
+        return Err(impossible(format!(
+            "--output {} is a member of the array or its overlay; name another file",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+fn array_bytes(array: &Array) -> u64 {
+    array.geometry().array_sectors() * SECTOR_BYTES
+}
+
+fn explain(trouble: Trouble, verb: &str) -> anyhow::Error {
+    match trouble {
+        Trouble::Array { offset, error } => anyhow!("cannot {verb} the array at byte {offset}: {error}"),
+        Trouble::Pipe(error) => error.into(),
+    }
+}
+
+pub(crate) fn write(args: &WriteArgs) -> Result<Exit> {
+    if args.select.readonly {
+        return Err(impossible("--readonly writes nothing; leave it out, or send writes to an --overlay"));
+    }
+    let (from, input_bytes) = input(args)?;
+    let assembled = args.select.assemble(Use::Write)?;
+    tell(&assembled);
+    let stop = stop_flag()?;
+    let mut array = args.select.open(&assembled, Use::Write, |config| config.stop = Arc::clone(&stop))?;
+    let range = args.range.within(array_bytes(&array))?;
+    let room = range.end - range.start;
+    if args.range.length.is_none() && input_bytes.is_some_and(|bytes| bytes > room) {
+        return Err(impossible(format!(
+            "the input has {} bytes and the array {room} from --offset on; give a --length to write a part",
+            input_bytes.unwrap_or(0)
+        )));
+    }
+    let total = input_bytes.map_or(args.range.length, |bytes| Some(bytes.min(room)));
+    write_range(&mut array, &range, Source::new(from), &stop, total, args.range.length.is_none())?;
+    Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Done })
+}
+
+/// The input, and its length if it is a regular file.
+fn input(args: &WriteArgs) -> Result<(Box<dyn Read + Send>, Option<u64>)> {
+    let Some(path) = &args.input else { return Ok((Box::new(io::stdin()), None)) };
+    let problem = |error: io::Error| impossible(format!("--input {}: {error}", path.display()));
+    let file = File::open(path).map_err(problem)?;
+    let metadata = file.metadata().map_err(problem)?;
+    let length = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(file), length))
+}
+
+/// Writes the source's bytes to a range: the sectors at its ends, which it covers in part, are read first.
+fn write_range(
+    array: &mut Array,
+    range: &Range<u64>,
+    mut source: Source,
+    stop: &Arc<AtomicBool>,
+    total: Option<u64>,
+    must_end: bool,
+) -> Result<()> {
+    let into_sector = range.start % SECTOR_BYTES;
+    let mut start = range.start;
+    if into_sector != 0 {
+        let length = (SECTOR_BYTES - into_sector).min(range.end - start);
+        let bytes = source.take(length as usize, stop)?;
+        patch(array, start, &bytes)?;
+        if bytes.len() < length as usize || start + length == range.end {
+            return end(array, source, stop, start + bytes.len() as u64 == range.end && must_end);
+        }
+        start += length;
+    }
+    let writing = Writing::new(start..range.end, source, Arc::clone(stop), byte_bar(total));
+    let (_, writings) = array.run_with_payload(vec![writing])?;
+    for writing in writings {
+        let rest = writing.finish().map_err(|trouble| explain(trouble, "write"))?;
+        let mut source = rest.source;
+        let mut bytes = rest.bytes;
+        let missing = (range.end - rest.offset - bytes.len() as u64).min(SECTOR_BYTES);
+        if (bytes.len() as u64) < SECTOR_BYTES && missing > 0 {
+            bytes.extend(source.take(missing as usize, stop)?);
+        }
+        if !stop.load(Ordering::Relaxed) {
+            patch(array, rest.offset, &bytes)?;
+        }
+        let is_full = rest.offset + bytes.len() as u64 == range.end;
+        end(array, source, stop, is_full && must_end)?;
+    }
+    Ok(())
+}
+
+/// Makes what was written last, and sees that nothing is left over.
+fn end(array: &mut Array, mut source: Source, stop: &AtomicBool, must_end: bool) -> Result<()> {
+    array.flush()?;
+    if must_end && !stop.load(Ordering::Relaxed) && !source.take(1, stop)?.is_empty() {
+        return Err(anyhow!("the array is full and the input has more; what fits is written"));
+    }
+    Ok(())
+}
+
+/// Writes bytes within one sector.
+fn patch(array: &mut Array, offset: u64, bytes: &[u8]) -> Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let mut sector = [0; SECTOR_BYTES as usize];
+    let skip = (offset % SECTOR_BYTES) as usize;
+    array.read_at(offset / SECTOR_BYTES, &mut sector)?;
+    sector[skip..skip + bytes.len()].copy_from_slice(bytes);
+    array.write_at(offset / SECTOR_BYTES, &sector)?;
+    Ok(())
+}
