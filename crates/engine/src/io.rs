@@ -44,6 +44,10 @@ impl Op {
 
 /// What a request asks for beyond its operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of its own, as in the block layer's requests"
+)]
 pub struct Flags {
     /// The write is durable before it is acknowledged (forced unit access).
     pub fua: bool,
@@ -139,6 +143,8 @@ pub struct Request {
 pub enum AdminCommand {
     /// Treat the member as failed from now on.
     Fail(Slot),
+    /// Take no more writes and leave the array clean; answered when the members say so.
+    Stop,
 }
 
 /// The answer to an administrator's command.

@@ -10,6 +10,7 @@ pub mod array;
 pub mod assembly;
 pub mod geometry;
 pub mod io;
+pub mod metadata;
 pub mod policy;
 pub mod units;
 pub mod volume;

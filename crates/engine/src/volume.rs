@@ -5,7 +5,8 @@ use crate::array::core::{Core, IoRecord, Owner, RequestKey, RequestState};
 use crate::array::parity::Parity;
 use crate::array::slot_exists;
 use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
-use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoResult, Op, Request};
+use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request};
+use crate::metadata::{Keeper, MetadataConfig, WriteIntent, keeps_state};
 use crate::policy::Policy;
 use crate::units::{Instant, Slot};
 
@@ -29,12 +30,25 @@ pub struct VolumeConfig {
     pub failed: Vec<Slot>,
     /// Members take discards and write-zeroes, and read as zeroes afterwards.
     pub discard: bool,
+    /// Take no writes, and write nothing.
+    pub read_only: bool,
+    /// What the members hold about the array, to be kept up to date; nothing for arrays that live only as long as
+    /// the loop does.
+    pub metadata: Option<MetadataConfig>,
 }
 
 impl VolumeConfig {
     /// A volume with md's defaults and all members present, that keeps nothing about itself on its members.
     pub const fn new(geometry: GeometrySpec, policy: Policy) -> Self {
-        Self { geometry, policy, stripe_cache_size: STRIPE_CACHE_DEFAULT, failed: Vec::new(), discard: false }
+        Self {
+            geometry,
+            policy,
+            stripe_cache_size: STRIPE_CACHE_DEFAULT,
+            failed: Vec::new(),
+            discard: false,
+            read_only: false,
+            metadata: None,
+        }
     }
 }
 
@@ -81,6 +95,12 @@ enum Machine {
 pub struct Volume {
     core: Core,
     machine: Machine,
+    keeper: Option<Keeper>,
+    /// Writes that the keeper lets start.
+    released: Vec<RequestKey>,
+    /// The command to stop, to be answered.
+    stopping: Option<u32>,
+    is_stopped: bool,
 }
 
 impl Volume {
@@ -109,7 +129,17 @@ impl Volume {
         if !crate::array::survives(&core.geometry, core.failed) {
             return Err(VolumeError::TooManyFailed(core.failed.len()));
         }
-        Ok(Self { core, machine })
+        core.read_only = config.read_only;
+        let keeper =
+            config.metadata.as_ref().filter(|_| !config.read_only && keeps_state(core.geometry.level())).map(
+                |metadata| {
+                    let keeper = Keeper::new(metadata, &core.geometry);
+                    core.intent = metadata.bitmap.clone().map(|b| WriteIntent::new(b, keeper.is_dirty()));
+                    core.is_kept = true;
+                    keeper
+                },
+            );
+        Ok(Self { core, machine, keeper, released: Vec::new(), stopping: None, is_stopped: false })
     }
 
     /// Takes an input; what is to be done is added to `out`.
@@ -131,6 +161,13 @@ impl Volume {
                     parity.timer(now);
                 }
             }
+            Input::Admin { id, command: AdminCommand::Stop } => {
+                self.is_stopped = true;
+                self.stopping = Some(id);
+                if let Some(keeper) = &mut self.keeper {
+                    keeper.stop();
+                }
+            }
             Input::Admin { id, command } => {
                 let reply = self.admin(command, out);
                 out.push(Action::Replied { id, reply });
@@ -145,17 +182,38 @@ impl Volume {
             while let Some(key) = self.core.granted.pop_front() {
                 self.admit(now, key, out);
             }
+            self.keep(now, out);
             if let Machine::Parity(parity) = &mut self.machine {
                 parity.settle(&mut self.core, out);
             }
-            if self.core.granted.is_empty() {
-                return;
+            let core = &self.core;
+            if core.granted.is_empty() && core.changes.is_empty() && core.writes_ended.is_empty() {
+                break;
+            }
+        }
+        let is_said = self.keeper.as_ref().is_none_or(|keeper| keeper.is_stopped(&self.core));
+        if is_said && let Some(id) = self.stopping.take() {
+            out.push(Action::Replied { id, reply: AdminReply::Done });
+        }
+    }
+
+    /// Lets the keeper go on, and the writes that it lets start.
+    fn keep(&mut self, now: Instant, out: &mut ActionQueue) {
+        let Some(keeper) = &mut self.keeper else { return };
+        keeper.settle(&mut self.core, out, now, &mut self.released);
+        for key in std::mem::take(&mut self.released) {
+            if self.core.read_only {
+                self.core.part_ends(out, key, Err(IoError::ReadOnly));
+            } else {
+                self.admit_now(now, key, out);
             }
         }
     }
 
     fn request(&mut self, now: Instant, request: Request, out: &mut ActionQueue) {
-        if let Some(error) = self.core.refuses(&request) {
+        let refusal = self.core.refuses(&request);
+        let refusal = refusal.or((self.is_stopped && request.op.is_write()).then_some(IoError::ReadOnly));
+        if let Some(error) = refusal {
             return out.push(Action::Complete { id: request.id, result: Err(error) });
         }
         let through_cache = request.op == Op::Read
@@ -178,6 +236,16 @@ impl Volume {
     }
 
     fn admit(&mut self, now: Instant, key: RequestKey, out: &mut ActionQueue) {
+        let is_write = self.core.request(key).request.op.is_write();
+        if let Some(keeper) = self.keeper.as_mut().filter(|_| is_write)
+            && !keeper.admits(&mut self.core, key)
+        {
+            return;
+        }
+        self.admit_now(now, key, out);
+    }
+
+    fn admit_now(&mut self, now: Instant, key: RequestKey, out: &mut ActionQueue) {
         if self.core.request(key).request.op == Op::Flush {
             self.core.flush(out, key);
         } else {
@@ -191,8 +259,12 @@ impl Volume {
     }
 
     fn io_ended(&mut self, record: IoRecord, result: IoResult, out: &mut ActionQueue) {
-        if let Owner::Flush { .. } = record.owner {
-            return self.core.flushed(out, record, result);
+        match (record.owner, &mut self.keeper) {
+            (Owner::Flush { .. }, _) => return self.core.flushed(out, record, result),
+            (Owner::Metadata { member }, Some(keeper)) => {
+                return keeper.ended(&mut self.core, out, member, result);
+            }
+            _ => {}
         }
         match &mut self.machine {
             Machine::Copies(copies) => copies.ended(&mut self.core, out, record, result),
@@ -202,6 +274,7 @@ impl Volume {
 
     fn admin(&mut self, command: AdminCommand, out: &mut ActionQueue) -> AdminReply {
         match command {
+            AdminCommand::Stop => unreachable!("answered when the members say so"),
             AdminCommand::Fail(slot) if !slot_exists(&self.core.geometry, slot) => AdminReply::NoSuchSlot,
             AdminCommand::Fail(slot) => {
                 if self.core.fail(out, slot) {
@@ -215,10 +288,12 @@ impl Volume {
 
     /// When [`Input::Timer`] is due, if ever.
     pub fn next_deadline(&self) -> Option<Instant> {
-        match &self.machine {
+        let machine = match &self.machine {
             Machine::Copies(_) => None,
             Machine::Parity(parity) => parity.next_deadline(),
-        }
+        };
+        let keeper = self.keeper.as_ref().and_then(|keeper| keeper.next_deadline(&self.core));
+        machine.into_iter().chain(keeper).min()
     }
 
     /// The array's geometry.
@@ -240,7 +315,8 @@ impl Volume {
             Machine::Copies(_) => true,
             Machine::Parity(parity) => parity.is_idle(),
         };
-        machine_idle && self.core.requests.len() == 0 && self.core.ios.len() == 0
+        let keeper_idle = self.keeper.as_ref().is_none_or(Keeper::is_idle);
+        machine_idle && keeper_idle && self.core.requests.len() == 0 && self.core.ios.len() == 0
     }
 
     /// Panics if the volume contradicts itself. Costs time in proportion to what is in flight and the size of
@@ -250,10 +326,14 @@ impl Volume {
             parity.check_invariants();
         }
         let in_flight: u32 = self.core.in_flight.iter().sum();
-        assert_eq!(in_flight as usize, self.core.ios.len(), "I/Os in flight are counted by member");
+        let counted = (in_flight + self.core.metadata_ios) as usize;
+        assert_eq!(counted, self.core.ios.len(), "I/Os in flight are counted by slot, or as the keeper's");
+        if let Some(keeper) = &self.keeper {
+            keeper.check_invariants(&self.core);
+        }
         if self.core.requests.len() == 0 {
             assert!(self.core.ranges.is_idle(), "without requests no range is held");
-            assert!(self.core.ios.len() == 0, "without requests no I/O is in flight");
+            assert_eq!(in_flight, 0, "without requests no I/O on data is in flight");
         }
         for state in self.core.requests.iter() {
             assert!(state.admitted <= state.request.range.count, "no more is taken than was asked for");

@@ -71,8 +71,12 @@ impl Array {
         if shards == 0 || shards > SHARDS_MAX {
             return Err(HostError::Shards { given: shards, most: SHARDS_MAX });
         }
+        if shards > 1 && volume.metadata.is_some() {
+            // The keeper of superblocks and bitmap gates every write, so it is where the writes are.
+            return Err(HostError::ShardsWithMetadata { given: shards });
+        }
         let geometry = Geometry::new(&volume.geometry)?;
-        for (slot, member) in members.iter().enumerate() {
+        for (slot, member) in members.iter().enumerate().take(volume.geometry.member_sectors.len()) {
             let slot = Slot(slot as u16);
             if *member == MemberSpec::Missing && !volume.failed.contains(&slot) {
                 volume.failed.push(slot);
@@ -83,7 +87,9 @@ impl Array {
         }
         let members = members::open_all(&members, &volume.geometry.member_sectors, shards)?;
         Ok(Self {
-            shards: (0..shards).map(|i| Shard::new(i, shards, &volume)).collect::<Result<_, _>>()?,
+            shards: (0..shards)
+                .map(|i| Shard::new(i, shards, &volume, members.len()))
+                .collect::<Result<_, _>>()?,
             members,
             zeroes: Zeroes::new()?,
             mailboxes: (0..shards).map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
@@ -286,6 +292,36 @@ impl Array {
     /// The array's answer.
     pub fn flush(&mut self) -> Result<(), HostError> {
         self.one(Op::Flush, SectorRange::new(0, 0), Flags::default(), Lent::Nothing)
+    }
+
+    /// Leaves the array clean: what was written is durable, and its superblocks say that nothing is under way. The
+    /// array takes no more writes.
+    ///
+    /// # Errors
+    /// No `io_uring`, the last flush failed, or more members failed than the level survives.
+    pub fn close(&mut self) -> Result<(), HostError> {
+        self.flush()?;
+        let context = Context {
+            members: &self.members,
+            zeroes: &self.zeroes,
+            mailboxes: &self.mailboxes,
+            clock: self.clock,
+        };
+        // Only an array of one shard keeps superblocks; of others the flush was all there is to do.
+        let shard = &mut self.shards[0];
+        if !shard.is_prepared() {
+            shard.prepare(&context, self.pool.as_ref().map(RequestPool::mapping), None)?;
+        }
+        shard.stop(context.clock.now(), &context);
+        loop {
+            while shard.step(context.clock.now(), &context) {}
+            if shard.take_reply().is_some() {
+                break;
+            }
+            shard.sleep(None, &context);
+        }
+        shard.release();
+        if shard.is_array_failed() { Err(HostError::Io(IoError::Lost)) } else { Ok(()) }
     }
 
     /// Fails a member by command.

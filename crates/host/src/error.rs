@@ -51,6 +51,11 @@ pub enum HostError {
         /// The most there may be.
         most: u32,
     },
+    /// An array that keeps superblocks is asked to run on several shards.
+    ShardsWithMetadata {
+        /// Shards asked for.
+        given: u32,
+    },
     /// More workloads than shards.
     Workloads {
         /// Workloads given.
@@ -284,6 +289,9 @@ impl fmt::Display for HostError {
             }
             Self::Shards { given, most } => {
                 write!(f, "{given} shards are asked for; 1 to {most} are possible")
+            }
+            Self::ShardsWithMetadata { given } => {
+                write!(f, "{given} shards are asked for; an array that keeps superblocks runs on 1")
             }
             Self::Workloads { given, shards } => {
                 write!(f, "{given} workloads are given to {shards} shards; each shard runs at most one")

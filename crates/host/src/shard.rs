@@ -160,12 +160,17 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(index: u32, shards: u32, config: &VolumeConfig) -> Result<Self, HostError> {
+    pub(crate) fn new(
+        index: u32,
+        shards: u32,
+        config: &VolumeConfig,
+        members: usize,
+    ) -> Result<Self, HostError> {
         let volume = Volume::new(config)?;
-        let members = config.geometry.member_sectors.len();
+        let slots = config.geometry.member_sectors.len();
         let entries = volume.stripe_cache_entries();
-        let arena = if entries > 0 { Some(Arena::new(members as u16, entries)?) } else { None };
-        let mut failed = vec![false; members];
+        let arena = if entries > 0 { Some(Arena::new(slots as u16, entries)?) } else { None };
+        let mut failed = vec![false; slots];
         for slot in &config.failed {
             failed[slot.index()] = true;
         }
@@ -305,6 +310,21 @@ impl Shard {
         let admin = Input::Admin { id: 0, command: AdminCommand::Fail(slot) };
         self.handle(admin, now, context);
         self.reply.take().unwrap_or(AdminReply::Done)
+    }
+
+    /// Tells the engine to leave the array clean; [`Self::take_reply`] has the answer.
+    pub(crate) fn stop(&mut self, now: Instant, context: &Context<'_>) {
+        self.handle(Input::Admin { id: 0, command: AdminCommand::Stop }, now, context);
+    }
+
+    /// The answer to an administrator's command, once.
+    pub(crate) fn take_reply(&mut self) -> Option<AdminReply> {
+        self.reply.take()
+    }
+
+    /// Whether more is lost than the level survives.
+    pub(crate) fn is_array_failed(&self) -> bool {
+        self.is_array_failed
     }
 
     /// Handles one input, if there is one.

@@ -104,7 +104,9 @@ impl Copies {
                 let result = result.or_else(|error| written(core, out, record.slot, sector, error));
                 core.part_ends(out, request, result);
             }
-            Owner::Flush { .. } | Owner::Stripe { .. } => unreachable!("not of these levels' machine"),
+            Owner::Flush { .. } | Owner::Stripe { .. } | Owner::Metadata { .. } => {
+                unreachable!("not of these levels' machine")
+            }
         }
     }
 }

@@ -7,8 +7,10 @@ use super::slab::Slab;
 use super::slots::SlotSet;
 use crate::geometry::Geometry;
 use crate::io::{
-    Action, ActionQueue, Area, ArrayEvent, Buf, IoError, IoResult, MemberIo, Op, Request, Seg, SegList, Tag,
+    Action, ActionQueue, Area, ArrayEvent, Buf, IoError, IoResult, MemberIo, Op, Request, RequestId, Seg,
+    SegList, Tag,
 };
+use crate::metadata::{StateChange, WriteIntent};
 use crate::policy::Policy;
 use crate::units::{MemberIndex, SectorRange, Slot};
 
@@ -44,6 +46,8 @@ pub(crate) enum Owner {
     Flush { request: RequestKey },
     /// An operation on rows of a stripe.
     Stripe { op: u64 },
+    /// The keeper of superblocks and bitmap.
+    Metadata { member: MemberIndex },
 }
 
 /// An I/O in flight.
@@ -53,6 +57,14 @@ pub(crate) struct IoRecord {
     pub(crate) op: Op,
     pub(crate) range: SectorRange,
     pub(crate) owner: Owner,
+}
+
+/// Answers to writes and flushes that wait until the superblocks say that a member failed: a crash before that would
+/// bring back the member, which misses what was acknowledged.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) is_holding: bool,
+    pub(crate) answers: Vec<(RequestId, IoResult)>,
 }
 
 /// State that all levels share.
@@ -75,6 +87,18 @@ pub(crate) struct Core {
     pub(crate) ranges: RangeLock,
     /// Requests that may go on: their range was granted.
     pub(crate) granted: VecDeque<RequestKey>,
+    /// What the superblocks do not say yet. Grows only where a keeper takes them.
+    pub(crate) changes: VecDeque<StateChange>,
+    /// The write-intent bitmap.
+    pub(crate) intent: Option<WriteIntent>,
+    /// A keeper records the array's state on its members.
+    pub(crate) is_kept: bool,
+    /// Ranges of writes that ended, for the keeper.
+    pub(crate) writes_ended: Vec<SectorRange>,
+    /// Answers that wait for a member's failure to be recorded.
+    pub(crate) held: Held,
+    /// I/Os of the keeper under way.
+    pub(crate) metadata_ios: u32,
 }
 
 impl Core {
@@ -92,7 +116,42 @@ impl Core {
             in_flight: vec![0; members],
             ranges: RangeLock::default(),
             granted: VecDeque::new(),
+            changes: VecDeque::new(),
+            intent: None,
+            is_kept: false,
+            writes_ended: Vec::new(),
+            held: Held::default(),
+            metadata_ios: 0,
         }
+    }
+
+    /// Tells the keeper, if there is one, of a change.
+    pub(crate) fn changed(&mut self, change: StateChange) {
+        if self.is_kept {
+            self.changes.push_back(change);
+        }
+    }
+
+    /// The slot whose member this is.
+    pub(crate) fn slot_of(&self, member: MemberIndex) -> Option<Slot> {
+        self.member_of.iter().position(|m| *m == member).map(|slot| Slot(slot as u16))
+    }
+
+    /// Asks a member for an I/O of the keeper; what it writes is durable when it is answered.
+    pub(crate) fn metadata_io(
+        &mut self,
+        out: &mut ActionQueue,
+        member: MemberIndex,
+        op: Op,
+        range: SectorRange,
+        segs: SegList,
+    ) {
+        self.metadata_ios += 1;
+        let owner = Owner::Metadata { member };
+        // No slot is busier for it: the members' load steers reads of data.
+        let tag = Tag(self.ios.insert(IoRecord { slot: Slot(u16::MAX), op, range, owner }));
+        let (area, fua) = (Area::Device, op == Op::Write);
+        out.push(Action::Io(MemberIo { tag, member, area, op, range, fua, segs }));
     }
 
     /// Asks a member for an I/O.
@@ -107,7 +166,11 @@ impl Core {
     /// Takes the record of an I/O that ended.
     pub(crate) fn io_ended(&mut self, tag: Tag) -> Option<IoRecord> {
         let record = self.ios.remove(tag.0)?;
-        self.in_flight[record.slot.index()] -= 1;
+        if matches!(record.owner, Owner::Metadata { .. }) {
+            self.metadata_ios -= 1;
+        } else {
+            self.in_flight[record.slot.index()] -= 1;
+        }
         Some(record)
     }
 
@@ -148,8 +211,26 @@ impl Core {
         }
         match state.parent {
             Some(parent) => self.part_ends(out, parent, state.result),
-            None => out.push(Action::Complete { id: state.request.id, result: state.result }),
+            None => self.answer(out, &state),
         }
+    }
+
+    fn answer(&mut self, out: &mut ActionQueue, state: &RequestState) {
+        let Request { id, op, range, .. } = state.request;
+        if self.is_kept && op.is_write() {
+            self.writes_ended.push(range);
+        }
+        if self.held.is_holding && op != Op::Read {
+            self.held.answers.push((id, state.result));
+        } else {
+            out.push(Action::Complete { id, result: state.result });
+        }
+    }
+
+    /// Gives the answers that waited.
+    pub(crate) fn release_answers(&mut self, out: &mut ActionQueue) {
+        self.held.is_holding = false;
+        out.actions.extend(self.held.answers.drain(..).map(|(id, result)| Action::Complete { id, result }));
     }
 
     /// Takes a member out of use. Answers whether it was in use before.
@@ -159,6 +240,8 @@ impl Core {
         }
         self.failed.insert(slot);
         out.push(Action::Event(ArrayEvent::MemberFailed { slot }));
+        self.changed(StateChange::MemberFailed(slot));
+        self.held.is_holding = self.is_kept;
         if !self.read_only && !super::survives(&self.geometry, self.failed) {
             self.read_only = true;
             out.push(Action::Event(ArrayEvent::ArrayFailed));

@@ -85,7 +85,7 @@ impl Bits {
     }
 
     /// The first bit from `bit` on that is set or not.
-    fn next(&self, mut bit: u64, set: bool) -> Option<u64> {
+    pub fn next(&self, mut bit: u64, set: bool) -> Option<u64> {
         let dull = if set { 0 } else { 0xff };
         while bit < self.count {
             if bit.is_multiple_of(8) && self.bytes[(bit / 8) as usize] == dull {

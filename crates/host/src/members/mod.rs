@@ -61,15 +61,18 @@ impl Member {
     }
 }
 
-/// Opens the members of an array of so many shards; their data sizes are given in sectors.
+/// Opens the members of an array of so many shards, those of the slots first, then spares; the slots' data sizes
+/// are given in sectors.
 pub(crate) fn open_all(specs: &[MemberSpec], sectors: &[u64], shards: u32) -> Result<Vec<Member>, HostError> {
-    if specs.len() != sectors.len() {
+    if specs.len() < sectors.len() {
         return Err(HostError::MemberCount { given: specs.len(), needed: sectors.len() });
     }
     refuse_duplicates(specs)?;
+    // A spare can hold the smallest slot; whether it can hold a larger one is seen when it is needed.
+    let spare_sectors = sectors.iter().min().copied().unwrap_or(0);
     specs
         .iter()
-        .zip(sectors)
+        .zip(sectors.iter().chain(std::iter::repeat(&spare_sectors)))
         .enumerate()
         .map(|(slot, (spec, sectors))| Member::open(spec, slot, *sectors, shards))
         .collect()

@@ -347,7 +347,9 @@ impl Parity {
                 core.part_ends(out, request, result);
             }
             Owner::Stripe { op } => self.op_io_ended(core, out, op, &record, result),
-            Owner::CopyRead { .. } | Owner::Flush { .. } => unreachable!("not of these levels' machine"),
+            Owner::CopyRead { .. } | Owner::Flush { .. } | Owner::Metadata { .. } => {
+                unreachable!("not of these levels' machine")
+            }
         }
     }
 

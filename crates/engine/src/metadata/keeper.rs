@@ -1,0 +1,468 @@
+//! The machine that keeps superblocks and bitmap; see the module's parent.
+
+use std::collections::VecDeque;
+
+use stripewise_format::bitmap::Bits;
+use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::{MAX_SECTOR, Role};
+use stripewise_format::time::Timestamp;
+
+use super::superblocks::{ArrayState, Known, Standing, render};
+use super::{MetadataConfig, StateChange, WriteIntent};
+use crate::array::core::{Core, RequestKey};
+use crate::geometry::{Geometry, Shape};
+use crate::io::{ActionQueue, IoResult, Op, SegList};
+use crate::units::{Instant, MemberIndex, Nanos, PAGE_SECTORS, SECTOR_BYTES, SectorRange, Slot};
+
+/// What a round is for, and how far it is.
+#[derive(Debug)]
+enum Step {
+    Idle,
+    Flushing { becomes_clean: bool, clears: Option<Bits> },
+    WritingBitmap { becomes: Option<bool> },
+    WritingSuperblocks { becomes_clean: bool },
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    members: Vec<Option<Known>>,
+    bitmap_sectors: Vec<Option<u64>>,
+    state: ArrayState,
+    clock_start: Timestamp,
+    safe_mode_delay: Nanos,
+    step: Step,
+    /// Answers awaited by the step.
+    pending: u32,
+    /// Superblocks no longer say what is so.
+    is_superblock_due: bool,
+    /// Writes that wait for the array to be active or for their bits.
+    waiting: VecDeque<RequestKey>,
+    writes_in_flight: u64,
+    idle_since: Instant,
+    next_age: Option<Instant>,
+    is_stopping: bool,
+}
+
+impl Keeper {
+    /// A keeper for what was found. Nothing is written until something changes.
+    pub(crate) fn new(config: &MetadataConfig, geometry: &Geometry) -> Self {
+        let freshest = config.members.iter().flatten().map(|m| &m.superblock).max_by_key(|s| s.events());
+        let resync_offset_sectors = freshest.map_or(MAX_SECTOR, Superblock::resync_offset_sectors);
+        let members: Vec<Option<Known>> = config
+            .members
+            .iter()
+            .enumerate()
+            .map(|(index, member)| {
+                let metadata = member.clone()?;
+                let standing = standing(&metadata, index, geometry);
+                Some(Known { metadata, standing })
+            })
+            .collect();
+        let bitmap_sectors = config
+            .members
+            .iter()
+            .map(|m| m.as_ref().and_then(|m| m.superblock.bitmap_sector(m.sector)))
+            .collect();
+        Self {
+            members,
+            bitmap_sectors,
+            state: ArrayState {
+                events: freshest.map_or(0, Superblock::events),
+                is_clean: resync_offset_sectors == MAX_SECTOR,
+                resync_offset_sectors,
+                utime: config.clock_start,
+            },
+            clock_start: config.clock_start,
+            safe_mode_delay: config.safe_mode_delay,
+            step: Step::Idle,
+            pending: 0,
+            is_superblock_due: false,
+            waiting: VecDeque::new(),
+            writes_in_flight: 0,
+            idle_since: Instant::ZERO,
+            next_age: None,
+            is_stopping: false,
+        }
+    }
+
+    /// Takes note of a write that is about to start. Answers whether it may; if not, [`Self::settle`] names it
+    /// later.
+    pub(crate) fn admits(&mut self, core: &mut Core, key: RequestKey) -> bool {
+        let range = core.request(key).request.range;
+        let range = sync_range(&core.geometry, range);
+        self.writes_in_flight += 1;
+        let is_durable = core.intent.as_mut().is_none_or(|intent| intent.begin_write(range));
+        // A round that makes the array clean has begun: it must end first.
+        if is_durable && !self.state.is_clean && !self.is_becoming_clean() {
+            return true;
+        }
+        self.waiting.push_back(key);
+        false
+    }
+
+    fn is_becoming_clean(&self) -> bool {
+        matches!(
+            self.step,
+            Step::Flushing { becomes_clean: true, .. }
+                | Step::WritingBitmap { becomes: Some(true) }
+                | Step::WritingSuperblocks { becomes_clean: true }
+        )
+    }
+
+    /// Asks for the array to be left clean.
+    pub(crate) fn stop(&mut self) {
+        self.is_stopping = true;
+    }
+
+    /// Whether everything is said and nothing is under way, after [`Self::stop`].
+    pub(crate) fn is_stopped(&self, core: &Core) -> bool {
+        let is_said = core.read_only
+            || self.state.is_clean
+                && !self.is_superblock_due
+                && core.intent.as_ref().is_none_or(|i| !i.is_busy() || self.is_degraded(core));
+        self.is_stopping && matches!(self.step, Step::Idle) && is_said && self.writes_in_flight == 0
+    }
+
+    /// Whether nothing is under way or waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.step, Step::Idle) && self.waiting.is_empty()
+    }
+
+    /// Whether the members were left with writes under way.
+    pub(crate) const fn is_dirty(&self) -> bool {
+        !self.state.is_clean
+    }
+
+    /// When there is something to do.
+    pub(crate) fn next_deadline(&self, core: &Core) -> Option<Instant> {
+        if core.read_only || !matches!(self.step, Step::Idle) {
+            return None;
+        }
+        let can_be_clean = !self.state.is_clean && self.state.resync_offset_sectors == MAX_SECTOR;
+        let clean =
+            (can_be_clean && self.writes_in_flight == 0).then(|| self.idle_since + self.safe_mode_delay);
+        clean.into_iter().chain(self.next_age).min()
+    }
+
+    /// Goes on as far as possible; keys of writes that may start are added to `released`.
+    pub(crate) fn settle(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        now: Instant,
+        released: &mut Vec<RequestKey>,
+    ) {
+        while let Some(change) = core.changes.pop_front() {
+            self.change(change);
+        }
+        while let Some(range) = core.writes_ended.pop() {
+            let range = sync_range(&core.geometry, range);
+            if let Some(intent) = &mut core.intent {
+                intent.end_write(range);
+            }
+            self.writes_in_flight -= 1;
+            self.idle_since = now;
+        }
+        if core.read_only {
+            // Nothing is recorded any more: what waits is answered by the level's machine.
+            released.extend(self.waiting.drain(..));
+            return core.release_answers(out);
+        }
+        self.age(core, now);
+        while self.pending == 0 && self.advance(core, out, now) {}
+        if core.held.is_holding && core.changes.is_empty() && !self.is_superblock_due && self.is_at_rest() {
+            core.release_answers(out);
+        }
+        self.release(core, released);
+    }
+
+    const fn is_at_rest(&self) -> bool {
+        matches!(self.step, Step::Idle)
+    }
+
+    /// A member answered.
+    pub(crate) fn ended(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        member: MemberIndex,
+        result: IoResult,
+    ) {
+        self.pending -= 1;
+        if result.is_err()
+            && let Some(slot) = core.slot_of(member)
+        {
+            core.fail(out, slot);
+        }
+    }
+
+    fn is_degraded(&self, core: &Core) -> bool {
+        let in_sync =
+            self.members.iter().flatten().filter(|m| matches!(m.standing, Standing::InSync(_))).count();
+        in_sync < usize::from(core.geometry.raid_disks())
+    }
+
+    /// Lets the bitmap's daemon have its round.
+    fn age(&mut self, core: &mut Core, now: Instant) {
+        let Some(intent) = &mut core.intent else { return };
+        let sleep = Nanos::from_millis(u64::from(intent.daemon_sleep_seconds()) * 1000);
+        match self.next_age {
+            _ if self.is_stopping && self.writes_in_flight == 0 => intent.age(true),
+            Some(at) if at <= now => {
+                intent.age(false);
+                self.next_age = intent.is_busy().then(|| now + sleep);
+            }
+            None if intent.is_busy() => self.next_age = Some(now + sleep),
+            _ => {}
+        }
+        if self.is_degraded(core) {
+            // Bits are kept for the members that miss what they stand for.
+            self.next_age = None;
+        }
+    }
+
+    /// Takes the next step of a round, or begins one. Answers whether it did.
+    fn advance(&mut self, core: &mut Core, out: &mut ActionQueue, now: Instant) -> bool {
+        match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Idle => self.begin(core, out, now),
+            Step::Flushing { becomes_clean, clears } => {
+                if let (Some(intent), Some(bits)) = (&mut core.intent, clears) {
+                    intent.clear(&bits);
+                }
+                // A write that came meanwhile keeps the array active.
+                let becomes = (becomes_clean && self.writes_in_flight == 0).then_some(true);
+                self.write_bitmap(core, out, becomes.or(self.is_superblock_due.then_some(false)));
+                true
+            }
+            Step::WritingBitmap { becomes } => {
+                if let Some(intent) = &mut core.intent {
+                    intent.written();
+                }
+                if let Some(becomes_clean) = becomes {
+                    self.write_superblocks(core, out, now, becomes_clean);
+                }
+                true
+            }
+            Step::WritingSuperblocks { becomes_clean } => {
+                self.state.is_clean = becomes_clean;
+                true
+            }
+        }
+    }
+
+    fn begin(&mut self, core: &mut Core, out: &mut ActionQueue, now: Instant) -> bool {
+        let is_quiet = self.writes_in_flight == 0
+            && (self.is_stopping
+                || self.state.resync_offset_sectors == MAX_SECTOR
+                    && self.idle_since + self.safe_mode_delay <= now);
+        let becomes_clean = !self.state.is_clean && is_quiet;
+        let can_clear = !self.is_degraded(core);
+        let clears =
+            core.intent.as_ref().filter(|i| can_clear && i.has_settled()).map(WriteIntent::clearable);
+        if becomes_clean || clears.is_some() {
+            for slot in core.working() {
+                let member = core.member_of[slot.index()];
+                self.io(core, out, member, Op::Flush, SectorRange::new(0, 0), SegList::default());
+            }
+            self.step = Step::Flushing { becomes_clean, clears };
+            return true;
+        }
+        let becomes_active = self.state.is_clean && !self.waiting.is_empty();
+        let has_pages = core.intent.as_ref().is_some_and(WriteIntent::has_dirty_pages);
+        if becomes_active || self.is_superblock_due {
+            let becomes_clean = self.state.is_clean && !becomes_active;
+            self.write_bitmap(core, out, Some(becomes_clean));
+            return true;
+        }
+        if has_pages {
+            self.write_bitmap(core, out, None);
+        }
+        has_pages
+    }
+
+    /// Writes the bitmap's changed pages; `becomes` says what the superblocks after it will, if any follow.
+    fn write_bitmap(&mut self, core: &mut Core, out: &mut ActionQueue, becomes: Option<bool>) {
+        self.step = Step::WritingBitmap { becomes };
+        let is_degraded = self.is_degraded(core);
+        let Some(mut intent) = core.intent.take() else { return };
+        if becomes.is_some() {
+            intent.set_events(self.state.events + 1, is_degraded);
+        }
+        for page in intent.take_dirty_pages() {
+            for slot in core.working() {
+                let member = core.member_of[slot.index()];
+                let Some(sector) = self.bitmap_sectors.get(member.index()).copied().flatten() else {
+                    continue;
+                };
+                let range = SectorRange::new(sector + u64::from(page.number) * PAGE_SECTORS, PAGE_SECTORS);
+                let segs = out.add_metadata(&page.bytes);
+                self.io(core, out, member, Op::Write, range, segs);
+            }
+        }
+        core.intent = Some(intent);
+    }
+
+    fn write_superblocks(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        now: Instant,
+        becomes_clean: bool,
+    ) {
+        self.step = Step::WritingSuperblocks { becomes_clean };
+        self.is_superblock_due = false;
+        self.state.events += 1;
+        self.state.utime = Timestamp::from_seconds(self.clock_start.seconds() + now.0 / 1_000_000_000);
+        let state = ArrayState { is_clean: becomes_clean, ..self.state };
+        for index in 0..self.members.len() {
+            let member = MemberIndex(index as u16);
+            let Some(known) = &self.members[index] else { continue };
+            if known.standing == Standing::Faulty {
+                continue;
+            }
+            let sector = known.metadata.sector;
+            let Some(bytes) = render(&self.members, member, &state) else { continue };
+            let range = SectorRange::new(sector, bytes.len() as u64 / SECTOR_BYTES);
+            let segs = out.add_metadata(&bytes);
+            self.io(core, out, member, Op::Write, range, segs);
+        }
+    }
+
+    fn io(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        member: MemberIndex,
+        op: Op,
+        range: SectorRange,
+        segs: SegList,
+    ) {
+        self.pending += 1;
+        core.metadata_io(out, member, op, range, segs);
+    }
+
+    /// Names the writes whose bits are durable, once the array is active.
+    fn release(&mut self, core: &mut Core, released: &mut Vec<RequestKey>) {
+        if self.state.is_clean || self.is_becoming_clean() {
+            return;
+        }
+        let mut index = 0;
+        while index < self.waiting.len() {
+            let key = self.waiting[index];
+            let range = core.request(key).request.range;
+            let range = sync_range(&core.geometry, range);
+            if core.intent.as_ref().is_none_or(|intent| intent.is_durable(range)) {
+                self.waiting.remove(index);
+                released.push(key);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    fn change(&mut self, change: StateChange) {
+        self.is_superblock_due = true;
+        let stand = |members: &mut Vec<Option<Known>>, member: MemberIndex, standing: Standing| {
+            if let Some(Some(known)) = members.get_mut(member.index()) {
+                known.standing = standing;
+            }
+        };
+        let of_slot = |members: &[Option<Known>], slot| {
+            members
+                .iter()
+                .position(|m| {
+                    m.as_ref().is_some_and(|m| {
+                        matches!(m.standing, Standing::InSync(s) | Standing::Recovering(s, _) if s == slot)
+                    })
+                })
+                .map(|index| MemberIndex(index as u16))
+        };
+        match change {
+            StateChange::MemberFailed(slot) => {
+                if let Some(member) = of_slot(&self.members, slot) {
+                    stand(&mut self.members, member, Standing::Faulty);
+                }
+            }
+            StateChange::SpareStarted { slot, member } => {
+                stand(&mut self.members, member, Standing::Recovering(slot, 0));
+            }
+            StateChange::RecoveryOffset { slot, sectors } => {
+                for known in self.members.iter_mut().flatten() {
+                    match &mut known.standing {
+                        Standing::Recovering(s, at) | Standing::Replacing(s, at) if *s == slot => {
+                            *at = sectors;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            StateChange::MemberInSync(slot) => {
+                if let Some(member) = of_slot(&self.members, slot) {
+                    stand(&mut self.members, member, Standing::InSync(slot));
+                }
+            }
+            StateChange::ReplacementStarted { slot, member } => {
+                stand(&mut self.members, member, Standing::Replacing(slot, 0));
+            }
+            StateChange::ReplacementDone { slot, member } => {
+                if let Some(old) = of_slot(&self.members, slot) {
+                    stand(&mut self.members, old, Standing::Faulty);
+                }
+                stand(&mut self.members, member, Standing::InSync(slot));
+            }
+            StateChange::ResyncOffset(sectors) => self.state.resync_offset_sectors = sectors,
+            StateChange::MemberRemoved(member) => {
+                if let Some(place) = self.members.get_mut(member.index()) {
+                    *place = None;
+                }
+            }
+            StateChange::SpareAdded(member) => stand(&mut self.members, member, Standing::Spare),
+        }
+    }
+
+    /// Panics if the keeper contradicts itself.
+    pub(crate) fn check_invariants(&self, core: &Core) {
+        assert!(
+            self.writes_in_flight >= self.waiting.len() as u64,
+            "writes that wait are counted among those in flight"
+        );
+        if let Some(intent) = &core.intent {
+            intent.check();
+        }
+    }
+}
+
+/// What a member is, by its own superblock: those in the table's first places hold the slots.
+fn standing(metadata: &super::MemberMetadata, index: usize, geometry: &Geometry) -> Standing {
+    let recovered = match &metadata.superblock {
+        Superblock::V1(superblock) => superblock.recovered_sectors(),
+        Superblock::V0(_) => None,
+    };
+    let slot = u16::try_from(index).ok().filter(|index| *index < geometry.raid_disks());
+    match (slot, metadata.superblock.role(), recovered) {
+        (Some(slot), Role::Slot(_), Some(sectors)) => Standing::Recovering(Slot(slot), sectors),
+        (Some(slot), _, _) => Standing::InSync(Slot(slot)),
+        (None, Role::Slot(slot), Some(sectors)) => Standing::Replacing(Slot(slot), sectors),
+        (None, _, _) => Standing::Spare,
+    }
+}
+
+/// The sectors of the sync range that a range of the array belongs to.
+fn sync_range(geometry: &Geometry, range: SectorRange) -> SectorRange {
+    match geometry.shape() {
+        Shape::Parity(shape) => {
+            let (stripe, chunk) = (shape.stripe_sectors(), geometry.chunk_sectors());
+            let first = range.start / stripe;
+            let end = range.end().div_ceil(stripe);
+            // Within one stripe and chunk only these rows are touched; else take whole chunks.
+            let (offset, left) = (range.start % chunk, chunk - range.start % chunk);
+            if range.count <= left {
+                SectorRange::new(first * chunk + offset, range.count)
+            } else {
+                SectorRange::new(first * chunk, (end - first) * chunk)
+            }
+        }
+        _ => range,
+    }
+}

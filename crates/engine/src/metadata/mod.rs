@@ -1,0 +1,106 @@
+//! What an array keeps about itself on its members: superblocks and the write-intent bitmap, in md's order.
+//!
+//! # The rounds
+//! A change goes to the members in a round; one round is under way at most, what comes meanwhile waits for the next.
+//!
+//! | step | asks for | when |
+//! |---|---|---|
+//! | Flushing | a flush of every member | the array becomes clean, or bits are cleared |
+//! | `WritingBitmap` | the bitmap's changed pages (FUA) | bits changed, or superblocks are to follow |
+//! | `WritingSuperblocks` | every member's superblock (FUA), events one higher | clean or active, a member's standing, a resync's progress |
+//!
+//! # Contract
+//! *Ordering.* A write reaches the members after they say that the array is active and that its part may differ.
+//! A request that saw a member fail is acknowledged after the others say so. The array is said to be clean after
+//! `safe_mode_delay` without writes and a flush of everything. *Crash.* A round cut short leaves superblocks one
+//! event apart, which either side takes for current (md insists on the freshest events but one).
+//! *Failure.* A member that does not take its superblock fails; an array that failed writes nothing any more.
+
+mod intent;
+mod keeper;
+mod superblocks;
+#[cfg(test)]
+mod tests;
+
+use stripewise_format::superblock::Superblock;
+use stripewise_format::time::Timestamp;
+
+pub use intent::{BitmapConfig, WriteIntent};
+pub(crate) use keeper::Keeper;
+
+use crate::level::Level;
+use crate::units::{MemberIndex, Nanos, Slot};
+
+/// md's `safe_mode_delay`.
+pub const SAFE_MODE_DELAY: Nanos = Nanos::from_millis(200);
+
+/// A member's superblock and where things are on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberMetadata {
+    /// As it was found.
+    pub superblock: Superblock,
+    /// The device's sector where it lies.
+    pub sector: u64,
+}
+
+/// What was found on the members when the array was assembled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetadataConfig {
+    /// By member index; none for what is missing.
+    pub members: Vec<Option<MemberMetadata>>,
+    /// The write-intent bitmap, if the array has one that can be relied on.
+    pub bitmap: Option<BitmapConfig>,
+    /// The wall-clock time of the engine's `Instant::ZERO`.
+    pub clock_start: Timestamp,
+    /// Time without writes after which the array is said to be clean.
+    pub safe_mode_delay: Nanos,
+}
+
+/// A change of the array's state that its superblocks must say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateChange {
+    /// The slot's member is out of use.
+    MemberFailed(Slot),
+    /// A spare becomes the slot's member and is being recovered.
+    SpareStarted {
+        /// The slot.
+        slot: Slot,
+        /// The spare.
+        member: MemberIndex,
+    },
+    /// A recovery has come so far.
+    RecoveryOffset {
+        /// The slot that is recovered.
+        slot: Slot,
+        /// Sectors before it are there.
+        sectors: u64,
+    },
+    /// The slot's member holds all of its content.
+    MemberInSync(Slot),
+    /// A member is being filled to replace the slot's.
+    ReplacementStarted {
+        /// The slot.
+        slot: Slot,
+        /// The new member.
+        member: MemberIndex,
+    },
+    /// The slot's replacement is its member now; the old one is out.
+    ReplacementDone {
+        /// The slot.
+        slot: Slot,
+        /// The new member.
+        member: MemberIndex,
+    },
+    /// A resync has come so far; `u64::MAX` when all is in sync.
+    ResyncOffset(u64),
+    /// The member is no longer part of the array.
+    MemberRemoved(MemberIndex),
+    /// The member waits as a spare.
+    SpareAdded(MemberIndex),
+}
+
+/// Whether arrays of a level keep their superblocks up to date while they run. Those without redundancy have nothing
+/// to record: md writes theirs when they are made.
+pub(crate) const fn keeps_state(level: Level) -> bool {
+    !matches!(level, Level::Linear | Level::Raid0)
+}

@@ -1,0 +1,271 @@
+//! The order in which members are told, with members that answer at once and in order.
+
+use std::collections::VecDeque;
+
+use stripewise_format::bitmap::{BitmapSuperblock, Bits};
+use stripewise_format::level::{Layout, Level};
+use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::{MAX_SECTOR, Role, Superblock1};
+use stripewise_format::time::Timestamp;
+use stripewise_format::uuid::Uuid;
+
+use super::{BitmapConfig, MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
+use crate::geometry::GeometrySpec;
+use crate::io::{
+    Action, ActionQueue, AdminCommand, AdminReply, Area, Flags, Input, IoError, IoResult, Op, Request,
+    RequestId,
+};
+use crate::policy::Policy;
+use crate::units::{Instant, Nanos, SectorRange, Slot};
+use crate::volume::{Volume, VolumeConfig};
+
+const SUPERBLOCK_SECTOR: u64 = 8;
+const BITMAP_SECTOR: u64 = 16;
+
+/// What was asked of members, in order; parity and data alike are `Data`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Flush,
+    Bitmap,
+    Superblock { events: u64, is_clean: bool },
+    Data,
+    Answer(IoResult),
+    Stopped,
+}
+
+struct Bench {
+    volume: Volume,
+    now: Instant,
+    told: Vec<(u16, Told)>,
+    /// A member that fails whatever it is asked.
+    broken: Option<u16>,
+    superblocks: Vec<Vec<u8>>,
+    ids: u32,
+}
+
+fn superblock(level: Level, member: u16, members: u16, has_bitmap: bool) -> Superblock1 {
+    let mut superblock = Superblock1::new(level, members.into(), 0, Uuid([7; 16]));
+    superblock.layout = Layout::default_of(level).number() as u32;
+    superblock.chunk_sectors = 128;
+    superblock.size_sectors = 1 << 14;
+    superblock.data_offset_sectors = 2048;
+    superblock.data_size_sectors = 1 << 14;
+    superblock.super_offset_sectors = SUPERBLOCK_SECTOR;
+    superblock.dev_number = member.into();
+    superblock.events = 10;
+    for slot in 0..members {
+        superblock.dev_roles[usize::from(slot)] = Role::Slot(slot);
+    }
+    if has_bitmap {
+        superblock.set_bitmap((BITMAP_SECTOR - SUPERBLOCK_SECTOR) as i32);
+    }
+    superblock
+}
+
+fn bench(members: u16, has_bitmap: bool) -> Bench {
+    let geometry = GeometrySpec {
+        level: Level::Raid5,
+        layout: Layout::default_of(Level::Raid5),
+        chunk_sectors: 128,
+        member_sectors: vec![1 << 14; members.into()],
+    };
+    let metadata = MetadataConfig {
+        members: (0..members)
+            .map(|m| {
+                let superblock = superblock(Level::Raid5, m, members, has_bitmap);
+                Some(MemberMetadata {
+                    superblock: Superblock::V1(Box::new(superblock)),
+                    sector: SUPERBLOCK_SECTOR,
+                })
+            })
+            .collect(),
+        bitmap: has_bitmap.then(|| BitmapConfig {
+            superblock: BitmapSuperblock::new(Uuid([7; 16]), 1 << 14, 1 << 20),
+            bits: Bits::clear(8),
+        }),
+        clock_start: Timestamp::from_seconds(1_000),
+        safe_mode_delay: SAFE_MODE_DELAY,
+    };
+    let config =
+        VolumeConfig { metadata: Some(metadata), ..VolumeConfig::new(geometry, Policy::stripewise()) };
+    Bench {
+        volume: Volume::new(&config).unwrap(),
+        now: Instant::ZERO,
+        told: Vec::new(),
+        broken: None,
+        superblocks: vec![Vec::new(); members.into()],
+        ids: 0,
+    }
+}
+
+impl Bench {
+    /// Gives an input and answers what it leads to.
+    fn input(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut out = ActionQueue::default();
+            self.volume.handle(self.now, input, &mut out);
+            self.volume.check_invariants();
+            for action in &out.actions {
+                match *action {
+                    Action::Io(io) => {
+                        let told = match (io.area, io.op) {
+                            (_, Op::Flush) => Told::Flush,
+                            (Area::Data, _) => Told::Data,
+                            (Area::Device, _) if io.range.start == SUPERBLOCK_SECTOR => {
+                                let segs = out.segs(io.segs);
+                                assert_eq!(segs.len(), 1);
+                                let bytes = out.metadata[..].to_vec();
+                                let offset = match segs[0].buf {
+                                    crate::io::Buf::Metadata { offset } => offset as usize,
+                                    other => panic!("{other:?} in a superblock"),
+                                };
+                                let bytes = &bytes[offset..offset + segs[0].bytes as usize];
+                                self.superblocks[io.member.index()] = bytes.to_vec();
+                                let mut block = bytes.to_vec();
+                                block.resize(4096, 0);
+                                let parsed = Superblock1::parse(&block, SUPERBLOCK_SECTOR).unwrap();
+                                assert!(io.fua, "a superblock is durable when it is written");
+                                Told::Superblock { events: parsed.events, is_clean: parsed.is_clean() }
+                            }
+                            (Area::Device, _) => Told::Bitmap,
+                        };
+                        self.told.push((io.member.0, told));
+                        let result =
+                            if self.broken == Some(io.member.0) { Err(IoError::Gone) } else { Ok(()) };
+                        inputs.push_back(Input::IoDone { tag: io.tag, result });
+                    }
+                    Action::Compute(compute) => inputs.push_back(Input::Computed { tag: compute.tag }),
+                    Action::Complete { result, .. } => self.told.push((0, Told::Answer(result))),
+                    Action::Replied { reply, .. } => {
+                        assert_eq!(reply, AdminReply::Done);
+                        self.told.push((0, Told::Stopped));
+                    }
+                    Action::Event(_) => {}
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, sector: u64) -> Vec<Told> {
+        self.ids += 1;
+        let range = SectorRange::new(sector, 8);
+        let flags = Flags { sync: true, ..Flags::default() };
+        self.input(Input::Request(Request { id: RequestId(self.ids), op: Op::Write, range, flags }));
+        self.take()
+    }
+
+    /// What was told since, each kind once for a run of them.
+    fn take(&mut self) -> Vec<Told> {
+        let mut told: Vec<Told> = self.told.drain(..).map(|(_, told)| told).collect();
+        told.dedup();
+        told
+    }
+
+    /// Lets time pass until the engine has nothing to do.
+    fn rest(&mut self) -> Vec<Told> {
+        for _ in 0..100 {
+            let Some(deadline) = self.volume.next_deadline() else { break };
+            self.now = self.now.max(deadline);
+            self.input(Input::Timer);
+        }
+        self.take()
+    }
+
+    fn superblock(&self, member: u16) -> Superblock1 {
+        let mut block = self.superblocks[usize::from(member)].clone();
+        block.resize(4096, 0);
+        Superblock1::parse(&block, SUPERBLOCK_SECTOR).unwrap()
+    }
+}
+
+const fn active(events: u64) -> Told {
+    Told::Superblock { events, is_clean: false }
+}
+
+const fn clean(events: u64) -> Told {
+    Told::Superblock { events, is_clean: true }
+}
+
+#[test]
+fn the_array_is_active_before_its_first_write_and_clean_after_a_rest() {
+    let mut bench = bench(5, false);
+    assert_eq!(bench.write(0), [active(11), Told::Data, Told::Answer(Ok(()))]);
+    bench.now = bench.now + Nanos::from_millis(100);
+    bench.input(Input::Timer);
+    assert_eq!(bench.write(4096), [Told::Data, Told::Answer(Ok(()))], "still active");
+    let before = bench.now;
+    assert_eq!(bench.rest(), [Told::Flush, clean(12)]);
+    assert_eq!(bench.now, before + SAFE_MODE_DELAY);
+    assert_eq!(bench.superblock(3).utime.seconds(), 1_000, "the clock has not yet passed a second");
+    assert_eq!(bench.write(0)[0], active(13));
+}
+
+#[test]
+fn bits_are_on_the_members_before_a_write_and_cleared_after_a_flush() {
+    let mut bench = bench(5, true);
+    let told = bench.write(0);
+    assert_eq!(told, [Told::Bitmap, active(11), Told::Data, Told::Answer(Ok(()))]);
+    assert_eq!(bench.write(8), [Told::Data, Told::Answer(Ok(()))], "the same bit");
+    let told = bench.write(20_000);
+    assert_eq!(told, [Told::Bitmap, Told::Data, Told::Answer(Ok(()))], "another bit");
+    let told = bench.rest();
+    assert_eq!(told[..3], [Told::Flush, Told::Bitmap, clean(12)]);
+    assert_eq!(told[3..], [Told::Flush, Told::Bitmap], "cleared when nothing was written for two rounds");
+    assert!(bench.volume.is_idle());
+}
+
+#[test]
+fn a_write_that_saw_a_member_fail_is_acknowledged_after_the_others_say_so() {
+    let mut bench = bench(5, false);
+    bench.write(0);
+    bench.broken = Some(4);
+    let told = bench.write(0);
+    assert!(told.starts_with(&[Told::Data]), "{told:?}");
+    assert_eq!(told[told.len() - 2..], [active(12), Told::Answer(Ok(()))]);
+    assert_eq!(bench.superblock(0).dev_roles[4], Role::Faulty);
+    assert_eq!(bench.superblock(4).events, 11, "the failed member is not told");
+}
+
+#[test]
+fn a_member_that_takes_no_superblock_fails_and_the_others_say_so() {
+    let mut bench = bench(4, false);
+    bench.broken = Some(1);
+    let told = bench.write(0);
+    assert_eq!(told.last(), Some(&Told::Answer(Ok(()))));
+    let superblocks: Vec<u64> = told
+        .iter()
+        .filter_map(|t| if let Told::Superblock { events, .. } = t { Some(*events) } else { None })
+        .collect();
+    assert_eq!(superblocks, [11, 12]);
+    assert_eq!(bench.superblock(3).dev_roles[1], Role::Faulty);
+}
+
+#[test]
+fn a_stop_leaves_the_array_clean_and_takes_no_more_writes() {
+    let mut bench = bench(5, true);
+    bench.write(0);
+    bench.input(Input::Admin { id: 1, command: AdminCommand::Stop });
+    let told = bench.take();
+    assert_eq!(told.last(), Some(&Told::Stopped));
+    assert!(told.contains(&clean(12)));
+    let bitmap = told.iter().rposition(|t| *t == Told::Bitmap).unwrap();
+    assert!(told[..bitmap].contains(&Told::Flush), "bits are cleared after a flush");
+    assert_eq!(bench.write(0), [Told::Answer(Err(IoError::ReadOnly))]);
+    assert_eq!(bench.superblock(4).resync_offset_sectors, MAX_SECTOR);
+}
+
+#[test]
+fn an_array_that_lost_too_much_records_nothing_more() {
+    let mut bench = bench(5, false);
+    bench.write(0);
+    for slot in [0, 1] {
+        bench.input(Input::Admin { id: 1, command: AdminCommand::Fail(Slot(slot)) });
+    }
+    bench.take();
+    let told = bench.write(0);
+    assert_eq!(told, [Told::Answer(Err(IoError::ReadOnly))]);
+    assert_eq!(bench.superblock(4).dev_roles[0], Role::Faulty, "the first failure was recorded");
+    assert_eq!(bench.superblock(4).dev_roles[1], Role::Slot(1), "the last one is not: --force can go back");
+    assert_eq!(bench.rest(), []);
+}
