@@ -110,6 +110,48 @@ pub struct MemberStats {
     pub flushes: u64,
 }
 
+/// The most commands outstanding to a drive that tags tell apart.
+pub(crate) const TAGS_MAX: u32 = 256;
+
+/// Tags not in use; the lowest is taken first.
+#[derive(Debug)]
+struct Tags {
+    free: [u64; TAGS_MAX as usize / 64],
+    left: u32,
+    all: u32,
+}
+
+impl Tags {
+    fn new(all: u32) -> Self {
+        let mut tags = Self { free: [0; TAGS_MAX as usize / 64], left: 0, all };
+        (0..all).for_each(|tag| tags.put(tag as u8));
+        tags
+    }
+
+    const fn none_left(&self) -> bool {
+        self.left == 0
+    }
+
+    const fn all_left(&self) -> bool {
+        self.left == self.all
+    }
+
+    fn take(&mut self) -> u8 {
+        let word = self.free.iter().position(|&w| w != 0).expect("a tag is left");
+        let bit = self.free[word].trailing_zeros();
+        self.free[word] &= !(1 << bit);
+        self.left -= 1;
+        (word as u32 * 64 + bit) as u8
+    }
+
+    fn put(&mut self, tag: u8) {
+        let (word, bit) = (usize::from(tag) / 64, 1 << (tag % 64));
+        assert!(self.free[word] & bit == 0, "command {tag} completed twice");
+        self.free[word] |= bit;
+        self.left += 1;
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct BlockQueue {
     request_sectors_max: u64,
@@ -124,15 +166,13 @@ pub(crate) struct BlockQueue {
     /// Reads and writes queued or outstanding.
     held: [u32; 2],
     outstanding: Vec<Request>,
-    tags: u64,
-    all_tags: u64,
+    tags: Tags,
     position: u64,
     pub(crate) stats: MemberStats,
 }
 
 impl BlockQueue {
     pub(crate) fn new(request_sectors_max: u64, nr_requests: u32, queue_depth: u32) -> Self {
-        let tags = u64::MAX >> (64 - queue_depth);
         let none = Request { start: 0, end: 0, op: CommandOp::Flush, chain: NONE };
         Self {
             request_sectors_max,
@@ -144,8 +184,7 @@ impl BlockQueue {
             flushing: false,
             held: [0; 2],
             outstanding: vec![none; queue_depth as usize],
-            tags,
-            all_tags: tags,
+            tags: Tags::new(queue_depth),
             position: 0,
             stats: MemberStats::default(),
         }
@@ -219,11 +258,11 @@ impl BlockQueue {
 
     /// The next command for the drive with its tag, if it may have one.
     pub(crate) fn next(&mut self, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
-        if self.tags == 0 || self.flushing {
+        if self.tags.none_left() || self.flushing {
             return None;
         }
         if let Some(&io) = self.flushes.front() {
-            if self.tags != self.all_tags {
+            if !self.tags.all_left() {
                 return None;
             }
             self.flushes.pop_front();
@@ -242,18 +281,16 @@ impl BlockQueue {
     }
 
     fn send(&mut self, request: Request) -> (u8, CommandOp, u64, u64) {
-        let tag = self.tags.trailing_zeros();
-        self.tags &= !(1 << tag);
+        let tag = self.tags.take();
         self.outstanding[tag as usize] = request;
         self.stats.commands += 1;
-        (tag as u8, request.op, request.start, request.end - request.start)
+        (tag, request.op, request.start, request.end - request.start)
     }
 
     /// A command has completed; the I/Os thereby complete are added to `done`.
     pub(crate) fn complete(&mut self, tag: u8, fanout: &mut Fanout, done: &mut Vec<Tag>) {
         let request = self.outstanding[tag as usize];
-        assert!(self.tags & (1 << tag) == 0, "command {tag} completed twice");
-        self.tags |= 1 << tag;
+        self.tags.put(tag);
         if request.op == CommandOp::Flush {
             self.flushing = false;
         } else {
@@ -271,9 +308,6 @@ impl BlockQueue {
 
     /// Whether nothing is queued, waiting or outstanding.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tags == self.all_tags
-            && self.queued.is_empty()
-            && self.waiting.is_empty()
-            && self.flushes.is_empty()
+        self.tags.all_left() && self.queued.is_empty() && self.waiting.is_empty() && self.flushes.is_empty()
     }
 }

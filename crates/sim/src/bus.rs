@@ -1,10 +1,13 @@
-//! A controller's bus: bandwidth shared by its drives, first come first served.
+//! A controller's bus: bandwidth shared by its drives, first come first served; and the bus that controllers
+//! share, if there is one.
 //!
 //! A command holds the bus for its cost and its bytes; the link of its drive limits it too. A reservation
 //! may name an arrival in the past (a transfer that began while the drive still read): the time since the
-//! end of the last reservation was idle, so it can still be given away.
+//! end of the last reservation was idle, so it can still be given away. Data pass a shared bus while they
+//! pass the controller's, not after: the slower of the two decides.
 
-use crate::models::ControllerModel;
+use crate::models::{BusModel, ControllerModel};
+use crate::rig::Rig;
 
 /// The bus and its counters.
 #[derive(Clone, Debug)]
@@ -18,7 +21,15 @@ pub(crate) struct Bus {
 
 impl Bus {
     pub(crate) fn new(model: &ControllerModel) -> Self {
-        Self { byte_ps: model.byte_ps, command_ns: model.command_ns, free_ns: 0, busy_ns: 0, bytes: 0 }
+        Self::with(model.byte_ps, model.command_ns)
+    }
+
+    fn shared(model: &BusModel) -> Self {
+        Self::with(model.byte_ps, model.command_ns)
+    }
+
+    const fn with(byte_ps: u64, command_ns: u64) -> Self {
+        Self { byte_ps, command_ns, free_ns: 0, busy_ns: 0, bytes: 0 }
     }
 
     /// Nanoseconds a command of so many bytes holds the bus.
@@ -26,17 +37,14 @@ impl Bus {
         self.command_ns + bytes * self.byte_ps / 1000
     }
 
-    /// Moves a command's bytes as soon after `arrival_ns` as bus and link allow; returns the end.
-    pub(crate) fn transfer(&mut self, arrival_ns: u64, bytes: u64, link: &mut Link) -> u64 {
-        let start = arrival_ns.max(link.free_ns);
+    /// Takes the bus for a command as soon after `start_ns` as it is free; returns begin and end.
+    fn take(&mut self, start_ns: u64, bytes: u64) -> (u64, u64) {
         let holding = self.holding_ns(bytes);
-        let bus_end = self.free_ns.max(start) + holding;
-        self.free_ns = bus_end;
+        let begin = self.free_ns.max(start_ns);
+        self.free_ns = begin + holding;
         self.busy_ns += holding;
         self.bytes += bytes;
-        let link_end = (bus_end - holding).max(start) + bytes * link.byte_ps / 1000;
-        link.free_ns = link_end;
-        bus_end.max(link_end)
+        (begin, begin + holding)
     }
 
     pub(crate) const fn busy_ns(&self) -> u64 {
@@ -58,5 +66,79 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) const fn new(byte_ps: u64) -> Self {
         Self { byte_ps, free_ns: 0 }
+    }
+
+    /// Nanoseconds so many bytes take.
+    pub(crate) const fn ns(&self, bytes: u64) -> u64 {
+        bytes * self.byte_ps / 1000
+    }
+}
+
+/// The buses of a rig.
+#[derive(Debug)]
+pub(crate) struct Buses {
+    controllers: Vec<Bus>,
+    shared: Vec<Bus>,
+    /// The shared bus of each controller.
+    above: Vec<Option<usize>>,
+}
+
+impl Buses {
+    pub(crate) fn new(rig: &Rig) -> Self {
+        Self {
+            controllers: rig.controllers.iter().map(|c| Bus::new(&c.model)).collect(),
+            shared: rig.buses.iter().map(Bus::shared).collect(),
+            above: rig.controllers.iter().map(|c| c.bus).collect(),
+        }
+    }
+
+    /// What data of a controller's drives pass.
+    pub(crate) fn path(&mut self, controller: usize) -> BusPath<'_> {
+        let shared = self.above[controller].map(|bus| &mut self.shared[bus]);
+        BusPath { controller: &mut self.controllers[controller], shared }
+    }
+
+    pub(crate) fn controllers(&self) -> &[Bus] {
+        &self.controllers
+    }
+
+    pub(crate) fn shared(&self) -> &[Bus] {
+        &self.shared
+    }
+}
+
+/// What data of a drive pass: its controller's bus, and the one above it.
+#[derive(Debug)]
+pub(crate) struct BusPath<'a> {
+    controller: &'a mut Bus,
+    shared: Option<&'a mut Bus>,
+}
+
+impl BusPath<'_> {
+    /// Nanoseconds a command of so many bytes takes when nothing is in its way.
+    pub(crate) fn holding_ns(&self, bytes: u64) -> u64 {
+        let shared_ns = self.shared.as_ref().map_or(0, |bus| bus.holding_ns(bytes));
+        self.controller.holding_ns(bytes).max(shared_ns)
+    }
+
+    /// Moves a command's bytes as soon after `arrival_ns` as buses and link allow; returns the end.
+    pub(crate) fn transfer(&mut self, arrival_ns: u64, bytes: u64, link: &mut Link) -> u64 {
+        let start = arrival_ns.max(link.free_ns);
+        let (mut begin, mut end) = self.controller.take(start, bytes);
+        if let Some(shared) = &mut self.shared {
+            let passed = shared.take(begin, bytes);
+            begin = passed.0;
+            end = end.max(passed.1);
+        }
+        let link_end = begin + link.ns(bytes);
+        link.free_ns = link_end;
+        end.max(link_end)
+    }
+}
+
+#[cfg(test)]
+impl<'a> From<&'a mut Bus> for BusPath<'a> {
+    fn from(controller: &'a mut Bus) -> Self {
+        Self { controller, shared: None }
     }
 }

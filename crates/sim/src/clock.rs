@@ -16,18 +16,18 @@ pub(crate) enum Event {
     Wake,
     /// The oldest computation has ended.
     Computed,
-    /// The arm of this member's drive has finished what it was committed to.
+    /// The arm of this member's drive has finished what it was committed to, or a die its program.
     Arm(u32),
     /// This member's drive has read ahead as far as it would, and may write dirty data.
     ReadAheadFull(u32),
-    /// A command's data have crossed the bus: member and command.
+    /// A command's data have crossed the bus, or come to where they can: member and command.
     Transferred(u32, u8),
 }
 
 const KIND_BITS: u32 = 3;
-const INDEX_BITS: u32 = 26;
+const INDEX_BITS: u32 = 28;
 const ORDER_BITS: u32 = 64 - INDEX_BITS;
-const COMMAND_BITS: u32 = 6;
+const COMMAND_BITS: u32 = 8;
 
 impl Event {
     /// The most members, requests in flight or commands of a drive the packed form takes.
@@ -95,7 +95,7 @@ mod tests {
     fn events_come_by_time_then_by_order_of_scheduling() {
         let mut schedule = Schedule::default();
         schedule.at(20, Event::Arm(3));
-        schedule.at(10, Event::Transferred(383, 63));
+        schedule.at(10, Event::Transferred(383, 255));
         schedule.at(10, Event::Submit(7));
         schedule.at(20, Event::Complete(1));
         schedule.at(5, Event::Wake);
@@ -104,7 +104,7 @@ mod tests {
             order,
             [
                 (5, Event::Wake),
-                (10, Event::Transferred(383, 63)),
+                (10, Event::Transferred(383, 255)),
                 (10, Event::Submit(7)),
                 (20, Event::Arm(3)),
                 (20, Event::Complete(1)),

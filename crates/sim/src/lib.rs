@@ -18,12 +18,14 @@ mod drive;
 pub mod models;
 mod report;
 mod rig;
+mod topology;
 mod trace;
 mod world;
 
 pub use block::MemberStats;
 pub use data::{Data, Phantom};
 pub use report::{MemberReport, SimReport};
-pub use rig::{Controller, Rig, RigError, RigNames};
+pub use rig::{Controller, ControllerNames, Rig, RigError, RigNames};
+pub use topology::TopologyError;
 pub use trace::TraceHash;
 pub use world::{SimConfig, SimError, World, run};

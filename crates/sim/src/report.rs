@@ -31,6 +31,8 @@ pub struct SimReport {
     pub bus_busy_share: Vec<f64>,
     /// Bytes each controller's bus moved.
     pub bus_bytes: Vec<u64>,
+    /// Share of the time each bus that controllers share was taken.
+    pub shared_bus_busy_share: Vec<f64>,
     /// Share of the time of all cores together.
     pub cpu_busy_share: f64,
 }

@@ -1,6 +1,7 @@
 //! A rig: which drives, on which controllers, under which CPU and block layer.
 
-use crate::models::{BlockModel, ControllerModel, CpuModel, DriveModel, Model, ModelError};
+use crate::models::{BlockModel, BusModel, ControllerModel, CpuModel, DriveModel, Model, ModelError};
+use crate::topology::{self, TopologyError};
 use std::fmt;
 use stripewise_engine::units::Slot;
 
@@ -10,11 +11,22 @@ pub struct RigNames<'a> {
     /// Every member's drive.
     pub drive: &'a str,
     /// Controllers with their members.
-    pub controllers: Vec<(&'a str, Vec<Slot>)>,
+    pub controllers: Vec<ControllerNames<'a>>,
     /// CPU.
     pub cpu: &'a str,
     /// Block layer.
     pub block: &'a str,
+}
+
+/// A controller by name or path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerNames<'a> {
+    /// The controller.
+    pub model: &'a str,
+    /// Its members.
+    pub members: Vec<Slot>,
+    /// The bus it shares with every other controller that names the same; none if it has its own way to memory.
+    pub bus: Option<&'a str>,
 }
 
 impl<'a> RigNames<'a> {
@@ -26,7 +38,23 @@ impl<'a> RigNames<'a> {
         block: &'a str,
         members: u16,
     ) -> Self {
-        Self { drive, controllers: vec![(controller, (0..members).map(Slot).collect())], cpu, block }
+        let members = (0..members).map(Slot).collect();
+        let controllers = vec![ControllerNames { model: controller, members, bus: None }];
+        Self { drive, controllers, cpu, block }
+    }
+
+    /// Members in turn on controllers written as `MODEL[:COUNT][@BUS]`, joined by `+`, each with at most as
+    /// many members as its count says, the last without a count with all that are left. `sii3114-pci:2 +
+    /// nforce4-sata:2` splits four members over two controllers; `sii3114-pci:4@pci-32-33 +
+    /// sii3114-pci:4@pci-32-33` has two controllers share a bus.
+    pub fn with_topology(
+        drive: &'a str,
+        topology: &'a str,
+        cpu: &'a str,
+        block: &'a str,
+        members: u16,
+    ) -> Result<Self, TopologyError> {
+        Ok(Self { drive, controllers: topology::parse(topology, members)?, cpu, block })
     }
 }
 
@@ -37,6 +65,8 @@ pub struct Controller {
     pub model: ControllerModel,
     /// Its members.
     pub members: Vec<Slot>,
+    /// The bus it shares, by its place in [`Rig::buses`].
+    pub bus: Option<usize>,
 }
 
 /// What an array runs on.
@@ -46,6 +76,8 @@ pub struct Rig {
     pub drive: DriveModel,
     /// Controllers; each member is on exactly one.
     pub controllers: Vec<Controller>,
+    /// Buses that controllers share.
+    pub buses: Vec<BusModel>,
     /// CPU.
     pub cpu: CpuModel,
     /// Block layer above each member.
@@ -112,13 +144,24 @@ impl Rig {
     /// Loads the models of a rig.
     pub fn load(names: &RigNames<'_>) -> Result<Self, ModelError> {
         let mut controllers = Vec::with_capacity(names.controllers.len());
-        for (name, members) in &names.controllers {
-            let model = ControllerModel::new(&Model::load(name)?)?;
-            controllers.push(Controller { model, members: members.clone() });
+        let (mut buses, mut bus_names) = (Vec::new(), Vec::new());
+        for controller in &names.controllers {
+            let known = bus_names.iter().position(|&name| Some(name) == controller.bus);
+            let bus = match (known, controller.bus) {
+                (None, Some(name)) => {
+                    bus_names.push(name);
+                    buses.push(BusModel::new(&Model::load(name)?)?);
+                    Some(buses.len() - 1)
+                }
+                (known, _) => known,
+            };
+            let model = ControllerModel::new(&Model::load(controller.model)?)?;
+            controllers.push(Controller { model, members: controller.members.clone(), bus });
         }
         Ok(Self {
             drive: DriveModel::new(&Model::load(names.drive)?)?,
             controllers,
+            buses,
             cpu: CpuModel::new(&Model::load(names.cpu)?)?,
             block: BlockModel::new(&Model::load(names.block)?)?,
         })
@@ -128,6 +171,7 @@ impl Rig {
     pub fn models(&self) -> impl Iterator<Item = &Model> {
         std::iter::once(self.drive.model())
             .chain(self.controllers.iter().map(|c| &c.model.model))
+            .chain(self.buses.iter().map(|b| &b.model))
             .chain([&self.cpu.model, &self.block.model])
     }
 
@@ -138,6 +182,9 @@ impl Rig {
         for controller in &self.controllers {
             hash.word(controller.members.len() as u64);
             controller.members.iter().for_each(|m| hash.word(m.index() as u64));
+            if let Some(bus) = controller.bus {
+                hash.word(1 << 32 | bus as u64);
+            }
         }
         hash.finish()
     }

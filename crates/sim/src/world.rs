@@ -8,7 +8,7 @@
 //! *Memory.* Nothing is allocated for an I/O once the vectors have grown.
 
 use crate::block::{BlockQueue, Fanout};
-use crate::bus::Bus;
+use crate::bus::{Bus, Buses};
 use crate::clock::{Event, Schedule};
 use crate::cpu::Cpu;
 use crate::data::{Data, Phantom};
@@ -99,7 +99,7 @@ pub struct World<D: Data> {
     data: D,
     out: ActionQueue,
     members: Vec<Member>,
-    buses: Vec<Bus>,
+    buses: Buses,
     cpu: Cpu,
     schedule: Schedule,
     fanout: Fanout,
@@ -145,7 +145,7 @@ impl<D: Data> World<D> {
             data,
             out: ActionQueue::default(),
             members,
-            buses: rig.controllers.iter().map(|c| Bus::new(&c.model)).collect(),
+            buses: Buses::new(rig),
             cpu: Cpu::new(&rig.cpu),
             schedule: Schedule::default(),
             fanout: Fanout::default(),
@@ -298,7 +298,7 @@ impl<D: Data> World<D> {
     /// Lets a member's drive handle an event, and the engine what the drive completes.
     fn drive(&mut self, member: u32, event: impl FnOnce(&mut Drive, &mut Surroundings<'_>)) {
         let at = &mut self.members[member as usize];
-        let bus = &mut self.buses[at.controller];
+        let bus = self.buses.path(at.controller);
         let (schedule, done) = (&mut self.schedule, &mut self.done_commands);
         event(&mut at.drive, &mut Surroundings { now_ns: self.now_ns, member, schedule, bus, done });
         if self.done_commands.is_empty() {
@@ -380,7 +380,7 @@ impl<D: Data> World<D> {
                 self.trace.add(u64::from(slot) << 56 ^ (op as u64) << 48 ^ start);
                 self.trace.add(sectors << 48 ^ self.now_ns);
                 let (schedule, done) = (&mut self.schedule, &mut self.done_commands);
-                let bus = &mut self.buses[member.controller];
+                let bus = self.buses.path(member.controller);
                 let mut around = Surroundings { now_ns: self.now_ns, member: slot, schedule, bus, done };
                 member.drive.submit(tag, Command { op, start, sectors, arrival_ns: ready_ns }, &mut around);
             }
@@ -405,8 +405,9 @@ impl<D: Data> World<D> {
             member_ios: self.counts.member_ios,
             events: self.counts.events,
             members: self.members.iter().map(member).collect(),
-            bus_busy_share: self.buses.iter().map(|b| share(b.busy_ns())).collect(),
-            bus_bytes: self.buses.iter().map(Bus::bytes).collect(),
+            bus_busy_share: self.buses.controllers().iter().map(|b| share(b.busy_ns())).collect(),
+            bus_bytes: self.buses.controllers().iter().map(Bus::bytes).collect(),
+            shared_bus_busy_share: self.buses.shared().iter().map(|b| share(b.busy_ns())).collect(),
             cpu_busy_share: share(self.cpu.busy_ns()) / self.cpu.cores() as f64,
         }
     }

@@ -76,6 +76,31 @@ fn unknown_missing_and_ill_formed_parameters_are_refused() {
 }
 
 #[test]
+fn flash_drives_that_cannot_be_are_refused_by_name_and_line() {
+    let text = include_str!("../../../studies/models/ssd-dc-s3700-800gb.toml");
+    let refused = |from: &str, to: &str| {
+        assert!(text.contains(from));
+        let error =
+            Model::parse("ssd.toml", &text.replacen(from, to, 1)).expect_err("a wrong model is refused");
+        error.to_string()
+    };
+    let programs = refused("value = 23\n", "value = 129\n");
+    assert!(programs.ends_with("programs_max: 129 dies program, but there are 128"), "{programs}");
+    assert!(programs.starts_with("ssd.toml:"), "{programs}");
+    let mapping = refused("value = 4\nunit = \"KiB\"", "value = 3\nunit = \"KiB\"");
+    assert!(mapping.contains("mapping_unit: must divide page_size"), "{mapping}");
+    let buffer = refused("value = 4\nunit = \"MiB\"", "value = 0.1\nunit = \"MiB\"");
+    assert!(buffer.contains("write_buffer: 368 KiB are programmed at the same time"), "{buffer}");
+    let flag = refused("value = 1\nunit = \"flag\"", "value = 2\nunit = \"flag\"");
+    assert!(
+        flag.contains("power_loss_protection: 2 is not possible; give a whole number from 0 to 1"),
+        "{flag}"
+    );
+    let missing = refused("[parameter.read_time]", "[parameter.reed_time]");
+    assert_eq!(missing, "ssd.toml:3: read_time: missing: from a page's cells to the die's register, in us");
+}
+
+#[test]
 fn models_are_found_by_name_or_path_and_of_the_right_kind() {
     let missing = Model::load("st3000dm999").unwrap_err();
     assert!(matches!(missing.problem, Problem::NoSuchModel) && missing.to_string().contains("opteron-244"));

@@ -5,7 +5,7 @@ mod support;
 use stripewise_engine::io::{ActionQueue, Compute, IoResult, MemberIo, Op, Request};
 use stripewise_engine::units::{SECTOR_BYTES, Slot};
 use stripewise_sim::bytes::BytesStore;
-use stripewise_sim::{Data, Rig, RigError, RigNames, SimError, SimReport, World, run};
+use stripewise_sim::{ControllerNames, Data, Rig, RigError, RigNames, SimError, SimReport, World, run};
 use support::{ClosedLoop, DRIVE_SECTORS, raid5, rig, single, striped};
 
 const ARRAY_SECTORS: u64 = DRIVE_SECTORS / 2048 * 2048 * 4 - 8192;
@@ -40,8 +40,8 @@ fn two_buses_move_twice_as_much() {
     let names = RigNames {
         drive: "st31000333as",
         controllers: vec![
-            ("88sx6081-pci32", [0, 1, 2].map(Slot).to_vec()),
-            ("88sx6081-pci32", [3, 4, 5].map(Slot).to_vec()),
+            ControllerNames { model: "88sx6081-pci32", members: [0, 1, 2].map(Slot).to_vec(), bus: None },
+            ControllerNames { model: "88sx6081-pci32", members: [3, 4, 5].map(Slot).to_vec(), bus: None },
         ],
         cpu: "opteron-244",
         block: "linux-block-2.6.27",

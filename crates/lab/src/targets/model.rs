@@ -50,7 +50,8 @@ impl ModelTarget {
         if let Some(found) = rigs.get(&key) {
             return Ok(Arc::clone(found));
         }
-        let names = RigNames::on_one_controller(&key[0], &key[1], &key[2], &key[3], members);
+        let names = RigNames::with_topology(&key[0], &key[1], &key[2], &key[3], members);
+        let names = names.map_err(|e| format!("the plan's [rig]: {e}"))?;
         let loaded = Arc::new(Rig::load(&names).map_err(|e| e.to_string())?);
         rigs.insert(key, Arc::clone(&loaded));
         Ok(loaded)

@@ -2,20 +2,24 @@
 //!
 //! # Contract
 //! Commands are named by a tag below the drive's queue depth; the queue above hands out the tags. A drive
-//! schedules its own events ([`Event::Arm`], [`Event::ReadAheadFull`], [`Event::Transferred`]) and never completes a command while one
-//! is being submitted. A flush is submitted only when nothing else is outstanding, and nothing follows it
+//! schedules its own events ([`Event::Arm`], [`Event::ReadAheadFull`], [`Event::Transferred`]) and never
+//! completes a command while one is being submitted. A flush is submitted only when nothing else is outstanding, and nothing follows it
 //! until it completes (the flush of ATA is no queued command).
 
 mod constant;
 mod hdd;
+mod ssd;
+#[cfg(test)]
+mod testing;
 
-use crate::bus::Bus;
+use crate::bus::BusPath;
 use crate::clock::{Event, Schedule};
 use crate::models::DriveModel;
 use stripewise_engine::units::SECTOR_BYTES;
 
 pub(crate) use constant::Constant;
 pub(crate) use hdd::Hdd;
+pub(crate) use ssd::Ssd;
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +60,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) now_ns: u64,
     pub(crate) member: u32,
     pub(crate) schedule: &'a mut Schedule,
-    pub(crate) bus: &'a mut Bus,
+    pub(crate) bus: BusPath<'a>,
     /// Tags of completed commands.
     pub(crate) done: &'a mut Vec<u8>,
 }
@@ -79,6 +83,7 @@ impl Surroundings<'_> {
 #[derive(Debug)]
 pub(crate) enum Drive {
     Hdd(Box<Hdd>),
+    Ssd(Box<Ssd>),
     Constant(Constant),
 }
 
@@ -87,6 +92,7 @@ impl Drive {
     pub(crate) fn new(model: &DriveModel, random: u64) -> Self {
         match model {
             DriveModel::Hdd(hdd) => Self::Hdd(Box::new(Hdd::new(hdd, random))),
+            DriveModel::Ssd(ssd) => Self::Ssd(Box::new(Ssd::new(ssd))),
             DriveModel::Constant(constant) => Self::Constant(Constant::new(constant)),
         }
     }
@@ -94,6 +100,7 @@ impl Drive {
     pub(crate) fn queue_depth(&self) -> u32 {
         match self {
             Self::Hdd(hdd) => hdd.queue_depth(),
+            Self::Ssd(ssd) => ssd.queue_depth(),
             Self::Constant(constant) => constant.queue_depth(),
         }
     }
@@ -101,6 +108,7 @@ impl Drive {
     pub(crate) fn submit(&mut self, tag: u8, command: Command, around: &mut Surroundings<'_>) {
         match self {
             Self::Hdd(hdd) => hdd.submit(tag, command, around),
+            Self::Ssd(ssd) => ssd.submit(tag, command, around),
             Self::Constant(constant) => constant.submit(tag, command, around),
         }
     }
@@ -108,20 +116,22 @@ impl Drive {
     pub(crate) fn arm(&mut self, around: &mut Surroundings<'_>) {
         match self {
             Self::Hdd(hdd) => hdd.arm_free(around),
-            Self::Constant(_) => unreachable!("a drive without an arm schedules no arm event"),
+            Self::Ssd(ssd) => ssd.programmed(around),
+            Self::Constant(_) => unreachable!("a drive of constant latency schedules no such event"),
         }
     }
 
     pub(crate) fn read_ahead_full(&mut self, around: &mut Surroundings<'_>) {
         match self {
             Self::Hdd(hdd) => hdd.read_ahead_full(around),
-            Self::Constant(_) => unreachable!("a drive without an arm schedules no arm event"),
+            Self::Ssd(_) | Self::Constant(_) => unreachable!("only a drive with an arm schedules this event"),
         }
     }
 
     pub(crate) fn transferred(&mut self, tag: u8, around: &mut Surroundings<'_>) {
         match self {
             Self::Hdd(hdd) => hdd.transferred(tag, around),
+            Self::Ssd(ssd) => ssd.transferred(tag, around),
             Self::Constant(_) => around.done.push(tag),
         }
     }
@@ -130,6 +140,7 @@ impl Drive {
     pub(crate) fn busy_ns(&self) -> u64 {
         match self {
             Self::Hdd(hdd) => hdd.busy_ns(),
+            Self::Ssd(ssd) => ssd.busy_ns(),
             Self::Constant(constant) => constant.busy_ns(),
         }
     }

@@ -11,6 +11,8 @@ pub struct BlockModel {
     pub request_sectors_max: u64,
     /// Requests queued or outstanding, for reads and for writes each.
     pub nr_requests: u32,
+    /// Threads dm-crypt has for one device; none for one on every core.
+    pub crypt_threads: Option<u32>,
 }
 
 impl BlockModel {
@@ -20,6 +22,10 @@ impl BlockModel {
         Ok(Self {
             request_sectors_max: model.kib_sectors("request_size_max"),
             nr_requests: model.number("nr_requests") as u32,
+            crypt_threads: match model.number("crypt_threads") as u32 {
+                0 => None,
+                threads => Some(threads),
+            },
             model: model.clone(),
         })
     }

@@ -17,6 +17,12 @@ pub struct CpuModel {
     pub memory_byte_ps: u64,
     /// Copy, per byte of one side.
     pub copy_byte_ps: u64,
+    /// AES-256 in CBC mode, encryption, per byte.
+    pub aes_cbc_encrypt_byte_ps: u64,
+    /// AES-256 in CBC mode, decryption, per byte.
+    pub aes_cbc_decrypt_byte_ps: u64,
+    /// AES-256 in XTS mode, per byte.
+    pub aes_xts_byte_ps: u64,
     /// Submitting a request.
     pub request_submit_ns: u64,
     /// Completing a request.
@@ -41,6 +47,9 @@ impl CpuModel {
             pq_byte_ps: model.picoseconds_per_byte("pq_rate"),
             memory_byte_ps: model.picoseconds_per_byte("memory_rate"),
             copy_byte_ps: model.picoseconds_per_byte("copy_rate"),
+            aes_cbc_encrypt_byte_ps: model.picoseconds_per_byte("aes_cbc_encrypt_rate"),
+            aes_cbc_decrypt_byte_ps: model.picoseconds_per_byte("aes_cbc_decrypt_rate"),
+            aes_xts_byte_ps: model.picoseconds_per_byte("aes_xts_rate"),
             request_submit_ns: model.microseconds("request_submit"),
             request_complete_ns: model.microseconds("request_complete"),
             page_ns: model.microseconds("page_cost"),

@@ -1,12 +1,14 @@
 //! Drives: what must hold between a mechanical drive's parameters, and the typed models.
 
-use super::{Model, ModelError, ModelKind, Problem};
+use super::{Model, ModelError, ModelKind, Problem, SsdModel};
 
 /// A drive of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DriveModel {
     /// Mechanical.
     Hdd(HddModel),
+    /// Flash.
+    Ssd(SsdModel),
     /// Constant latency.
     Constant(ConstantModel),
 }
@@ -15,6 +17,7 @@ impl DriveModel {
     /// Makes the typed model of a loaded one.
     pub fn new(model: &Model) -> Result<Self, ModelError> {
         match model.kind {
+            ModelKind::Ssd => SsdModel::new(model).map(Self::Ssd),
             ModelKind::Constant => ConstantModel::new(model).map(Self::Constant),
             _ => HddModel::new(model).map(Self::Hdd),
         }
@@ -24,6 +27,7 @@ impl DriveModel {
     pub fn model(&self) -> &Model {
         match self {
             Self::Hdd(hdd) => &hdd.model,
+            Self::Ssd(ssd) => &ssd.model,
             Self::Constant(constant) => &constant.model,
         }
     }
@@ -32,6 +36,7 @@ impl DriveModel {
     pub fn capacity_sectors(&self) -> u64 {
         match self {
             Self::Hdd(hdd) => hdd.capacity_sectors,
+            Self::Ssd(ssd) => ssd.capacity_sectors,
             Self::Constant(constant) => constant.capacity_sectors,
         }
     }

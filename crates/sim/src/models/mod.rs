@@ -1,5 +1,5 @@
 //! Model files: drives, controllers, CPUs and block layers as TOML, every parameter with its unit, its
-//! source and whether it is quoted, derived or assumed.
+//! source and whether it is quoted, measured, derived or assumed.
 //!
 //! # Contract
 //! Whatever the simulator charges comes from a parameter of a model; nothing is hidden in code. A file is
@@ -13,14 +13,16 @@ mod drive;
 mod error;
 mod parse;
 mod schema;
+mod ssd;
 
 use std::fmt;
 
 pub use block::BlockModel;
-pub use controller::ControllerModel;
+pub use controller::{BusModel, ControllerModel};
 pub use cpu::CpuModel;
 pub use drive::{ConstantModel, DriveModel, HddModel, SeekModel, ZoneModel};
 pub use error::{ModelError, Problem};
+pub use ssd::SsdModel;
 
 /// A model file compiled into the program.
 #[derive(Clone, Copy, Debug)]
@@ -43,18 +45,45 @@ macro_rules! built_in {
 }
 
 /// The models compiled into the program.
-pub const BUILT_IN: [BuiltIn; 5] =
-    built_in!["st31000333as", "constant-latency", "88sx6081-pci32", "opteron-244", "linux-block-2.6.27"];
+pub const BUILT_IN: [BuiltIn; 23] = built_in![
+    "hdd-2006-7200",
+    "st3320620as",
+    "st31000333as",
+    "st3000dm001",
+    "exos-x20-20tb",
+    "ssd-dc-s3700-800gb",
+    "ssd-d7-p5600-6.4tb",
+    "constant-latency",
+    "sii3114-pci",
+    "nforce4-sata",
+    "88sx6081-pci32",
+    "sas2008-pcie2-x8",
+    "sas-hba-pcie3-x8",
+    "nvme-pcie4-x4",
+    "pci-32-33",
+    "athlon64-2.0",
+    "opteron-244",
+    "opteron-4238",
+    "xeon-e5-2600-2s",
+    "linux-block-2.6.18",
+    "linux-block-2.6.27",
+    "linux-block-3.2",
+    "linux-block-6.1",
+];
 
 /// What a model describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelKind {
     /// A mechanical drive.
     Hdd,
+    /// A flash drive.
+    Ssd,
     /// A drive of constant latency.
     Constant,
     /// A controller and the bus it sits on.
     Controller,
+    /// A bus that controllers share.
+    Bus,
     /// A CPU.
     Cpu,
     /// The block layer above each member.
@@ -63,14 +92,17 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Hdd, Self::Constant, Self::Controller, Self::Cpu, Self::Block];
+    pub const ALL: [Self; 7] =
+        [Self::Hdd, Self::Ssd, Self::Constant, Self::Controller, Self::Bus, Self::Cpu, Self::Block];
 
     /// The word used in model files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hdd => "hdd",
+            Self::Ssd => "ssd",
             Self::Constant => "constant",
             Self::Controller => "controller",
+            Self::Bus => "bus",
             Self::Cpu => "cpu",
             Self::Block => "block",
         }
@@ -83,6 +115,8 @@ impl ModelKind {
 pub enum Provenance {
     /// A published figure for this very thing.
     Quoted,
+    /// Measured here; the source says how.
+    Measured,
     /// Computed from published figures; the source says how.
     Derived,
     /// A guess; the source says what it leans on.
@@ -94,6 +128,7 @@ impl Provenance {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Quoted => "quoted",
+            Self::Measured => "measured",
             Self::Derived => "derived",
             Self::Assumed => "assumed",
         }
@@ -140,7 +175,7 @@ pub struct Parameter {
     pub value: Value,
     /// Unit.
     pub unit: &'static str,
-    /// Whether it is quoted, derived or assumed.
+    /// Whether it is quoted, measured, derived or assumed.
     pub kind: Provenance,
     /// Where it comes from.
     pub source: String,
@@ -204,6 +239,7 @@ impl Model {
     fn check(&self) -> Result<(), ModelError> {
         match self.kind {
             ModelKind::Hdd => HddModel::new(self).map(|_| ()),
+            ModelKind::Ssd => SsdModel::new(self).map(|_| ()),
             _ => Ok(()),
         }
     }

@@ -51,7 +51,7 @@ pub(super) fn model(file: &str, text: &str) -> Result<Model, ModelError> {
     for spec in specs {
         let entry = parsed.parameter.remove(spec.name).ok_or_else(|| {
             let problem = Problem::MissingParameter { about: spec.about, unit: spec.unit };
-            ModelError::at(file, None, spec.name, problem)
+            ModelError::at(file, line(parsed.model.span().start), spec.name, problem)
         })?;
         let whole_entry = entry.span().start;
         let at = line(entry.get_ref().value.span().start).unwrap_or(1);

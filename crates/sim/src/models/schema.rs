@@ -38,7 +38,7 @@ const CAPACITY: Spec =
 const LINK_RATE: Spec =
     spec("link_rate", "MB/s", 1.0, 100_000.0, Number, "rate of the link between drive and controller");
 const QUEUE_DEPTH: Spec =
-    spec("queue_depth", "commands", 1.0, 64.0, Whole, "commands outstanding to one drive at a time");
+    spec("queue_depth", "commands", 1.0, 256.0, Whole, "commands outstanding to one drive at a time");
 
 const HDD: &[Spec] = &[
     CAPACITY,
@@ -111,11 +111,79 @@ const CONSTANT: &[Spec] = &[
     QUEUE_DEPTH,
 ];
 
+const SSD: &[Spec] = &[
+    CAPACITY,
+    spec("channels", "channels", 1.0, 64.0, Whole, "channels between controller and flash"),
+    spec("dies_per_channel", "dies", 1.0, 64.0, Whole, "dies on each channel"),
+    spec("planes", "planes", 1.0, 16.0, Whole, "planes of a die that are programmed together"),
+    spec("page_size", "KiB", 1.0, 64.0, Whole, "data of a page"),
+    spec("program_pages", "pages", 1.0, 16.0, Whole, "pages of a plane programmed together: 1, or 3 for TLC"),
+    spec("pages_per_block", "pages", 16.0, 16_384.0, Whole, "pages of an erase block"),
+    spec("read_time", "us", 1.0, 1000.0, Number, "from a page's cells to the die's register"),
+    spec("program_time", "us", 10.0, 20_000.0, Number, "from the register to the cells"),
+    spec("erase_time", "us", 100.0, 100_000.0, Number, "erasing a block on all planes"),
+    spec("channel_rate", "MB/s", 10.0, 10_000.0, Number, "rate of one channel"),
+    spec("programs_max", "dies", 1.0, 4096.0, Whole, "dies that program at the same time"),
+    spec(
+        "overprovisioning",
+        "ratio",
+        0.01,
+        10.0,
+        Number,
+        "flash beyond the capacity, as a share of the capacity",
+    ),
+    spec(
+        "collection_cost",
+        "ratio",
+        0.0,
+        10.0,
+        Number,
+        "program time a byte moved by garbage collection takes, that of a byte written being 1",
+    ),
+    spec("mapping_unit", "KiB", 1.0, 64.0, Whole, "smallest piece the drive keeps track of"),
+    spec("write_buffer", "MiB", 0.01, 65_536.0, Number, "most data acknowledged and not yet in the flash"),
+    spec(
+        "power_loss_protection",
+        "flag",
+        0.0,
+        1.0,
+        Whole,
+        "1: what is in the buffer survives, a flush waits for nothing",
+    ),
+    spec("read_ahead", "KiB", 0.0, 65_536.0, Whole, "read beyond a sequential read; 0 for none"),
+    spec("read_streams", "streams", 1.0, 1024.0, Whole, "sequential streams told apart"),
+    spec("command_overhead", "us", 0.0, 1000.0, Number, "firmware time of each command, one after another"),
+    spec(
+        "read_latency",
+        "us",
+        0.0,
+        1000.0,
+        Number,
+        "time of a read besides overhead, flash and transfer; commands overlap",
+    ),
+    spec(
+        "write_latency",
+        "us",
+        0.0,
+        1000.0,
+        Number,
+        "time of a write besides overhead and transfer; commands overlap",
+    ),
+    spec("controller_rate", "MB/s", 1.0, 100_000.0, Number, "bytes the drive moves between buffer and link"),
+    LINK_RATE,
+    QUEUE_DEPTH,
+];
+
+const BUS: &[Spec] = &[
+    spec("rate", "MB/s", 1.0, 1_000_000.0, Number, "bytes the bus moves for all its controllers together"),
+    spec("command_cost", "us", 0.0, 10_000.0, Number, "time each command holds the bus besides its data"),
+];
+
 const CONTROLLER: &[Spec] = &[
     spec("rate", "MB/s", 1.0, 1_000_000.0, Number, "bytes the bus moves for all its drives together"),
     spec("command_cost", "us", 0.0, 10_000.0, Number, "time each command holds the bus besides its data"),
     spec("command_size_max", "KiB", 4.0, 1_048_576.0, Whole, "largest command"),
-    spec("queue_depth", "commands", 1.0, 64.0, Whole, "commands outstanding to one drive; 1 without NCQ"),
+    spec("queue_depth", "commands", 1.0, 256.0, Whole, "commands outstanding to one drive; 1 without NCQ"),
     spec("ports", "drives", 1.0, 1024.0, Whole, "most drives attached"),
 ];
 
@@ -125,6 +193,9 @@ const CPU: &[Spec] = &[
     spec("pq_rate", "MB/s", 1.0, 1e7, Number, "P and Q together, bytes of data"),
     spec("memory_rate", "MB/s", 1.0, 1e7, Number, "bytes read and written in memory"),
     spec("copy_rate", "MB/s", 1.0, 1e7, Number, "copy, bytes of one side"),
+    spec("aes_cbc_encrypt_rate", "MB/s", 1.0, 1e6, Number, "AES-256 in CBC mode on one core, encryption"),
+    spec("aes_cbc_decrypt_rate", "MB/s", 1.0, 1e6, Number, "AES-256 in CBC mode on one core, decryption"),
+    spec("aes_xts_rate", "MB/s", 1.0, 1e6, Number, "AES-256 in XTS mode on one core, either way"),
     spec("request_submit", "us", 0.0, 1e5, Number, "submitting one request to the array"),
     spec("request_complete", "us", 0.0, 1e5, Number, "completing one request of the array"),
     spec("page_cost", "us", 0.0, 1e4, Number, "each 4 KiB page of a request"),
@@ -143,13 +214,23 @@ const BLOCK: &[Spec] = &[
         Whole,
         "requests queued for a member, reads and writes each",
     ),
+    spec(
+        "crypt_threads",
+        "threads",
+        0.0,
+        1024.0,
+        Whole,
+        "threads dm-crypt has for one device; 0 for one on every core",
+    ),
 ];
 
 /// The parameters of a kind of model.
 pub(crate) const fn of(kind: ModelKind) -> &'static [Spec] {
     match kind {
         ModelKind::Hdd => HDD,
+        ModelKind::Ssd => SSD,
         ModelKind::Constant => CONSTANT,
+        ModelKind::Bus => BUS,
         ModelKind::Controller => CONTROLLER,
         ModelKind::Cpu => CPU,
         ModelKind::Block => BLOCK,

@@ -1,5 +1,8 @@
 //! A closed loop of threads for tests and benches, and the rig of the chunk-size study.
 
+// Every test file takes what it needs of this.
+#![allow(dead_code)]
+
 use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
 use stripewise_engine::level::{Layout, Level, ParityLayout};

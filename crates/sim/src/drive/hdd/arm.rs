@@ -42,7 +42,7 @@ pub(super) struct Arm {
 impl Arm {
     pub(super) fn new(model: &HddModel, geometry: &Geometry, random: u64) -> Self {
         let cylinders = Geometry::cylinders(model);
-        let sector = ((random >> 32) * (model.capacity_sectors - 1)) >> 32;
+        let sector = ((u128::from(random >> 32) * u128::from(model.capacity_sectors - 1)) >> 32) as u64;
         let place = geometry.place(sector);
         Self {
             work: Work::None,

@@ -1,96 +1,16 @@
 //! The drive against what its parameters say it must do.
 
-use super::Hdd;
 use super::geometry::{Geometry, Run};
-use crate::bus::Bus;
-use crate::clock::{Event, Schedule};
-use crate::drive::{Command, CommandOp, Surroundings};
-use crate::models::{ControllerModel, HddModel, Model};
-
-/// A bus so fast that only the drive limits.
-fn fast_bus() -> Bus {
-    let mut model = ControllerModel::new(&Model::load("88sx6081-pci32").unwrap()).unwrap();
-    model.byte_ps = 1;
-    model.command_ns = 0;
-    Bus::new(&model)
-}
+use crate::drive::CommandOp;
+use crate::drive::testing::{Loop, MIB, random_sectors, sequential};
+use crate::models::{DriveModel, HddModel, Model};
 
 fn model() -> HddModel {
     HddModel::new(&Model::load("st31000333as").unwrap()).unwrap()
 }
 
-/// A drive in a closed loop: as many commands outstanding as the depth says.
-struct Loop {
-    drive: Hdd,
-    bus: Bus,
-    schedule: Schedule,
-    now_ns: u64,
-    /// Start and end of each command completed, in order of completion.
-    completed: Vec<(u64, u64)>,
-}
-
-impl Loop {
-    fn new(model: &HddModel) -> Self {
-        Self {
-            drive: Hdd::new(model, 0x1234_5678_8765_4321),
-            bus: fast_bus(),
-            schedule: Schedule::default(),
-            now_ns: 0,
-            completed: Vec::new(),
-        }
-    }
-
-    /// Runs commands from `next` until it ends and all have completed; returns the virtual seconds.
-    fn run(&mut self, depth: usize, mut next: impl FnMut() -> Option<(CommandOp, u64, u64)>) -> f64 {
-        let began_ns = self.now_ns;
-        let mut free: Vec<u8> = (0..depth as u8).rev().collect();
-        let mut started = vec![0; depth];
-        let mut done = Vec::new();
-        loop {
-            while let Some(&tag) = free.last() {
-                let Some((op, start, sectors)) = next() else { break };
-                free.pop();
-                started[tag as usize] = self.now_ns;
-                let command = Command { op, start, sectors, arrival_ns: self.now_ns };
-                let mut around = self.surroundings(&mut done);
-                around.0.submit(tag, command, &mut around.1);
-            }
-            if free.len() == depth {
-                return (self.now_ns - began_ns) as f64 / 1e9;
-            }
-            let (now_ns, event) = self.schedule.pop().expect("commands are outstanding");
-            self.now_ns = now_ns;
-            let mut around = self.surroundings(&mut done);
-            match event {
-                Event::Arm(_) => around.0.arm_free(&mut around.1),
-                Event::Transferred(_, tag) => around.0.transferred(tag, &mut around.1),
-                Event::ReadAheadFull(_) => around.0.read_ahead_full(&mut around.1),
-                other => unreachable!("a drive schedules no {other:?}"),
-            }
-            for tag in done.drain(..) {
-                self.completed.push((started[tag as usize], now_ns));
-                free.push(tag);
-            }
-        }
-    }
-
-    fn surroundings<'a>(&'a mut self, done: &'a mut Vec<u8>) -> (&'a mut Hdd, Surroundings<'a>) {
-        let (schedule, bus) = (&mut self.schedule, &mut self.bus);
-        (&mut self.drive, Surroundings { now_ns: self.now_ns, member: 0, schedule, bus, done })
-    }
-
-    fn latency_max_ms(&self) -> f64 {
-        self.completed.iter().map(|(s, e)| e - s).max().unwrap_or(0) as f64 / 1e6
-    }
-}
-
-/// Random sectors, page-aligned, over the whole drive.
-fn random_sectors(seed: u64, capacity: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 20) % (capacity / 8) * 8
-    }
+fn drive(model: &HddModel) -> Loop {
+    Loop::new(&DriveModel::Hdd(model.clone()))
 }
 
 fn random(op: CommandOp, count: usize, sectors: u64) -> impl FnMut() -> Option<(CommandOp, u64, u64)> {
@@ -102,26 +22,10 @@ fn random(op: CommandOp, count: usize, sectors: u64) -> impl FnMut() -> Option<(
     }
 }
 
-fn sequential(
-    op: CommandOp,
-    start: u64,
-    sectors: u64,
-    each: u64,
-) -> impl FnMut() -> Option<(CommandOp, u64, u64)> {
-    let mut at = start;
-    move || {
-        let command = (op, at, each);
-        at += each;
-        (at <= start + sectors).then_some(command)
-    }
-}
-
-const MIB: u64 = 2048;
-
 #[test]
 fn sequential_read_reaches_the_rates_of_outer_and_inner_zone() {
     for (start, published) in [(0, 120.0), (1_950_000_000, 60.0)] {
-        let mut drive = Loop::new(&model());
+        let mut drive = drive(&model());
         let seconds = drive.run(2, sequential(CommandOp::Read, start, 1600 * MIB, 256));
         let rate = 1600.0 * 1.048_576 / seconds;
         assert!((rate / published - 1.0).abs() < 0.02, "{rate} MB/s where {published} is published");
@@ -138,7 +42,7 @@ fn whole_disk_read_takes_the_published_time() {
     // The same by commands, on a sample of every hundredth part of the disk.
     let (mut seconds, mut bytes) = (0.0, 0.0);
     for part in 0..100 {
-        let mut drive = Loop::new(&model);
+        let mut drive = drive(&model);
         let start = model.capacity_sectors / 100 * part;
         seconds += drive.run(2, sequential(CommandOp::Read, start, 100 * MIB, 256)) - 0.012;
         bytes += 100.0 * 1_048_576.0;
@@ -180,7 +84,7 @@ fn run_is_at_the_sector_whose_end_it_has_passed() {
 #[test]
 fn random_reads_at_depth_one_take_seek_half_a_revolution_and_overhead() {
     let model = model();
-    let mut drive = Loop::new(&model);
+    let mut drive = drive(&model);
     let count = 5000;
     let seconds = drive.run(1, random(CommandOp::Read, count, 8));
     let rate = count as f64 / seconds;
@@ -192,7 +96,7 @@ fn random_reads_at_depth_one_take_seek_half_a_revolution_and_overhead() {
 
 #[test]
 fn queue_raises_random_reads_by_a_plausible_factor() {
-    let rate = |depth| 4000.0 / Loop::new(&model()).run(depth, random(CommandOp::Read, 4000, 8));
+    let rate = |depth| 4000.0 / drive(&model()).run(depth, random(CommandOp::Read, 4000, 8));
     let (one, four, all) = (rate(1), rate(4), rate(31));
     assert!(one < four && four < all);
     assert!((1.8..3.5).contains(&(all / one)), "depth 31 is {} times depth 1", all / one);
@@ -201,7 +105,7 @@ fn queue_raises_random_reads_by_a_plausible_factor() {
 #[test]
 fn nothing_waits_much_longer_than_the_ageing_bound() {
     let model = model();
-    let mut drive = Loop::new(&model);
+    let mut drive = drive(&model);
     // Reads near the start of the disk all the time, and one in a hundred far away.
     let mut count = 0_u64;
     let mut place = random_sectors(3, 1 << 20);
@@ -216,7 +120,7 @@ fn nothing_waits_much_longer_than_the_ageing_bound() {
 
 #[test]
 fn reads_are_served_while_the_write_cache_is_full() {
-    let mut drive = Loop::new(&model());
+    let mut drive = drive(&model());
     let mut place = random_sectors(5, model().capacity_sectors);
     let mut count = 0;
     drive.run(31, || {
@@ -229,7 +133,7 @@ fn reads_are_served_while_the_write_cache_is_full() {
 
 #[test]
 fn write_cache_absorbs_then_throttles() {
-    let mut drive = Loop::new(&model());
+    let mut drive = drive(&model());
     let absorbed = drive.run(4, sequential(CommandOp::Write, 0, 8 * MIB, 256));
     assert!(8.0 * 1.048_576 / absorbed > 180.0, "8 MiB go into the cache at the rate of the link");
     let throttled = drive.run(4, sequential(CommandOp::Write, 8 * MIB, 800 * MIB, 256));
@@ -239,7 +143,7 @@ fn write_cache_absorbs_then_throttles() {
 
 #[test]
 fn flush_and_forced_writes_wait_for_the_medium() {
-    let mut drive = Loop::new(&model());
+    let mut drive = drive(&model());
     let quick = drive.run(1, random(CommandOp::Write, 40, 8));
     let mut once = Some((CommandOp::Flush, 0, 0));
     let flush = drive.run(1, || once.take());
@@ -252,7 +156,7 @@ fn flush_and_forced_writes_wait_for_the_medium() {
 
 #[test]
 fn sequential_reader_slower_than_the_medium_is_served_from_the_segment() {
-    let mut drive = Loop::new(&model());
+    let mut drive = drive(&model());
     drive.run(1, sequential(CommandOp::Read, 0, 8 * MIB, 8));
     let slow = drive.completed.iter().filter(|(s, e)| e - s > 1_000_000).count();
     assert!(slow < 10, "{slow} of {} reads waited for the medium", drive.completed.len());

@@ -1,0 +1,191 @@
+//! Sequential streams and what is read ahead for them.
+//!
+//! A read that begins where an earlier one ended continues its stream; from then on the drive keeps so many
+//! sectors beyond it on their way. The stream used longest ago makes room for a new one.
+
+use super::flash::Flash;
+use crate::models::SsdModel;
+use std::collections::VecDeque;
+use stripewise_engine::units::SECTOR_BYTES;
+
+/// Places at which streams are expected to go on, the one used last at the end.
+#[derive(Debug)]
+pub(super) struct Expected {
+    next: Vec<u64>,
+    streams_max: usize,
+}
+
+impl Expected {
+    pub(super) fn new(streams_max: usize) -> Self {
+        Self { next: Vec::with_capacity(streams_max), streams_max }
+    }
+
+    /// Whether a command continues a stream; notes where the stream goes on.
+    pub(super) fn continues(&mut self, start: u64, end: u64) -> bool {
+        let found = self.next.iter().rposition(|&next| next == start);
+        match found {
+            Some(place) => {
+                self.next.remove(place);
+            }
+            None if self.next.len() == self.streams_max => {
+                self.next.remove(0);
+            }
+            None => {}
+        }
+        self.next.push(end);
+        found.is_some()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    next: u64,
+    /// The page after the last one asked for.
+    asked: u64,
+    /// When the controller has each of the last pages asked for.
+    ready_ns: VecDeque<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct ReadAhead {
+    /// The one used last at the end.
+    streams: Vec<Stream>,
+    streams_max: usize,
+    ahead_sectors: u64,
+    page_sectors: u64,
+    mapping_sectors: u64,
+    capacity_sectors: u64,
+}
+
+impl ReadAhead {
+    pub(super) fn new(model: &SsdModel) -> Self {
+        Self {
+            streams: Vec::with_capacity(model.streams),
+            streams_max: model.streams,
+            ahead_sectors: model.read_ahead_sectors,
+            page_sectors: model.page_sectors,
+            mapping_sectors: model.mapping_sectors,
+            capacity_sectors: model.capacity_sectors,
+        }
+    }
+
+    /// Reads a range, not before `from_ns`; returns when the controller has its first and its last page.
+    pub(super) fn read(
+        &mut self,
+        now_ns: u64,
+        from_ns: u64,
+        start: u64,
+        end: u64,
+        flash: &mut Flash,
+    ) -> (u64, u64) {
+        let found = self.streams.iter().rposition(|s| s.next == start);
+        let Some(place) = found.filter(|_| self.ahead_sectors > 0) else {
+            self.begin(end);
+            return self.pages(now_ns, from_ns, start, end, flash);
+        };
+        let mut stream = self.streams.remove(place);
+        let times = self.carry_on(&mut stream, now_ns, from_ns, start, end, flash);
+        self.streams.push(stream);
+        times
+    }
+
+    fn begin(&mut self, end: u64) {
+        let mut stream =
+            if self.streams.len() == self.streams_max { self.streams.remove(0) } else { Stream::default() };
+        stream.next = end;
+        stream.ready_ns.clear();
+        self.streams.push(stream);
+    }
+
+    /// Reads the pieces of a range from the flash.
+    fn pages(&self, now_ns: u64, from_ns: u64, start: u64, end: u64, flash: &mut Flash) -> (u64, u64) {
+        let (mut first_ns, mut last_ns) = (u64::MAX, 0);
+        let mut at = start / self.mapping_sectors * self.mapping_sectors;
+        let end = end.next_multiple_of(self.mapping_sectors);
+        while at < end {
+            let page = at / self.page_sectors;
+            let page_end = end.min((page + 1) * self.page_sectors);
+            let ready_ns = flash.read(now_ns, from_ns, page, (page_end - at) * SECTOR_BYTES);
+            (first_ns, last_ns) = (first_ns.min(ready_ns), last_ns.max(ready_ns));
+            at = page_end;
+        }
+        (first_ns, last_ns)
+    }
+
+    /// Serves a read from what was read ahead, and reads on.
+    fn carry_on(
+        &self,
+        stream: &mut Stream,
+        now_ns: u64,
+        from_ns: u64,
+        start: u64,
+        end: u64,
+        flash: &mut Flash,
+    ) -> (u64, u64) {
+        let first_page = start / self.page_sectors;
+        if stream.ready_ns.is_empty() {
+            stream.asked = first_page;
+        }
+        while stream.asked - (stream.ready_ns.len() as u64) < first_page {
+            stream.ready_ns.pop_front();
+        }
+        let goal = (end + self.ahead_sectors).min(self.capacity_sectors).div_ceil(self.page_sectors);
+        while stream.asked < goal {
+            let page_bytes = self.page_sectors * SECTOR_BYTES;
+            stream.ready_ns.push_back(flash.read(now_ns, from_ns, stream.asked, page_bytes));
+            stream.asked += 1;
+        }
+        stream.next = end;
+        let pages = (end.div_ceil(self.page_sectors) - first_page) as usize;
+        let times = stream.ready_ns.iter().take(pages);
+        let (first_ns, last_ns) =
+            times.fold((u64::MAX, 0), |(first, last), &ready| (first.min(ready), last.max(ready)));
+        (first_ns.max(from_ns), last_ns.max(from_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::Model;
+
+    #[test]
+    fn streams_are_told_apart_and_the_oldest_makes_room() {
+        let mut expected = Expected::new(2);
+        assert!(!expected.continues(0, 8));
+        assert!(!expected.continues(1000, 1008));
+        assert!(expected.continues(8, 16));
+        assert!(expected.continues(1008, 1016));
+        assert!(!expected.continues(5000, 5008));
+        assert!(!expected.continues(16, 24), "its place was taken");
+        assert!(expected.continues(5008, 5016));
+    }
+
+    #[test]
+    fn second_read_of_a_stream_waits_for_flash_and_later_ones_do_not() {
+        let model = SsdModel::new(&Model::load("ssd-dc-s3700-800gb").unwrap()).unwrap();
+        let (mut flash, mut reads) = (Flash::new(&model), ReadAhead::new(&model));
+        let mut now_ns = 0;
+        for (number, start) in (0..2000).step_by(8).enumerate() {
+            let (_, last_ns) = reads.read(now_ns, now_ns, start, start + 8, &mut flash);
+            let waited_ns = last_ns - now_ns;
+            assert!((waited_ns >= model.read_ns) == (number < 2), "read {number} waited {waited_ns} ns");
+            now_ns = last_ns + 100_000;
+        }
+    }
+
+    #[test]
+    fn what_is_kept_for_a_stream_is_bounded() {
+        let model = SsdModel::new(&Model::load("ssd-dc-s3700-800gb").unwrap()).unwrap();
+        let (mut flash, mut reads) = (Flash::new(&model), ReadAhead::new(&model));
+        for stream in 0..100 {
+            for step in 0..50 {
+                let start = stream * 10_000_000 + step * 256;
+                reads.read(0, 0, start, start + 256, &mut flash);
+            }
+        }
+        assert!(reads.streams.len() <= model.streams);
+        let pages = (model.read_ahead_sectors + 256).div_ceil(model.page_sectors) as usize + 1;
+        assert!(reads.streams.iter().all(|s| s.ready_ns.len() <= pages));
+    }
+}
