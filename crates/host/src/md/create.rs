@@ -266,3 +266,58 @@ fn restore(saved: &[Saved]) -> Vec<(PathBuf, io::Error)> {
     let failure = |saved| Some((saved, restore(saved).err()?));
     saved.iter().filter_map(failure).map(|(saved, e)| (saved.candidate.probe.path.clone(), e)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECTORS: u64 = 4096;
+
+    fn member(folder: &Path, name: &str, fill: u8) -> PathBuf {
+        let path = folder.join(name);
+        std::fs::write(&path, vec![fill; (SECTORS * SECTOR_BYTES) as usize]).unwrap();
+        path
+    }
+
+    fn area(at_sector: u64) -> Area {
+        Area { at_sector, bytes: vec![0x11; 4096] }
+    }
+
+    #[test]
+    fn a_member_that_fails_leaves_all_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [member(folder.path(), "a", 0xa5), member(folder.path(), "b", 0x5a)];
+        let mut candidates = Candidate::open_all(&paths, &[]).unwrap();
+        // Reading it still works, writing does not.
+        candidates[1].file = File::open(&paths[1]).unwrap();
+        let (logs, superblock) = ([area(16), area(SECTORS - 8)], area(8));
+        let writes: Vec<_> = candidates
+            .iter()
+            .map(|candidate| MemberWrite { candidate, logs: &logs, superblock: &superblock })
+            .collect();
+        let error = write(&writes).unwrap_err();
+        assert_eq!(error.path, paths[1]);
+        for (path, fill) in paths.iter().zip([0xa5, 0x5a]) {
+            assert!(std::fs::read(path).unwrap().iter().all(|byte| *byte == fill), "{}", path.display());
+        }
+        candidates.remove(1);
+        let only = MemberWrite { candidate: &candidates[0], logs: &logs, superblock: &superblock };
+        write(&[only]).unwrap();
+        assert_eq!(std::fs::read(&paths[0]).unwrap()[4096..12288], [0x11; 8192]);
+    }
+
+    #[test]
+    fn a_candidate_is_locked_and_is_given_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = member(folder.path(), "a", 0);
+        let link = folder.path().join("link");
+        std::fs::hard_link(&path, &link).unwrap();
+        let twice = Candidate::open_all(&[path.clone(), link.clone()], &[]).unwrap_err();
+        assert!(matches!(twice, HostError::Member { problem: MemberProblem::Twice, .. }), "{twice}");
+        let held = Candidate::open(&path, &[]).unwrap();
+        let locked = Candidate::open(&link, &[]).unwrap_err();
+        assert!(matches!(locked, HostError::Member { problem: MemberProblem::Locked, .. }), "{locked}");
+        drop(held);
+        assert!(Candidate::open(&link, &[]).is_ok());
+    }
+}
