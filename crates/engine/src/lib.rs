@@ -12,6 +12,7 @@ pub mod geometry;
 pub mod io;
 pub mod metadata;
 pub mod policy;
+pub mod ppl;
 pub mod units;
 pub mod volume;
 pub mod workload;

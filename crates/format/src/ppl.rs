@@ -45,8 +45,13 @@ impl PplEntry {
     /// Whether these bytes are the entry's partial parity.
     pub fn matches(&self, partial_parity: &[u8]) -> bool {
         partial_parity.len() == self.partial_parity_bytes as usize
-            && crc32c::crc32c(partial_parity) == self.checksum
+            && parity_checksum(partial_parity) == self.checksum
     }
+}
+
+/// The checksum of an entry with this partial parity (CRC-32C).
+pub fn parity_checksum(partial_parity: &[u8]) -> u32 {
+    crc32c::crc32c(partial_parity)
 }
 
 /// A PPL header.

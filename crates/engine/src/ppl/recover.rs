@@ -1,0 +1,345 @@
+//! Recovery from the logs, before the array is started. A straight function over a small storage trait rather than a
+//! machine: nothing else happens at that time. It may be cut short and begun again at any point: the logs are emptied
+//! after every parity they speak of is durable.
+
+use stripewise_format::ppl::{HEADER_BYTES, PplEntry, PplHeader, signature};
+use stripewise_format::uuid::Uuid;
+
+use crate::geometry::{Geometry, ParityShape, Shape};
+use crate::io::IoResult;
+use crate::units::{PAGE_BYTES, SECTOR_BYTES, Slot};
+
+/// The members' bytes, by slot and sector of the device.
+pub trait MemberStorage {
+    /// Reads whole sectors.
+    fn read(&mut self, slot: Slot, sector: u64, bytes: &mut [u8]) -> IoResult;
+    /// Writes whole sectors.
+    fn write(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> IoResult;
+    /// Makes what was written durable.
+    fn flush(&mut self, slot: Slot) -> IoResult;
+}
+
+/// Where a member keeps its log and its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPlace {
+    /// The device's sector where the log's area begins.
+    pub log_sector: u64,
+    /// The area's length.
+    pub log_sectors: u64,
+    /// The device's sector where the data begin.
+    pub data_offset_sectors: u64,
+    /// Sectors of the data that hold; all for a member in sync.
+    pub valid_sectors: u64,
+}
+
+/// What a recovery did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PplReport {
+    /// Entries whose stripes' parity was made right.
+    pub entries: u64,
+    /// Entries that could not be used: their partial parity is torn, or they speak of what the array does not have.
+    pub unusable: u64,
+    /// Rows of a page whose parity was written.
+    pub rows: u64,
+}
+
+/// Makes parity right for every stripe that the logs speak of, then empties the logs. `places` are by slot; none for
+/// members that are missing. If `is_clean`, the logs are old: they are emptied without being followed.
+///
+/// # Errors
+/// A member's error; the logs are as they were, and the recovery can be begun again.
+///
+/// # Panics
+/// If the array is not RAID-5.
+pub fn recover(
+    geometry: &Geometry,
+    set_uuid: &Uuid,
+    places: &[Option<LogPlace>],
+    is_clean: bool,
+    storage: &mut impl MemberStorage,
+) -> Result<PplReport, crate::io::IoError> {
+    let Shape::Parity(shape) = geometry.shape() else { panic!("only RAID-5 has partial parity logs") };
+    let mut recovery = Recovery { geometry, shape, places, storage, report: PplReport::default() };
+    let signature = signature(set_uuid);
+    let mut generations = vec![0; places.len()];
+    for (slot, place) in slots(places) {
+        let mut block = vec![0; HEADER_BYTES];
+        recovery.storage.read(slot, place.log_sector, &mut block)?;
+        // A header that is torn or foreign is an empty log: what it would have named was not begun.
+        let Ok(header) = PplHeader::parse(&block, signature) else { continue };
+        generations[slot.index()] = header.generation;
+        if !is_clean {
+            recovery.follow(slot, &place, &header)?;
+        }
+    }
+    for (slot, _) in slots(places) {
+        recovery.storage.flush(slot)?;
+    }
+    for (slot, place) in slots(places) {
+        let generation = generations[slot.index()].wrapping_add(1);
+        let empty = PplHeader { signature, generation, entries: Vec::new() };
+        recovery.storage.write(slot, place.log_sector, &empty.to_bytes())?;
+        recovery.storage.flush(slot)?;
+    }
+    Ok(recovery.report)
+}
+
+fn slots(places: &[Option<LogPlace>]) -> impl Iterator<Item = (Slot, LogPlace)> + '_ {
+    places.iter().enumerate().filter_map(|(slot, place)| Some((Slot(slot as u16), (*place)?)))
+}
+
+/// A strip of rows that an entry speaks of: from a data chunk on, over so many chunks of the stripe.
+struct Strip {
+    first_sector: u64,
+    data_disks: u64,
+    sectors: u64,
+}
+
+struct Recovery<'a, S> {
+    geometry: &'a Geometry,
+    shape: &'a ParityShape,
+    places: &'a [Option<LogPlace>],
+    storage: &'a mut S,
+    report: PplReport,
+}
+
+impl<S: MemberStorage> Recovery<'_, S> {
+    fn follow(&mut self, slot: Slot, place: &LogPlace, header: &PplHeader) -> IoResult {
+        let mut sector = place.log_sector + (HEADER_BYTES as u64) / SECTOR_BYTES;
+        let log_end = place.log_sector + place.log_sectors;
+        for entry in &header.entries {
+            let parity_sectors = u64::from(entry.partial_parity_bytes) / SECTOR_BYTES;
+            let at = sector;
+            sector += parity_sectors;
+            let strip = self.strip(slot, entry).filter(|_| sector <= log_end);
+            let Some(strip) = strip else {
+                self.report.unusable += 1;
+                continue;
+            };
+            let mut partial_parity = vec![0; entry.partial_parity_bytes as usize];
+            if !partial_parity.is_empty() {
+                self.storage.read(slot, at, &mut partial_parity)?;
+                if !entry.matches(&partial_parity) {
+                    self.report.unusable += 1;
+                    continue;
+                }
+            }
+            self.make_right(slot, place, &strip, &partial_parity)?;
+            self.report.entries += 1;
+        }
+        Ok(())
+    }
+
+    /// What an entry speaks of, as the kernel's `ppl_recover_entry` takes it; nothing if the array has no such place.
+    fn strip(&self, slot: Slot, entry: &PplEntry) -> Option<Strip> {
+        let chunk = self.geometry.chunk_sectors();
+        let (data, parity) = (u64::from(entry.data_bytes), u64::from(entry.partial_parity_bytes));
+        let all = u64::from(self.shape.data_disks());
+        let (data_disks, bytes) = match data.checked_div(parity) {
+            Some(_) if parity >= chunk * SECTOR_BYTES => (all, chunk * SECTOR_BYTES),
+            Some(data_disks) => (data_disks, parity),
+            None => (all, data / all),
+        };
+        let sectors = bytes / SECTOR_BYTES;
+        let first_sector = entry.data_sector;
+        let end = first_sector.checked_add((data_disks.max(1) - 1) * chunk)?.checked_add(sectors)?;
+        if data_disks == 0 || sectors == 0 || end > self.geometry.array_sectors() {
+            return None;
+        }
+        let (stripe, index, offset) = self.shape.split(first_sector);
+        let fits = u64::from(index) + data_disks <= all && offset + sectors <= chunk;
+        let is_own = entry.parity_disk == u32::from(slot.0) && self.shape.stripe(stripe).p == slot;
+        (fits && is_own).then_some(Strip { first_sector, data_disks, sectors })
+    }
+
+    /// Writes the parity of a strip: its partial parity and what its members hold now.
+    fn make_right(&mut self, slot: Slot, place: &LogPlace, strip: &Strip, partial_parity: &[u8]) -> IoResult {
+        let chunk = self.geometry.chunk_sectors();
+        let bytes = (strip.sectors * SECTOR_BYTES) as usize;
+        let mut parity = partial_parity.to_vec();
+        parity.resize(bytes, 0);
+        let mut block = vec![0; bytes];
+        for disk in 0..strip.data_disks {
+            let at = self.geometry.place(strip.first_sector + disk * chunk, 0);
+            // A member that is not there cannot be rebuilt wrongly by this parity: it is its content by definition.
+            let Some(Some(from)) = self.places.get(at.slot.index()) else { return Ok(()) };
+            if at.sector + strip.sectors > from.valid_sectors {
+                return Ok(());
+            }
+            self.storage.read(at.slot, from.data_offset_sectors + at.sector, &mut block)?;
+            xor(&mut parity, &block);
+        }
+        let row = self.geometry.place(strip.first_sector, 0).sector;
+        self.storage.write(slot, place.data_offset_sectors + row, &parity)?;
+        self.report.rows += (bytes as u64).div_ceil(PAGE_BYTES);
+        Ok(())
+    }
+}
+
+fn xor(into: &mut [u8], with: &[u8]) {
+    for (a, b) in into.iter_mut().zip(with) {
+        *a ^= b;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_format::level::{Layout, Level};
+    use stripewise_format::ppl::parity_checksum;
+
+    use super::*;
+    use crate::geometry::GeometrySpec;
+    use crate::io::IoError;
+
+    const CHUNK: u64 = 16;
+    const DATA: u64 = 64;
+    const MEMBER: u64 = 128;
+
+    struct Bytes(Vec<Option<Vec<u8>>>);
+
+    impl MemberStorage for Bytes {
+        fn read(&mut self, slot: Slot, sector: u64, bytes: &mut [u8]) -> IoResult {
+            let member = self.0[slot.index()].as_ref().ok_or(IoError::Gone)?;
+            let start = (sector * SECTOR_BYTES) as usize;
+            bytes.copy_from_slice(&member[start..start + bytes.len()]);
+            Ok(())
+        }
+        fn write(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> IoResult {
+            let member = self.0[slot.index()].as_mut().ok_or(IoError::Gone)?;
+            let start = (sector * SECTOR_BYTES) as usize;
+            member[start..start + bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+        fn flush(&mut self, _: Slot) -> IoResult {
+            Ok(())
+        }
+    }
+
+    fn geometry() -> Geometry {
+        let spec = GeometrySpec {
+            level: Level::Raid5,
+            layout: Layout::default_of(Level::Raid5),
+            chunk_sectors: CHUNK,
+            member_sectors: vec![MEMBER; 4],
+        };
+        Geometry::new(&spec).unwrap()
+    }
+
+    /// Four members of which each sector of data holds its own pattern, parity nothing.
+    fn members() -> Bytes {
+        Bytes(
+            (0..4u64)
+                .map(|member| {
+                    Some(
+                        (0..(DATA + MEMBER) * SECTOR_BYTES)
+                            .map(|i| (i / SECTOR_BYTES * 7 + member * 31 + i % 5) as u8)
+                            .collect(),
+                    )
+                })
+                .collect(),
+        )
+    }
+
+    fn places() -> Vec<Option<LogPlace>> {
+        vec![
+            Some(LogPlace {
+                log_sector: 8,
+                log_sectors: 40,
+                data_offset_sectors: DATA,
+                valid_sectors: MEMBER
+            });
+            4
+        ]
+    }
+
+    fn log(bytes: &mut Bytes, slot: Slot, entry: PplEntry, parity: &[u8]) {
+        let header = PplHeader { signature: signature(&Uuid([3; 16])), generation: 41, entries: vec![entry] };
+        bytes.write(slot, 8, &header.to_bytes()).unwrap();
+        bytes.write(slot, 16, parity).unwrap();
+    }
+
+    fn sector(bytes: &mut Bytes, slot: Slot, row: u64) -> Vec<u8> {
+        let mut sector = vec![0; SECTOR_BYTES as usize];
+        bytes.read(slot, DATA + row, &mut sector).unwrap();
+        sector
+    }
+
+    /// The array's sector `data` of stripe 0 with one chunk: parity is on slot 3.
+    fn partial(geometry: &Geometry) -> (Slot, PplEntry, Vec<u8>) {
+        let Shape::Parity(shape) = geometry.shape() else { panic!() };
+        let p = shape.stripe(0).p;
+        // Chunks 0 and 1 are written; chunk 2 is left alone and is the partial parity.
+        let mut bytes = members();
+        let alone = geometry.place(2 * CHUNK, 0);
+        let mut parity = vec![0; 8 * 512];
+        bytes.read(alone.slot, DATA + 8, &mut parity).unwrap();
+        let entry = PplEntry {
+            data_sector: 8,
+            partial_parity_bytes: 8 * 512,
+            data_bytes: 16 * 512,
+            parity_disk: p.0.into(),
+            checksum: parity_checksum(&parity),
+        };
+        (p, entry, parity)
+    }
+
+    #[test]
+    fn parity_is_right_for_the_strip_and_the_logs_are_empty() {
+        let geometry = geometry();
+        let mut bytes = members();
+        let (p, entry, parity) = partial(&geometry);
+        log(&mut bytes, p, entry, &parity);
+        let report = recover(&geometry, &Uuid([3; 16]), &places(), false, &mut bytes).unwrap();
+        assert_eq!(report, PplReport { entries: 1, unusable: 0, rows: 1 });
+        for row in 8..16 {
+            let mut sum = sector(&mut bytes, p, row);
+            for slot in (0..4).map(Slot).filter(|s| *s != p) {
+                xor(&mut sum, &sector(&mut bytes, slot, row));
+            }
+            assert!(sum.iter().all(|b| *b == 0), "row {row}");
+        }
+        assert_eq!(sector(&mut bytes, p, 7), sector(&mut members(), p, 7), "other rows are left alone");
+        let again = recover(&geometry, &Uuid([3; 16]), &places(), false, &mut bytes).unwrap();
+        assert_eq!(again, PplReport::default());
+    }
+
+    #[test]
+    fn a_log_that_is_torn_foreign_old_or_impossible_is_not_followed() {
+        let geometry = geometry();
+        let (p, entry, parity) = partial(&geometry);
+        let uuid = Uuid([3; 16]);
+        let unchanged = |entry: PplEntry, parity: &[u8], uuid: &Uuid, is_clean: bool, unusable: u64| {
+            let mut bytes = members();
+            log(&mut bytes, p, entry, parity);
+            let before: Vec<_> = (0..16).map(|row| sector(&mut bytes, p, row)).collect();
+            let report = recover(&geometry, uuid, &places(), is_clean, &mut bytes).unwrap();
+            let after: Vec<_> = (0..16).map(|row| sector(&mut bytes, p, row)).collect();
+            assert!(before == after);
+            assert_eq!((report.entries, report.unusable), (0, unusable));
+        };
+        unchanged(entry, &parity, &uuid, true, 0);
+        unchanged(entry, &parity, &Uuid([4; 16]), false, 0);
+        let mut torn = parity.clone();
+        torn[513] ^= 1;
+        unchanged(entry, &torn, &uuid, false, 1);
+        unchanged(PplEntry { data_sector: u64::MAX - 3, ..entry }, &parity, &uuid, false, 1);
+        unchanged(PplEntry { data_sector: 12, ..entry }, &parity, &uuid, false, 1);
+        unchanged(PplEntry { parity_disk: 1, ..entry }, &parity, &uuid, false, 1);
+        unchanged(PplEntry { data_bytes: 1 << 31, ..entry }, &parity, &uuid, false, 1);
+    }
+
+    #[test]
+    fn with_a_written_member_missing_parity_is_left_as_it_is() {
+        let geometry = geometry();
+        let mut bytes = members();
+        let (p, entry, parity) = partial(&geometry);
+        log(&mut bytes, p, entry, &parity);
+        let missing = geometry.place(8, 0).slot;
+        let mut places = places();
+        places[missing.index()] = None;
+        bytes.0[missing.index()] = None;
+        let before = sector(&mut bytes, p, 8);
+        recover(&geometry, &Uuid([3; 16]), &places, false, &mut bytes).unwrap();
+        assert_eq!(sector(&mut bytes, p, 8), before);
+    }
+}
