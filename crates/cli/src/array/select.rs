@@ -18,7 +18,7 @@ use crate::exit::Impossible;
 #[expect(clippy::struct_excessive_bools, reason = "one for each switch of the command line")]
 pub(crate) struct SelectArgs {
     /// Members, in any order.
-    #[arg(value_name = "MEMBER", required_unless_present = "scan")]
+    #[arg(value_name = "MEMBER")]
     pub(crate) members: Vec<PathBuf>,
     /// Look for members among the files and devices of a folder.
     #[arg(long, value_name = "DIR")]
@@ -89,6 +89,9 @@ impl SelectArgs {
     }
 
     fn find(&self, what_for: Use) -> Result<Found> {
+        if self.members.is_empty() && self.scan.is_none() {
+            return Err(impossible("no members are given; name them, or the folder to --scan"));
+        }
         let writes = what_for == Use::Write && !self.readonly;
         let overlay = match &self.overlay {
             Some(path) if writes => Some(Overlay::open(path)?),

@@ -12,9 +12,9 @@ use clap::Args;
 use stripewise_host::Array;
 use stripewise_host::md::assemble::Assembled;
 
+use super::bytes::parse_bytes;
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::{byte_bar, stop_flag};
-use super::bytes::parse_bytes;
 use super::stream::{Reading, Source, Trouble, Writing};
 use crate::exit::Exit;
 

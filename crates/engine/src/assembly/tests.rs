@@ -1,1 +1,329 @@
+//! A table of situations, each on superblocks made here, and assembly of whatever damage leaves readable.
 
+use stripewise_format::bitmap::BitmapSuperblock;
+use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::{Features, Role, Superblock1};
+use stripewise_format::uuid::Uuid;
+
+use super::{
+    Assembly, AssemblyError, Candidate, Consistency, Options, SlotState, StaleReason, Wanted, assemble,
+    wanted,
+};
+use crate::level::{Level, Raid0Layout};
+use crate::units::Slot;
+
+const SIZE: u64 = 4096;
+const OFFSET: u64 = 2048;
+const FORCE: Options = Options { run: true, force: true, readonly: false, raid0_layout: None };
+const RUN: Options = Options { run: true, force: false, readonly: false, raid0_layout: None };
+
+/// The members of a clean array at ten events.
+fn array(level: Level, members: u16) -> Vec<Candidate> {
+    (0..members).map(|slot| member(level, members, slot)).collect()
+}
+
+fn member(level: Level, members: u16, slot: u16) -> Candidate {
+    let mut superblock = Superblock1::new(level, members.into(), 0, Uuid([7; 16]));
+    superblock.layout = if level == Level::Raid5 { 2 } else { 0 };
+    superblock.chunk_sectors = if level.has_chunks() { 128 } else { 0 };
+    superblock.size_sectors = if level == Level::Raid0 { 0 } else { SIZE };
+    superblock.data_offset_sectors = OFFSET;
+    superblock.data_size_sectors = SIZE;
+    superblock.super_offset_sectors = 8;
+    superblock.dev_number = slot.into();
+    superblock.events = 10;
+    for number in 0..members {
+        superblock.dev_roles[usize::from(number)] = Role::Slot(number);
+    }
+    Candidate {
+        label: format!("m{slot}"),
+        device_sectors: OFFSET + SIZE,
+        at_sector: 8,
+        superblock: Superblock::V1(Box::new(superblock)),
+        bitmap: None,
+    }
+}
+
+fn change(candidate: &mut Candidate, change: impl FnOnce(&mut Superblock1)) {
+    let Superblock::V1(superblock) = &mut candidate.superblock else { panic!("made of version 1") };
+    change(superblock);
+}
+
+fn change_all(members: &mut [Candidate], by: impl Fn(&mut Superblock1)) {
+    members.iter_mut().for_each(|member| change(member, &by));
+}
+
+fn labels(members: &[Candidate], assembly: &Assembly) -> Vec<String> {
+    let label = |state: &SlotState| state.candidate().map_or("-".to_owned(), |c| members[c].label.clone());
+    assembly.slots.iter().map(label).collect()
+}
+
+#[test]
+fn members_are_put_in_their_slots_whatever_their_order() {
+    let mut members = array(Level::Raid5, 4);
+    members.swap(0, 3);
+    members.rotate_left(1);
+    let assembly = assemble(&members, Options::default()).unwrap();
+    assert_eq!(labels(&members, &assembly), ["m0", "m1", "m2", "m3"]);
+    assert!(assembly.is_clean && !assembly.is_degraded());
+    assert_eq!(assembly.consistency, Consistency::Resync);
+    assert_eq!(assembly.geometry.member_sectors, [SIZE; 4]);
+}
+
+#[test]
+fn one_event_fewer_is_current_and_two_are_stale() {
+    let mut members = array(Level::Raid5, 3);
+    change(&mut members[2], |s| s.events = 9);
+    assert_eq!(assemble(&members, Options::default()).unwrap().in_sync_count(), 3);
+    change(&mut members[2], |s| s.events = 8);
+    assert!(matches!(assemble(&members, Options::default()), Err(AssemblyError::NeedsRun { .. })));
+    let assembly = assemble(&members, RUN).unwrap();
+    assert_eq!(labels(&members, &assembly), ["m0", "m1", "-"]);
+    assert_eq!(assembly.stale[0].why, StaleReason::Events { found: 8, freshest: 10 });
+    assert_eq!(assembly.stale[0].re_addable, None);
+}
+
+#[test]
+fn the_bitmap_says_whether_a_stale_member_can_come_back() {
+    let mut members = array(Level::Raid1, 2);
+    change_all(&mut members, |s| s.set_bitmap(8));
+    change(&mut members[1], |s| s.events = 5);
+    let mut bitmap = BitmapSuperblock::new(Uuid([7; 16]), SIZE, 65536);
+    for (cleared, slot) in [(5, Some(Slot(1))), (6, None)] {
+        bitmap.events_cleared = cleared;
+        members[0].bitmap = Some(Ok(bitmap.clone()));
+        let assembly = assemble(&members, RUN).unwrap();
+        assert_eq!(assembly.stale[0].re_addable, slot);
+        assert_eq!(assembly.consistency, Consistency::Bitmap);
+    }
+}
+
+#[test]
+fn a_member_that_the_freshest_calls_faulty_is_out_though_its_events_are_close() {
+    let mut members = array(Level::Raid5, 3);
+    for survivor in [0, 1] {
+        change(&mut members[survivor], |s| s.dev_roles[2] = Role::Faulty);
+    }
+    change(&mut members[2], |s| s.events = 9);
+    // The others expect nobody in that slot, so nothing has to be asked for.
+    let assembly = assemble(&members, Options::default()).unwrap();
+    assert_eq!(labels(&members, &assembly), ["m0", "m1", "-"]);
+    assert_eq!(assembly.stale[0].why, StaleReason::Faulty);
+}
+
+#[test]
+fn halves_that_were_used_apart_are_refused_by_both_names() {
+    let mut members = array(Level::Raid1, 2);
+    change(&mut members[0], |s| s.dev_roles[1] = Role::Faulty);
+    change(&mut members[1], |s| s.dev_roles[0] = Role::Faulty);
+    let text = assemble(&members, FORCE).unwrap_err().to_string();
+    assert!(text.contains("m0") && text.contains("m1"), "{text}");
+}
+
+#[test]
+fn two_members_of_one_slot_are_refused_by_both_names() {
+    let mut members = array(Level::Raid5, 3);
+    change(&mut members[2], |s| s.dev_number = 1);
+    members[2].label = "copy".to_owned();
+    let error = assemble(&members, RUN).unwrap_err();
+    let expected =
+        AssemblyError::SlotTwice { slot: Slot(1), first: "m1".to_owned(), second: "copy".to_owned() };
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn members_that_disagree_are_refused_by_name_and_field() {
+    let changes: [(&str, fn(&mut Superblock1)); 5] = [
+        ("level", |s| s.level = Level::Raid4),
+        ("layout", |s| s.layout = 1),
+        ("chunk size", |s| s.chunk_sectors = 64),
+        ("size", |s| s.size_sectors = 2048),
+        ("ctime", |s| s.ctime.0 += 1),
+    ];
+    for (field, by) in changes {
+        let mut members = array(Level::Raid5, 3);
+        change(&mut members[1], by);
+        match assemble(&members, Options::default()) {
+            Err(AssemblyError::Differs { field: found, label, .. }) => {
+                assert_eq!((found, &*label), (field, "m1"))
+            }
+            other => panic!("{field}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_lies_beyond_the_device_is_refused() {
+    let mut members = array(Level::Raid5, 3);
+    members[1].device_sectors = OFFSET + 8;
+    let text = assemble(&members, Options::default()).unwrap_err().to_string();
+    assert!(text.starts_with("m1") && text.contains("data_offset"), "{text}");
+    let mut members = array(Level::Raid5, 3);
+    change(&mut members[1], |s| s.data_offset_sectors = 1 << 60);
+    assert!(assemble(&members, Options::default()).is_err());
+}
+
+#[test]
+fn what_is_not_served_is_refused_by_name() {
+    let features: [(Features, &str); 3] = [
+        (Features::RESHAPE_ACTIVE, "reshape"),
+        (Features::JOURNAL, "journal"),
+        (Features::BITMAP_VERSIONED, "cluster"),
+    ];
+    for (feature, word) in features {
+        let mut members = array(Level::Raid5, 3);
+        change(&mut members[2], |s| s.features |= feature);
+        let text = assemble(&members, FORCE).unwrap_err().to_string();
+        assert!(text.contains("m2") && text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn too_few_members_never_start_and_force_takes_the_newest_stale_ones() {
+    let mut members = array(Level::Raid5, 4);
+    change(&mut members[2], |s| s.events = 5);
+    change(&mut members[3], |s| s.events = 7);
+    assert!(matches!(assemble(&members, RUN), Err(AssemblyError::NotEnough { .. })));
+    let assembly = assemble(&members, FORCE).unwrap();
+    assert_eq!(labels(&members, &assembly), ["m0", "m1", "-", "m3"]);
+    assert_eq!(assembly.forced[0].events, 7);
+    assert!(matches!(assemble(&members[..2], FORCE), Err(AssemblyError::NotEnough { .. })));
+}
+
+#[test]
+fn a_dirty_degraded_array_needs_force_and_is_read_without() {
+    let mut members = array(Level::Raid5, 3);
+    change_all(&mut members, |s| s.resync_offset_sectors = 0);
+    assert!(!assemble(&members, Options::default()).unwrap().is_clean);
+    let two = &members[..2];
+    assert!(matches!(assemble(two, RUN), Err(AssemblyError::DirtyDegraded { .. })));
+    assert!(!assemble(two, Options { readonly: true, ..RUN }).unwrap().is_clean);
+    let forced = assemble(two, FORCE).unwrap();
+    assert!(forced.is_clean && forced.forced_clean);
+}
+
+#[test]
+fn a_recovering_member_is_no_data_and_a_replacement_stands_in() {
+    let mut members = array(Level::Raid5, 3);
+    change(&mut members[1], |s| {
+        s.features |= Features::RECOVERY_OFFSET;
+        s.recovery_offset_sectors = 512;
+    });
+    let assembly = assemble(&members, Options::default()).unwrap();
+    assert_eq!(assembly.slots[1], SlotState::Recovering { candidate: 1, offset_sectors: 512 });
+    let mut members = array(Level::Raid5, 3);
+    let mut replacement = members[1].clone();
+    replacement.label = "new".to_owned();
+    change(&mut replacement, |s| {
+        s.features |= Features::REPLACEMENT | Features::RECOVERY_OFFSET;
+        s.dev_number = 3;
+        s.recovery_offset_sectors = 64;
+    });
+    members.push(replacement);
+    change_all(&mut members, |s| s.dev_roles[3] = Role::Slot(1));
+    let assembly = assemble(&members, Options::default()).unwrap();
+    assert_eq!(labels(&members, &assembly), ["m0", "m1", "m2"]);
+    assert_eq!((assembly.replacements[0].slot, assembly.replacements[0].offset_sectors), (Slot(1), 64));
+    members.remove(1);
+    assert_eq!(labels(&members, &assemble(&members, RUN).unwrap()), ["m0", "new", "m2"]);
+}
+
+#[test]
+fn a_raid0_of_several_zones_needs_its_layout_said_once() {
+    let mut members = array(Level::Raid0, 3);
+    assert!(assemble(&members, Options::default()).is_ok(), "one zone");
+    change(&mut members[0], |s| s.data_size_sectors = SIZE / 2);
+    assert!(matches!(assemble(&members, RUN), Err(AssemblyError::Raid0LayoutUnknown { .. })));
+    let options = Options { raid0_layout: Some(Raid0Layout::Original), ..Options::default() };
+    assert_eq!(assemble(&members, options).unwrap().geometry.layout.number(), 1);
+    change_all(&mut members, |s| {
+        s.features |= Features::RAID0_LAYOUT;
+        s.layout = 2;
+    });
+    assert_eq!(assemble(&members, Options::default()).unwrap().geometry.layout.number(), 2);
+    assert!(matches!(assemble(&members, options), Err(AssemblyError::Raid0LayoutRecorded { .. })));
+    assert!(matches!(assemble(&members[1..], FORCE), Err(AssemblyError::NotEnough { .. })));
+}
+
+#[test]
+fn a_bitmap_that_does_not_fit_is_refused_and_read_around() {
+    let mut members = array(Level::Raid1, 2);
+    change_all(&mut members, |s| s.set_bitmap(8));
+    let other = BitmapSuperblock::new(Uuid([9; 16]), SIZE, 65536);
+    members.iter_mut().for_each(|m| m.bitmap = Some(Ok(other.clone())));
+    let text = assemble(&members, RUN).unwrap_err().to_string();
+    assert!(text.contains("m0") && text.contains("uuid"), "{text}");
+    assert!(assemble(&members, Options { readonly: true, ..RUN }).unwrap().bitmap_damage.is_some());
+}
+
+#[test]
+fn several_arrays_are_told_apart_by_uuid_and_name() {
+    let mut members = array(Level::Raid1, 2);
+    change(&mut members[0], |s| s.set_name(Some("host"), "one"));
+    change(&mut members[1], |s| {
+        s.set_uuid = Uuid([8; 16]);
+        s.set_name(Some("host"), "two");
+    });
+    let text = wanted(&members, &Wanted::Only).unwrap_err().to_string();
+    assert!(text.contains("host:one") && text.contains("host:two"), "{text}");
+    assert_eq!(wanted(&members, &Wanted::Name("two".to_owned())), Ok(vec![1]));
+    assert_eq!(wanted(&members, &Wanted::Name("host:one".to_owned())), Ok(vec![0]));
+    assert_eq!(wanted(&members, &Wanted::Uuid(Uuid([8; 16]))), Ok(vec![1]));
+    assert!(wanted(&members, &Wanted::Name("three".to_owned())).is_err());
+    assert!(wanted(&[], &Wanted::Only).is_err());
+}
+
+/// Words of superblocks are replaced at random; what still reads is assembled, and must not panic. What assembles
+/// has a geometry that is possible and lies on the devices.
+#[test]
+fn damaged_superblocks_assemble_or_are_refused() {
+    let mut state = 1_u64;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let (mut taken, mut refused) = (0, 0);
+    for round in 0..4000 {
+        let level = Level::ALL[round % Level::ALL.len()];
+        let mut members = array(level, 4);
+        if level == Level::Raid10 {
+            change_all(&mut members, |s| s.layout = 0x102);
+        }
+        let victim = draw(4) as usize;
+        let mut bytes = members[victim].superblock.to_bytes();
+        let at = 72 + draw(bytes.len() as u64 - 72) as usize;
+        bytes[at] = draw(256) as u8;
+        // Its checksum is made right again, as an attacker would.
+        bytes[216..220].copy_from_slice(&[0; 4]);
+        let metadata = members[victim].superblock.metadata();
+        let Err(error) = Superblock::parse(metadata, &bytes, 8) else { continue };
+        let text = error.to_string();
+        let Some(right) = text.split("sum to ").nth(1) else { continue };
+        let sum = u32::from_str_radix(right, 16).unwrap();
+        bytes[216..220].copy_from_slice(&sum.to_le_bytes());
+        let Ok(superblock) = Superblock::parse(metadata, &bytes, 8) else { continue };
+        members[victim].superblock = superblock;
+        let options = Options {
+            run: round % 2 == 0,
+            force: round % 3 == 0,
+            readonly: round % 5 == 0,
+            raid0_layout: None,
+        };
+        match assemble(&members, options) {
+            Ok(assembly) => {
+                taken += 1;
+                assert!(crate::geometry::Geometry::new(&assembly.geometry).is_ok());
+                for candidate in assembly.slots.iter().filter_map(|s| s.candidate()) {
+                    let Candidate { superblock, device_sectors, .. } = &members[candidate];
+                    let used = assembly.geometry.member_sectors[0].min(superblock.data_size_sectors(8));
+                    assert!(superblock.data_offset_sectors() + used <= *device_sectors);
+                }
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+    assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
+}
