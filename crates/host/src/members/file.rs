@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use stripewise_engine::units::SECTOR_BYTES;
 
@@ -183,21 +184,37 @@ fn open_with(spec: &FileSpec, flags: i32) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(write).custom_flags(flags | libc::O_CLOEXEC).open(&spec.path)
 }
 
+impl Drop for FileMember {
+    /// The claim ends here: a ring that is gone may keep the file open for a while yet.
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is open; no pointers are passed.
+        unsafe { libc::flock(self.buffered.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+/// How often a claim is tried, and how long after each time: the ring of a process that was killed keeps its files
+/// open until the kernel has taken it down.
+const LOCK_TRIES: u32 = 20;
+const LOCK_WAIT: Duration = Duration::from_millis(25);
+
 /// Claims an open file for as long as it is open: alone for writing, with other readers otherwise. A claim that
 /// another program (or another array of this one) has is `EBUSY`.
 pub(crate) fn lock(file: &File, alone: bool) -> std::io::Result<()> {
     let how = if alone { libc::LOCK_EX } else { libc::LOCK_SH };
-    // SAFETY: the descriptor is open; no pointers are passed.
-    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-        return Ok(());
+    for _ in 0..LOCK_TRIES {
+        // SAFETY: the descriptor is open; no pointers are passed.
+        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+            return Ok(());
+        }
+        let error = std::io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EWOULDBLOCK) => std::thread::sleep(LOCK_WAIT),
+            // A file system without locks has nobody to ask.
+            Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
+            _ => return Err(error),
+        }
     }
-    let error = std::io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EWOULDBLOCK) => Err(std::io::Error::from_raw_os_error(libc::EBUSY)),
-        // A file system without locks has nobody to ask.
-        Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
-        _ => Err(error),
-    }
+    Err(std::io::Error::from_raw_os_error(libc::EBUSY))
 }
 
 /// Opens the file once more: an open file of its own is told of each failed write-back.
