@@ -107,7 +107,7 @@ fn calendar(seconds: u64) -> String {
 fn heading(assembled: &Assembled, description: &Description) -> Vec<Line> {
     let mut lines = vec![
         Line::Field("Version", description.metadata.to_owned()),
-        Line::Field("Creation Time", calendar(description.creation_time_seconds)),
+        Line::Field("Creation Time", calendar(description.creation_time_unix_seconds)),
         Line::Field("Raid Level", description.level.to_owned()),
         Line::Field("Array Size", size(description.array_bytes)),
     ];
@@ -128,7 +128,7 @@ fn heading(assembled: &Assembled, description: &Description) -> Vec<Line> {
 
 fn counts(description: &Description) -> Vec<Line> {
     vec![
-        Line::Field("Update Time", calendar(description.update_time_seconds)),
+        Line::Field("Update Time", calendar(description.update_time_unix_seconds)),
         Line::Field("State", format!("{} ", description.state.join(", "))),
         Line::Field("Active Devices", description.active_devices.to_string()),
         Line::Field("Working Devices", description.working_devices.to_string()),
