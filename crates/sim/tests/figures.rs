@@ -5,11 +5,7 @@
 
 mod support;
 
-use stripewise_engine::geometry::GeometrySpec;
-use stripewise_engine::level::{Layout, Level};
-use stripewise_engine::policy::Policy;
 use stripewise_engine::units::Instant;
-use stripewise_engine::volume::VolumeConfig;
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::{Rig, SimConfig, run};
 use support::ClosedLoop;
@@ -22,16 +18,9 @@ fn alone(drive: &str) -> SimConfig {
     (controller.command_sectors_max, controller.queue_depth) = (2048, 256);
     rig.block.nr_requests = 512;
     free(&mut rig);
-    let geometry = GeometrySpec {
-        level: Level::Linear,
-        layout: Layout::default_of(Level::Linear),
-        chunk_sectors: 0,
-        member_sectors: vec![rig.drive.capacity_sectors()],
-    };
-    let policy = Policy::linux_2_6_27();
-    let volume =
-        VolumeConfig { geometry, policy, stripe_cache_size: 256, failed: Vec::new(), discard: false };
-    SimConfig { volume, rig, seed: 5 }
+    let mut config = support::single(drive, 5);
+    config.volume.geometry.member_sectors = vec![rig.drive.capacity_sectors()];
+    SimConfig { rig, ..config }
 }
 
 fn free(rig: &mut Rig) {
