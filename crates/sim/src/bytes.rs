@@ -59,7 +59,8 @@ impl BytesStore {
         &mut self.requests[index]
     }
 
-    fn gather(&self, list: SegList, out: &ActionQueue) -> Vec<u8> {
+    /// The bytes that segments name, in order.
+    pub fn gather(&self, list: SegList, out: &ActionQueue) -> Vec<u8> {
         let mut bytes = Vec::new();
         for seg in out.segs(list) {
             let count = seg.bytes as usize;
@@ -82,7 +83,11 @@ impl BytesStore {
         bytes
     }
 
-    fn scatter(&mut self, list: SegList, out: &ActionQueue, mut bytes: &[u8]) {
+    /// Puts bytes where segments name them.
+    ///
+    /// # Panics
+    /// If the segments are not as long as the bytes, or name what is never written to.
+    pub fn scatter(&mut self, list: SegList, out: &ActionQueue, mut bytes: &[u8]) {
         for seg in out.segs(list) {
             let (now, rest) = bytes.split_at(seg.bytes as usize);
             bytes = rest;

@@ -11,11 +11,14 @@
 mod block;
 mod bus;
 pub mod bytes;
+pub mod checker;
 mod clock;
 mod cpu;
 mod data;
 mod drive;
+pub mod faults;
 pub mod models;
+pub mod random;
 mod report;
 mod rig;
 mod topology;

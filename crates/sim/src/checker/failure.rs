@@ -1,0 +1,80 @@
+//! What a run can end in.
+
+use stripewise_engine::io::{IoError, Request};
+use stripewise_engine::units::{MemberIndex, Slot};
+
+use super::oracle::Wrong;
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A read returned what it must not.
+    Read(Request, Wrong),
+    /// After a power cut a member's copy of a sector is neither durable nor newer.
+    Survived(Slot, Wrong),
+    /// After recovery a copy, or parity, disagrees with the rest of its stripe.
+    NotRedundant {
+        /// Whose.
+        slot: Slot,
+        /// The member's sector.
+        sector: u64,
+    },
+    /// A request failed although enough members work.
+    Refused(Request, IoError),
+    /// The bytes of a member's write changed while it was under way.
+    BytesChanged {
+        /// Which member.
+        member: MemberIndex,
+        /// The first sector of the write.
+        sector: u64,
+    },
+    /// An I/O beyond the member's end, or without bytes for all of its sectors.
+    BadIo {
+        /// Which member.
+        member: MemberIndex,
+        /// The first sector.
+        sector: u64,
+        /// How many.
+        count: u64,
+    },
+    /// Requests, or a resync, wait for what never comes.
+    Stuck(String),
+    /// What survived cannot be started.
+    NotStarted(String),
+    /// The engine contradicted itself.
+    Panicked(String),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Read(request, wrong) => write!(
+                f,
+                "read of {} sectors from {}: sector {} holds {}, allowed {:?}",
+                request.range.count, request.range.start, wrong.sector, wrong.found, wrong.allowed
+            ),
+            Self::Survived(slot, wrong) => write!(
+                f,
+                "after the power cut slot {slot} holds {} in array sector {}, allowed {:?}",
+                wrong.found, wrong.sector, wrong.allowed
+            ),
+            Self::NotRedundant { slot, sector } => {
+                write!(f, "sector {sector} of slot {slot} disagrees with the rest of its stripe")
+            }
+            Self::Refused(request, error) => write!(
+                f,
+                "{:?} of {} sectors from {} failed though enough members work: {error}",
+                request.op, request.range.count, request.range.start
+            ),
+            Self::BytesChanged { member, sector } => {
+                write!(f, "bytes changed under a write to member {member}, sector {sector}")
+            }
+            Self::BadIo { member, sector, count } => {
+                write!(f, "I/O of {count} sectors from {sector} does not fit member {member} or its bytes")
+            }
+            Self::Stuck(what) => write!(f, "nothing goes on: {what}"),
+            Self::NotStarted(why) => write!(f, "the array does not start from what survived: {why}"),
+            Self::Panicked(message) => write!(f, "panic: {message}"),
+        }
+    }
+}
