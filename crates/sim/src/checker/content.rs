@@ -36,7 +36,7 @@ impl Version {
 }
 
 /// Says in words what bytes are, for a report.
-pub fn describe(bytes: &[u8]) -> String {
+pub(super) fn describe(bytes: &[u8]) -> String {
     if bytes.iter().all(|b| *b == 0) {
         return "zeroes".into();
     }

@@ -5,6 +5,7 @@
 //! *Time.* Answers take none; the clock moves to the next deadline when nothing else is left to do, and now and
 //! then before.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use stripewise_engine::geometry::{Geometry, Holds, Place};
@@ -12,10 +13,11 @@ use stripewise_engine::io::{
     Action, ActionQueue, AdminCommand, Area, ArrayEvent, Compute, Flags, Input, IoError, IoResult, MemberIo,
     Op, Request, RequestId,
 };
-use stripewise_engine::units::{Instant, MemberIndex, SECTOR_BYTES, SectorRange, Slot};
+use stripewise_engine::level::Level;
+use stripewise_engine::units::{Instant, MemberIndex, PAGE_SECTORS, SECTOR_BYTES, SectorRange, Slot};
 use stripewise_engine::volume::Volume;
 
-use super::array::ArrayPlan;
+use super::array::{ArrayPlan, Start};
 use super::content::Version;
 use super::failure::Failure;
 use super::oracle::{Oracle, Watch};
@@ -70,8 +72,8 @@ pub struct Driver {
     volume: Volume,
     pub(super) devices: Vec<Device>,
     /// The device of each member.
-    member_devices: Vec<usize>,
-    data_offset_sectors: Vec<u64>,
+    member_devices: Vec<Option<usize>>,
+    data_offset_sectors: u64,
     /// Its buffers; the members are `devices`.
     buffers: BytesStore,
     pub(super) oracle: Oracle,
@@ -94,6 +96,8 @@ pub struct Driver {
     /// Writes that the last cut put in doubt.
     pub(super) in_doubt: u64,
     completed: u64,
+    /// Rows of the members whose parts may disagree since a power cut.
+    doubtful_rows: BTreeSet<u64>,
 }
 
 impl Driver {
@@ -104,7 +108,8 @@ impl Driver {
     pub fn new(plan: &ArrayPlan, seed: u64, logs: bool) -> Result<Self, Failure> {
         let not_started = |error: &dyn std::fmt::Display| Failure::NotStarted(error.to_string());
         let geometry = plan.geometry().map_err(|e| not_started(&e))?;
-        let start = plan.start(&[]);
+        let storages = plan.devices().map_err(|e| not_started(&e))?;
+        let start = plan.start(&storages.iter().map(Some).collect::<Vec<_>>())?;
         let volume = Volume::new(&start.config).map_err(|e| not_started(&e))?;
         let device = |storage| Device {
             storage,
@@ -120,7 +125,7 @@ impl Driver {
             plan: plan.clone(),
             geometry,
             volume,
-            devices: plan.devices().into_iter().map(device).collect(),
+            devices: storages.into_iter().map(device).collect(),
             member_devices: start.devices,
             data_offset_sectors: start.data_offset_sectors,
             pending: Vec::new(),
@@ -136,6 +141,7 @@ impl Driver {
             is_off: false,
             in_doubt: 0,
             completed: 0,
+            doubtful_rows: BTreeSet::new(),
         })
     }
 
@@ -190,8 +196,8 @@ impl Driver {
 
     /// The volume asks a member for an I/O.
     fn ask(&mut self, io: MemberIo, out: &Rc<ActionQueue>) -> Result<(), Failure> {
-        let device = &self.devices[self.member_devices[io.member.index()]].storage;
-        let before = if io.area == Area::Data { self.data_offset_sectors[io.member.index()] } else { 0 };
+        let device = &self.devices[self.device_index(io.member)].storage;
+        let before = if io.area == Area::Data { self.data_offset_sectors } else { 0 };
         let range = SectorRange::new(before + io.range.start, io.range.count);
         let bad = Failure::BadIo { member: io.member, sector: range.start, count: range.count };
         let named: u64 = out.segs(io.segs).iter().map(|s| u64::from(s.bytes)).sum();
@@ -211,7 +217,10 @@ impl Driver {
 
     fn event(&mut self, event: ArrayEvent) {
         match event {
-            ArrayEvent::MemberFailed { slot } => self.failed.push(slot),
+            ArrayEvent::MemberFailed { slot } => {
+                self.failed.push(slot);
+                self.doubt(slot);
+            }
             ArrayEvent::ArrayFailed => self.array_failed = true,
             ArrayEvent::ReadErrorCorrected { .. } => {}
         }
@@ -221,7 +230,9 @@ impl Driver {
     fn complete(&mut self, id: RequestId, result: IoResult) -> Result<(), Failure> {
         let (request, watch) = self.in_flight[id.0 as usize].take().expect("a request ends once");
         self.completed += 1;
-        self.note(&[2, id.0.into(), u64::from(result.is_ok())], || format!("request {} ends: {result:?}", id.0));
+        self.note(&[2, id.0.into(), u64::from(result.is_ok())], || {
+            format!("request {} ends: {result:?}", id.0)
+        });
         if let Err(error) = result
             && !self.may_fail(&request)
         {
@@ -250,7 +261,7 @@ impl Driver {
     fn may_fail(&self, request: &Request) -> bool {
         let is_lost = |place: Place| {
             let Some(member) = self.device_of(place.slot) else { return true };
-            let sector = self.data_offset_sectors[place.slot.index()] + place.sector;
+            let sector = self.data_offset_sectors + place.sector;
             member.gone
                 || self.failed.contains(&place.slot)
                 || member.flaky_percent > 0
@@ -261,9 +272,8 @@ impl Driver {
             return true;
         }
         if request.op == Op::Flush {
-            return self.geometry.copies() == 1 && (0..self.plan.members).any(|slot| {
-                is_lost(Place { slot: Slot(slot), sector: 0 })
-            });
+            return self.geometry.copies() == 1
+                && (0..self.plan.members).any(|slot| is_lost(Place { slot: Slot(slot), sector: 0 }));
         }
         let tolerated = usize::from(self.plan.level.parity_count());
         (request.range.start..request.range.end()).any(|sector| {
@@ -277,7 +287,13 @@ impl Driver {
     }
 
     fn device_of(&self, slot: Slot) -> Option<&Device> {
-        self.member_devices.get(slot.index()).map(|device| &self.devices[*device])
+        self.member_devices.get(slot.index())?.map(|device| &self.devices[device])
+    }
+
+    /// # Panics
+    /// If the engine names a member that the array has not: a bug of the engine.
+    fn device_index(&self, member: MemberIndex) -> usize {
+        self.member_devices[member.index()].expect("the engine names members that are there")
     }
 
     /// Asks for a request; if too many are under way, answers members first.
@@ -304,13 +320,13 @@ impl Driver {
         buffer.clear();
         match op {
             Op::Write => {
-                (range.start..range.end()).for_each(|sector| buffer.extend_from_slice(&version.bytes(sector)));
+                (range.start..range.end())
+                    .for_each(|sector| buffer.extend_from_slice(&version.bytes(sector)));
             }
             Op::Read => buffer.resize((range.count * SECTOR_BYTES) as usize, 0xEE),
             Op::Flush | Op::Discard | Op::WriteZeroes => {}
         }
-        let watch =
-            if op.is_write() { self.oracle.writes(range, version) } else { self.oracle.asked() };
+        let watch = if op.is_write() { self.oracle.writes(range, version) } else { self.oracle.asked() };
         let request = Request { id, op, range, flags };
         self.in_flight[index] = Some((request, watch));
         self.note(&[1, op as u64, range.start, range.count, u64::from(flags.fua)], || {
@@ -356,7 +372,7 @@ impl Driver {
         for _ in 0..4 {
             index = self.random.below(self.pending.len() as u64) as usize;
             let Pending::Io { io, .. } = &self.pending[index] else { break };
-            if !self.devices[self.member_devices[io.member.index()]].slow {
+            if !self.devices[self.device_index(io.member)].slow {
                 break;
             }
         }
@@ -376,9 +392,11 @@ impl Driver {
             return Err(Failure::BytesChanged { member: io.member, sector: range.start });
         }
         let result = self.carry_out(&io, &out, range, bytes, flush_point);
-        let words = [4, io.member.0.into(), io.op as u64, range.start, range.count, u64::from(result.is_ok())];
+        let words =
+            [4, io.member.0.into(), io.op as u64, range.start, range.count, u64::from(result.is_ok())];
         self.note(&words, || {
-            let what = format!("{:?} {} sectors from {} of {:?}", io.op, io.range.count, io.range.start, io.area);
+            let what =
+                format!("{:?} {} sectors from {} of {:?}", io.op, io.range.count, io.range.start, io.area);
             let fua = if io.fua { " fua" } else { "" };
             format!("member {} answers {what}{fua}: {result:?}", io.member)
         });
@@ -401,7 +419,8 @@ impl Driver {
         mut bytes: Vec<u8>,
         flush_point: u64,
     ) -> IoResult {
-        let device = &mut self.devices[self.member_devices[io.member.index()]];
+        let index = self.device_index(io.member);
+        let device = &mut self.devices[index];
         if device.gone {
             // What was under way may have been done, though nobody says so.
             if io.op.is_write() && self.random.chance(30) {
@@ -475,17 +494,21 @@ impl Driver {
         self.cut = None;
         self.is_off = true;
         let mut in_flight: Vec<Vec<CommandWrite>> = vec![Vec::new(); self.devices.len()];
-        for pending in self.pending.drain(..) {
+        for pending in std::mem::take(&mut self.pending) {
             if let Pending::Io { io, range, bytes, .. } = pending
                 && io.op.is_write()
-                && !self.devices[self.member_devices[io.member.index()]].gone
+                && !self.devices[self.device_index(io.member)].gone
             {
-                in_flight[self.member_devices[io.member.index()]]
-                    .push(CommandWrite { sector: range.start, bytes });
+                in_flight[self.device_index(io.member)].push(CommandWrite { sector: range.start, bytes });
             }
         }
         self.in_doubt = 0;
+        let before = self.data_offset_sectors;
         for (device, writes) in self.devices.iter_mut().zip(&in_flight) {
+            for range in device.storage.unflushed().chain(writes).map(CommandWrite::range) {
+                let data = range.start.saturating_sub(before)..range.end().saturating_sub(before);
+                self.doubtful_rows.extend(data.map(|sector| sector / PAGE_SECTORS));
+            }
             self.in_doubt += device.storage.power_cut(writes, survival, self.in_doubt);
         }
         self.in_flight.fill(None);
@@ -495,16 +518,15 @@ impl Driver {
         self.check_survivors()
     }
 
-    /// Every copy of a sector on a member that was in use is one that may have survived.
+    /// Every copy of a sector on a member that is in use is one that may have survived.
     fn check_survivors(&self) -> Result<(), Failure> {
-        for slot in (0..self.plan.members).map(Slot).filter(|s| !self.failed.contains(s)) {
+        for slot in self.slots().filter(|s| !self.failed.contains(s)) {
             let Some(device) = self.device_of(slot).filter(|d| !d.gone) else { continue };
-            let before = self.data_offset_sectors[slot.index()];
             for sector in 0..self.geometry.used_sectors(slot) {
                 if let Holds::Data(of_array) = self.geometry.holds(Place { slot, sector }) {
-                    let bytes = device.storage.bytes(SectorRange::new(before + sector, 1));
+                    let range = SectorRange::new(self.data_offset_sectors + sector, 1);
                     self.oracle
-                        .may_hold(of_array, bytes)
+                        .may_hold(of_array, device.storage.bytes(range))
                         .map_err(|wrong| Failure::Survived(slot, wrong))?;
                 }
             }
@@ -512,26 +534,108 @@ impl Driver {
         Ok(())
     }
 
+    fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..self.plan.members).map(Slot)
+    }
+
     /// Starts the array from what its devices hold.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If it cannot be started, or what survived is not what must.
     pub fn restart(&mut self) -> Result<(), Failure> {
         for device in &mut self.devices {
             device.gone &= !device.comes_back;
         }
-        let lost: Vec<usize> = (0..self.devices.len())
-            .filter(|d| self.devices[*d].gone || self.failed.contains(&Slot(*d as u16)))
-            .collect();
-        let start = self.plan.start(&lost);
+        let present: Vec<Option<&MemberStorage>> =
+            self.devices.iter().map(|d| (!d.gone).then_some(&d.storage)).collect();
+        let start = self.plan.start(&present)?;
         self.volume = Volume::new(&start.config).map_err(|error| Failure::NotStarted(error.to_string()))?;
         self.buffers = buffers(start.devices.len(), self.volume.stripe_cache_entries());
         self.failed.clone_from(&start.config.failed);
-        self.member_devices = start.devices;
+        self.member_devices.clone_from(&start.devices);
         self.data_offset_sectors = start.data_offset_sectors;
+        self.array_failed = false;
         self.is_off = false;
-        self.note(&[10, lost.len() as u64], || format!("restart without {lost:?}"));
+        self.now = Instant::ZERO;
+        self.note(&[10, start.config.failed.len() as u64], || {
+            let (failed, forced) = (&start.config.failed, start.forced);
+            format!("restart: without {failed:?}, clean {}, forced {forced}", start.is_clean)
+        });
+        for slot in self.slots() {
+            let device = self.device_of(slot);
+            if self.failed.contains(&slot) || device.is_none_or(Device::ails) {
+                self.doubt(slot);
+            }
+        }
+        self.check_survivors()?;
+        if !start.forced {
+            self.check_suspects(&start)?;
+        }
+        self.resync();
+        if !start.forced {
+            self.doubtful_rows.clear();
+        }
         Ok(())
+    }
+
+    /// Makes parity and copies agree, as a resync would.
+    fn resync(&mut self) {
+        loop {
+            let mut wrong = Vec::new();
+            self.mismatches(|place, right| wrong.push((place, right.to_vec())));
+            if wrong.is_empty() {
+                return;
+            }
+            for (place, right) in wrong {
+                let before = self.data_offset_sectors;
+                if let Some((device, _)) = self.device_mut(place.slot) {
+                    device.storage.put(before + place.sector, &right);
+                }
+            }
+        }
+    }
+
+    /// Where writes were under way when power failed and parity was not made right since, a slot that is lost or
+    /// unreadable cannot be told from the others.
+    pub(super) fn doubt(&mut self, slot: Slot) {
+        if self.geometry.level().parity_count() == 0 {
+            return;
+        }
+        for row in &self.doubtful_rows {
+            let place = Place { slot, sector: row * PAGE_SECTORS };
+            if let Holds::Data(sector) = self.geometry.holds(place) {
+                self.oracle.undefine(SectorRange::new(sector, PAGE_SECTORS));
+            }
+        }
+    }
+
+    /// What disagrees is what the members' metadata say may disagree.
+    fn check_suspects(&self, start: &Start) -> Result<(), Failure> {
+        let mut result = Ok(());
+        self.mismatches(|place, _| {
+            let sync_sector = match self.geometry.holds(place) {
+                Holds::Data(sector) if self.geometry.level() == Level::Raid10 => sector,
+                _ => place.sector,
+            };
+            if start.is_suspect(sync_sector) || result.is_err() {
+                return;
+            }
+            result = Err(Failure::NotMarked { slot: place.slot, sector: place.sector });
+        });
+        result
+    }
+
+    /// Calls with each place that disagrees, and what would be right there.
+    fn mismatches(&self, mut found: impl FnMut(Place, &[u8])) {
+        redundancy::mismatches(
+            &self.geometry,
+            |slot, range| {
+                let device = self.device_of(slot).filter(|d| !d.gone && !self.failed.contains(&slot))?;
+                let range = SectorRange::new(self.data_offset_sectors + range.start, range.count);
+                Some(device.storage.bytes(range))
+            },
+            &mut found,
+        );
     }
 
     /// Reads the whole array and checks that members agree. To be called when nothing is under way.
@@ -550,11 +654,9 @@ impl Driver {
         if self.array_failed {
             return Ok(());
         }
-        let mismatch = redundancy::first_mismatch(&self.geometry, |slot, range| {
-            let device = self.device_of(slot).filter(|d| !d.gone && !self.failed.contains(&slot))?;
-            Some(device.storage.bytes(SectorRange::new(self.data_offset_sectors[slot.index()] + range.start, range.count)))
-        });
-        match mismatch {
+        let mut first = None;
+        self.mismatches(|place, _| first = first.or(Some(place)));
+        match first {
             Some(Place { slot, sector }) => Err(Failure::NotRedundant { slot, sector }),
             None => Ok(()),
         }
@@ -562,9 +664,8 @@ impl Driver {
 
     /// The device that is the member of a slot.
     pub(super) fn device_mut(&mut self, slot: Slot) -> Option<(&mut Device, u64)> {
-        let member = MemberIndex(slot.0).index();
-        let device = *self.member_devices.get(member)?;
-        Some((&mut self.devices[device], self.data_offset_sectors[member]))
+        let device = (*self.member_devices.get(slot.index())?)?;
+        Some((&mut self.devices[device], self.data_offset_sectors))
     }
 }
 

@@ -19,6 +19,13 @@ pub enum Failure {
         /// The member's sector.
         sector: u64,
     },
+    /// After a power cut stripes disagree that nothing says may disagree.
+    NotMarked {
+        /// Whose.
+        slot: Slot,
+        /// The member's sector.
+        sector: u64,
+    },
     /// A request failed although enough members work.
     Refused(Request, IoError),
     /// The bytes of a member's write changed while it was under way.
@@ -61,6 +68,11 @@ impl std::fmt::Display for Failure {
             Self::NotRedundant { slot, sector } => {
                 write!(f, "sector {sector} of slot {slot} disagrees with the rest of its stripe")
             }
+            Self::NotMarked { slot, sector } => write!(
+                f,
+                "sector {sector} of slot {slot} disagrees with the rest of its stripe, and neither superblock nor \
+                 bitmap say that it may"
+            ),
             Self::Refused(request, error) => write!(
                 f,
                 "{:?} of {} sectors from {} failed though enough members work: {error}",

@@ -138,8 +138,8 @@ impl Oracle {
                 return Err(Wrong { sector, found: describe(bytes), allowed });
             };
             let found = *found;
-            let settled = entries.iter().all(|e| !matches!(e.state, State::InFlight | State::Uncertain));
-            if settled && entries.iter().any(|e| e.state == State::Survivor) && found.version != Version::ANY {
+            let untouched = entries.len() > 1 && entries.iter().all(|e| e.state == State::Survivor);
+            if untouched && found.version != Version::ANY {
                 entries.push(Entry { state: State::Answered(self.now), durable: false, ..found });
             }
         }

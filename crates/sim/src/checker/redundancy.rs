@@ -1,22 +1,29 @@
 //! Whether what members hold fits together: copies agree, parity is the parity of its stripe.
 
-use stripewise_engine::geometry::{Geometry, Holds, Place, Shape};
+use stripewise_engine::geometry::{Geometry, Place, Shape};
 use stripewise_engine::io::Role;
 use stripewise_engine::units::{PAGE_SECTORS, SECTOR_BYTES, SectorRange, Slot};
 use stripewise_parity::Kernels;
 
-/// The first place that disagrees with the rest of its stripe, if one does. `data` gives a slot's data, or nothing
-/// for members that are lost.
-pub fn first_mismatch<'a>(
+/// Calls with places that disagree with the rest of their stripe, and what would be right there: one for each row or
+/// sector. `data` gives a slot's data, or nothing for members that are lost.
+pub(super) fn mismatches<'a>(
     geometry: &Geometry,
     data: impl Fn(Slot, SectorRange) -> Option<&'a [u8]>,
-) -> Option<Place> {
-    match geometry.shape() {
-        Shape::Parity(_) => {
-            let rows = geometry.used_sectors(Slot(0)) / PAGE_SECTORS;
-            (0..rows).find_map(|row| parity_mismatch(geometry, row * PAGE_SECTORS, &data))
+    found: &mut impl FnMut(Place, &[u8]),
+) {
+    if let Shape::Parity(_) = geometry.shape() {
+        for row in 0..geometry.used_sectors(Slot(0)) / PAGE_SECTORS {
+            if let Some((place, right)) = parity_mismatch(geometry, row * PAGE_SECTORS, &data) {
+                found(place, &right);
+            }
         }
-        _ => (0..geometry.array_sectors()).find_map(|sector| copy_mismatch(geometry, sector, &data)),
+    } else {
+        for sector in 0..geometry.array_sectors() {
+            if let Some((place, right)) = copy_mismatch(geometry, sector, &data) {
+                found(place, right);
+            }
+        }
     }
 }
 
@@ -24,11 +31,12 @@ fn copy_mismatch<'a>(
     geometry: &Geometry,
     sector: u64,
     data: &impl Fn(Slot, SectorRange) -> Option<&'a [u8]>,
-) -> Option<Place> {
+) -> Option<(Place, &'a [u8])> {
     let mut first: Option<&[u8]> = None;
-    (0..geometry.copies()).map(|copy| geometry.place(sector, copy)).find(|place| {
-        let Some(bytes) = data(place.slot, SectorRange::new(place.sector, 1)) else { return false };
-        *first.get_or_insert(bytes) != bytes
+    (0..geometry.copies()).map(|copy| geometry.place(sector, copy)).find_map(|place| {
+        let bytes = data(place.slot, SectorRange::new(place.sector, 1))?;
+        let right = *first.get_or_insert(bytes);
+        (right != bytes).then_some((place, right))
     })
 }
 
@@ -36,7 +44,7 @@ fn parity_mismatch<'a>(
     geometry: &Geometry,
     sector: u64,
     data: &impl Fn(Slot, SectorRange) -> Option<&'a [u8]>,
-) -> Option<Place> {
+) -> Option<(Place, Vec<u8>)> {
     let Shape::Parity(shape) = geometry.shape() else { unreachable!("asked for parity levels only") };
     let map = shape.stripe(sector / geometry.chunk_sectors());
     let range = SectorRange::new(sector, PAGE_SECTORS);
@@ -53,23 +61,6 @@ fn parity_mismatch<'a>(
     [(Some(map.p), p), (map.q, q)].into_iter().find_map(|(slot, right)| {
         let slot = slot?;
         let wrong = data(slot, range)? != right;
-        wrong.then_some(Place { slot, sector })
+        wrong.then_some((Place { slot, sector }, right))
     })
-}
-
-/// Array sectors that share a row, or a copy, with a sector of a member's data.
-pub fn sectors_of_row(geometry: &Geometry, place: Place) -> Vec<SectorRange> {
-    let Shape::Parity(_) = geometry.shape() else {
-        return match geometry.holds(place) {
-            Holds::Data(sector) => vec![SectorRange::new(sector, 1)],
-            Holds::Parity | Holds::Nothing => Vec::new(),
-        };
-    };
-    let row = place.sector / PAGE_SECTORS * PAGE_SECTORS;
-    (0..geometry.raid_disks())
-        .filter_map(|slot| match geometry.holds(Place { slot: Slot(slot), sector: row }) {
-            Holds::Data(sector) => Some(SectorRange::new(sector, PAGE_SECTORS)),
-            Holds::Parity | Holds::Nothing => None,
-        })
-        .collect()
 }

@@ -93,6 +93,7 @@ fn array(random: &mut Random) -> ArrayPlan {
         policy: random.pick(&Policy::ALL),
         stripe_cache_size: random.pick(&[STRIPE_CACHE_MIN, STRIPE_CACHE_MIN, 24, 64]),
         discard: random.chance(50),
+        bitmap_chunk_bytes: random.pick(&[None, Some(4096), Some(16384), Some(1 << 20)]),
     }
 }
 

@@ -165,6 +165,7 @@ impl Run {
     /// Lets a member ail, unless that is more than the array survives.
     fn ail(&mut self, slot: Slot, how: impl FnOnce(&mut super::driver::Device, u64)) {
         let slot = self.slot(slot);
+        self.driver.doubt(slot);
         if self.survives_without(slot)
             && let Some((device, before)) = self.driver.device_mut(slot)
         {
