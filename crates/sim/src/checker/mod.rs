@@ -2,6 +2,7 @@
 
 mod array;
 mod content;
+mod crash;
 mod driver;
 mod failure;
 mod oracle;
@@ -11,6 +12,7 @@ mod swarm;
 
 pub use array::{ArrayPlan, Start};
 pub use content::Version;
+pub use crash::{CrashCase, CrashReport, crash_cases, enumerate_crashes};
 pub use driver::Driver;
 pub use failure::Failure;
 pub use oracle::{Oracle, Watch, Wrong};

@@ -21,6 +21,8 @@ pub struct Outcome {
     pub completed: u64,
     /// Writes that members answered.
     pub member_writes: u64,
+    /// Writes that the last power cut put in doubt.
+    pub in_doubt: u64,
     /// Starts after power cuts.
     pub restarts: u32,
     /// What was wrong, if anything.
@@ -44,6 +46,7 @@ pub fn run(scenario: &Scenario, logs: bool) -> Outcome {
         trace_hash: run.driver.trace_hash(),
         completed: run.driver.completed(),
         member_writes: run.driver.writes(),
+        in_doubt: run.driver.in_doubt,
         restarts: run.restarts,
         failure,
         log: run.driver.log(),
@@ -52,8 +55,16 @@ pub fn run(scenario: &Scenario, logs: bool) -> Outcome {
 
 impl Outcome {
     const fn failed(failure: Failure) -> Self {
-        let (completed, member_writes) = (0, 0);
-        Self { trace_hash: 0, completed, member_writes, restarts: 0, failure: Some(failure), log: Vec::new() }
+        let (completed, member_writes, in_doubt) = (0, 0, 0);
+        Self {
+            trace_hash: 0,
+            completed,
+            member_writes,
+            in_doubt,
+            restarts: 0,
+            failure: Some(failure),
+            log: Vec::new(),
+        }
     }
 }
 
