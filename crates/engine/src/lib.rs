@@ -8,11 +8,13 @@
 
 pub mod array;
 pub mod assembly;
+pub mod cache;
 pub mod geometry;
 pub mod io;
 pub mod metadata;
 pub mod policy;
 pub mod ppl;
+pub mod stack;
 pub mod units;
 pub mod volume;
 pub mod workload;

@@ -1,0 +1,344 @@
+//! Buffered reads and writes: page after page from the request's cursor, each run of pages one copy.
+
+use super::frames::Holds;
+use super::readahead::{Readahead, Window};
+use super::{Below, Cache, Copying, ErrorReport, RequestKey, State, Step, Stream, TAG_BIT};
+use crate::io::{
+    Action, ActionQueue, Buf, Compute, Flags, IoError, IoResult, Kernel, Op, Operand, Role, Seg, Tag,
+};
+use crate::units::{PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, SectorRange};
+
+/// Most pages of one copy, so that a long request neither holds the CPU nor pins much.
+const COPY_PAGES_MAX: u32 = 256;
+
+impl Cache {
+    /// The state of an open file, from its first request on.
+    pub(super) fn stream(&mut self, number: u16) -> &mut Stream {
+        let index = usize::from(number);
+        if self.streams.len() <= index {
+            // An error nobody was told of is told to newcomers too.
+            let error_seen = self.errors.seen_by_newcomer();
+            self.streams.resize(index + 1, Stream { readahead: Readahead::default(), error_seen });
+        }
+        &mut self.streams[index]
+    }
+
+    /// Copies from pages as long as they are there; reads those that are not.
+    pub(super) fn read(&mut self, key: RequestKey, state: State, out: &mut ActionQueue) {
+        let end = state.end_page();
+        let mut first = state.cursor;
+        let mut page = first;
+        while page < end {
+            if self.is_barred(page) {
+                self.barrier_waiters.push_back(key);
+                break;
+            }
+            let Some(frame) = self.index.get(page) else {
+                self.stats.misses += 1;
+                if self.read_missing(page, end - page, &state) {
+                    continue;
+                }
+                self.frame_waiters.push_back(key);
+                break;
+            };
+            if self.frames.get(frame).is_marked {
+                self.frames.change(frame, |f| f.is_marked = false);
+                self.read_marked(page, end - page, &state);
+            }
+            if !self.frames.get(frame).is_readable() {
+                self.wait_for_page(frame, key);
+                break;
+            }
+            self.stats.hits += 1;
+            self.touch_once(frame, page, &state);
+            self.frames.change(frame, |f| f.readers += 1);
+            page += 1;
+            if page - first == u64::from(COPY_PAGES_MAX) {
+                self.copy(key, first, page, out);
+                first = page;
+            }
+        }
+        self.copied_up_to(key, first, page, out);
+    }
+
+    /// Copies to pages as long as they can be written to and may become dirty.
+    pub(super) fn write(&mut self, key: RequestKey, state: State, out: &mut ActionQueue) {
+        let end = state.end_page();
+        let mut first = state.cursor;
+        let mut page = first;
+        while page < end {
+            if self.is_throttled() {
+                self.stats.throttled += 1;
+                self.dirty_waiters.push_back(key);
+                break;
+            }
+            if self.is_barred(page) {
+                self.barrier_waiters.push_back(key);
+                break;
+            }
+            let frame = match self.index.get(page) {
+                Some(frame) if !self.frames.get(frame).is_writable() => {
+                    self.wait_for_page(frame, key);
+                    break;
+                }
+                Some(frame) => frame,
+                None if self.covers(page, state.request.range) => {
+                    let Some(frame) = self.place(page, Holds::Dirty { fresh: true }) else {
+                        self.frame_waiters.push_back(key);
+                        break;
+                    };
+                    frame
+                }
+                // The rest of the page is read first.
+                None if self.start_reads(Window { start: page, count: 1, marked: None }) => continue,
+                None => {
+                    self.frame_waiters.push_back(key);
+                    break;
+                }
+            };
+            self.touch_once(frame, page, &state);
+            self.dirties(page, frame);
+            page += 1;
+            if page - first == u64::from(COPY_PAGES_MAX) {
+                self.copy(key, first, page, out);
+                first = page;
+            }
+        }
+        self.copied_up_to(key, first, page, out);
+    }
+
+    /// Whether a range covers a page as far as the volume has it.
+    fn covers(&self, page: u64, range: SectorRange) -> bool {
+        let page = self.sectors(page, 1);
+        range.start <= page.start && page.end() <= range.end()
+    }
+
+    /// An access, unless it goes on in the page where the stream's last ended.
+    fn touch_once(&mut self, frame: u32, page: u64, state: &State) {
+        let goes_on = page * PAGE_SECTORS < state.request.range.start
+            && self.stream(state.request.flags.stream).readahead.ended_in(page);
+        if !goes_on {
+            self.frames.touch(frame);
+        }
+    }
+
+    /// Ends a round of copying: the last run, and the request if it was the last.
+    fn copied_up_to(&mut self, key: RequestKey, first: u64, page: u64, out: &mut ActionQueue) {
+        if first < page {
+            self.copy(key, first, page, out);
+        }
+        let state = self.state(key);
+        state.cursor = page;
+        if page == state.end_page() && state.copies == 0 {
+            self.copied(key, out);
+        }
+    }
+
+    /// Copies the request's part of a run of pages.
+    fn copy(&mut self, key: RequestKey, first: u64, end: u64, out: &mut ActionQueue) {
+        let state = self.state(key);
+        state.copies += 1;
+        let request = state.request;
+        let range = request.range;
+        let start = range.start.max(first * PAGE_SECTORS);
+        let bytes = (range.end().min(end * PAGE_SECTORS) - start) * SECTOR_BYTES;
+        let offset = (start - range.start) * SECTOR_BYTES;
+        let caller =
+            out.add_segs([Seg { buf: Buf::Request { id: request.id, offset }, bytes: bytes as u32 }]);
+        let from = out.segs.len();
+        self.name_pages(start * SECTOR_BYTES, bytes, &mut out.segs);
+        let pages = crate::io::SegList { first: from as u32, count: (out.segs.len() - from) as u32 };
+        let (source, target) = if request.op == Op::Write { (caller, pages) } else { (pages, caller) };
+        let mut operand = |segs| {
+            out.operands.push(Operand { role: Role::Data(0), segs });
+            crate::io::OperandList { first: out.operands.len() as u32 - 1, count: 1 }
+        };
+        let (sources, targets) = (operand(source), operand(target));
+        let count = (end - first) as u32;
+        let tag = Tag(self.copies.insert(Copying { request: key, first, count }) | TAG_BIT);
+        out.push(Action::Compute(Compute { tag, kernel: Kernel::Copy, bytes, sources, targets }));
+    }
+
+    /// A copy has ended.
+    pub(crate) fn computed(&mut self, tag: Tag, out: &mut ActionQueue) {
+        let Some(Copying { request, first, count }) = self.copies.remove(tag.0 & !TAG_BIT) else { return };
+        let is_write = self.state(request).request.op == Op::Write;
+        for page in first..first + u64::from(count) {
+            let frame = self.index.get(page).expect("pages in use stay where they are");
+            let is_wanted = self.frames.change(frame, |f| {
+                if is_write {
+                    f.writers -= 1;
+                    f.holds = Holds::Dirty { fresh: false };
+                } else {
+                    f.readers -= 1;
+                }
+                f.is_wanted && f.writers == 0
+            });
+            self.writeback.is_sync_ready |= is_wanted;
+            self.wake_page(frame);
+        }
+        let state = self.state(request);
+        state.copies -= 1;
+        if state.copies == 0 && state.cursor == state.end_page() {
+            self.copied(request, out);
+        }
+    }
+
+    /// The last byte of a buffered request was copied, or none more will be.
+    fn copied(&mut self, key: RequestKey, out: &mut ActionQueue) {
+        let State { request, result, .. } = *self.state(key);
+        let last = (request.range.end() - 1) / PAGE_SECTORS;
+        if request.op == Op::Read {
+            self.stream(request.flags.stream).readahead.read(last);
+        }
+        if request.op == Op::Write && request.flags.fua && result.is_ok() {
+            let first = request.range.start / PAGE_SECTORS;
+            self.state(key).step = Step::Sync(super::Sync::new(first, last + 1));
+            return self.sync_begins(key);
+        }
+        self.complete(key, result, out);
+    }
+
+    /// Gives up a buffered request; it ends with its last copy.
+    fn fail(&mut self, key: RequestKey, error: IoError) {
+        let state = self.state(key);
+        state.result = Err(error);
+        state.cursor = state.end_page();
+        if state.copies == 0 {
+            self.runnable.push_back(key);
+        }
+    }
+
+    /// Puts a page that is not cached into a frame, giving up another if need be.
+    fn place(&mut self, page: u64, holds: Holds) -> Option<u32> {
+        let (frame, evicted) = self.frames.take(page, holds)?;
+        if let Some(evicted) = evicted {
+            self.index.remove(evicted);
+        }
+        self.index.insert(page, frame);
+        Some(frame)
+    }
+
+    /// Reads a missing page, and what readahead says. Answers whether a frame was found for it.
+    fn read_missing(&mut self, page: u64, count: u64, state: &State) -> bool {
+        let single = Window { start: page, count: 1, marked: None };
+        if state.alone == Some(page) {
+            return self.start_reads(single);
+        }
+        let mut max = self.limits.readahead;
+        if self.policy.large_reads_whole {
+            max = max.max(count.min(u64::from(self.policy.request_pages_max)));
+        }
+        let before = self.stream(state.request.flags.stream).readahead;
+        let mut readahead = before;
+        let has_context = self.policy.context_readahead;
+        let window = readahead.missing(page, count, max, || {
+            let is_cached = |p: &u64| self.index.get(*p).is_some();
+            if has_context {
+                (page.saturating_sub(max)..page).rev().take_while(is_cached).count() as u64
+            } else {
+                0
+            }
+        });
+        self.start_reads(window);
+        // A window may begin behind the page, if that was given up after it had been read ahead.
+        let is_there = self.index.get(page).is_some() || self.start_reads(single);
+        self.stream(state.request.flags.stream).readahead = if is_there { readahead } else { before };
+        is_there
+    }
+
+    /// Reads the next window early, unless too many reads are under way already.
+    fn read_marked(&mut self, page: u64, count: u64, state: &State) {
+        if self.reads_in_flight >= self.policy.in_flight_max {
+            return;
+        }
+        let max = self.limits.readahead;
+        let mut readahead = self.stream(state.request.flags.stream).readahead;
+        let window = readahead
+            .marked(page, count, max, || (page + 1..=page + max).find(|p| self.index.get(*p).is_none()));
+        self.stream(state.request.flags.stream).readahead = readahead;
+        if let Some(window) = window {
+            self.start_reads(window);
+        }
+    }
+
+    /// Reads the pages of a window that are not there, as far as there are frames. Answers whether there was
+    /// one for the first.
+    fn start_reads(&mut self, window: Window) -> bool {
+        let end = (window.start + window.count).min(self.end_sector.div_ceil(PAGE_SECTORS));
+        let mut first = window.start;
+        let mut page = first;
+        let mut is_short = false;
+        while page < end && !is_short {
+            // A write past the cache is changing what it has taken; the demanded page is never one of these.
+            let is_passed = self.index.get(page).is_some() || self.is_barred(page);
+            if !is_passed {
+                match self.place(page, Holds::Reading) {
+                    Some(frame) => self.frames.change(frame, |f| f.is_marked = window.marked == Some(page)),
+                    None => is_short = true,
+                }
+            }
+            let is_full = page - first == u64::from(self.policy.request_pages_max);
+            if is_passed || is_short || is_full {
+                self.read_pages(first, page);
+                first = if is_passed { page + 1 } else { page };
+            }
+            page += u64::from(!is_short);
+        }
+        if !is_short {
+            self.read_pages(first, page);
+        }
+        page > window.start
+    }
+
+    fn read_pages(&mut self, first: u64, end: u64) {
+        if first >= end {
+            return;
+        }
+        let count = (end - first) as u32;
+        self.reads_in_flight += 1;
+        self.stats.pages_read += u64::from(count);
+        let range = self.sectors(first, count);
+        self.ask(Below::Read { first, count }, Op::Read, range, Flags { sync: true, ..Flags::default() });
+    }
+
+    /// The array answered a read of pages. A page of a longer read that failed is read again by itself for
+    /// those that wait for it.
+    pub(super) fn read_ended(&mut self, first: u64, count: u32, result: IoResult) {
+        self.reads_in_flight -= 1;
+        for page in first..first + u64::from(count) {
+            let frame = self.index.get(page).expect("pages in use stay where they are");
+            let Err(error) = result else {
+                self.frames.change(frame, |f| f.holds = Holds::Clean);
+                self.wake_page(frame);
+                continue;
+            };
+            self.index.remove(page);
+            self.frames.release(frame);
+            for key in self.page_waiters.remove(&frame).unwrap_or_default() {
+                let state = self.state(key);
+                if count == 1 && state.step == Step::Copy {
+                    self.fail(key, error);
+                } else {
+                    state.alone = Some(page);
+                    self.runnable.push_back(key);
+                }
+            }
+        }
+    }
+
+    /// Who is told of write-back errors, for a flush of that stream.
+    pub(super) fn error_for(&mut self, stream: u16) -> IoResult {
+        let report = self.policy.error_report;
+        let seen = self.stream(stream).error_seen;
+        let result = match report {
+            ErrorReport::EachStream => self.errors.after(seen),
+            ErrorReport::FirstFlush => self.errors.unseen(),
+        };
+        self.stream(stream).error_seen = self.errors.mark_seen();
+        result
+    }
+}
+
+/// Bytes in a page fit the copy's 32-bit lengths.
+const _: () = assert!(COPY_PAGES_MAX as u64 * PAGE_BYTES < u32::MAX as u64);

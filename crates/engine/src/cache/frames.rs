@@ -1,0 +1,334 @@
+//! The frames: where pages are kept, in what state, and which is given up first.
+//!
+//! Two lists as Linux's: a page enters the inactive list, the second access moves it to the active one, and
+//! what is given up is the clean, unused page at the inactive list's end. The active list feeds the inactive
+//! one when it has become too long.
+
+use super::policy::InactiveLow;
+
+/// No frame.
+const NONE: u32 = u32::MAX;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// No page.
+    Nothing,
+    /// A page whose bytes are being read.
+    Reading,
+    /// A page as it is on the array.
+    Clean,
+    /// A page newer than on the array. `fresh` until its first bytes, which cover it whole, have come.
+    Dirty { fresh: bool },
+    /// A page that is being written back; its bytes must not change.
+    WritingBack,
+}
+
+/// A frame. Copies to and from it keep its page where it is.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent marks of a page, as PG_active, PG_referenced")]
+pub(super) struct Frame {
+    pub(super) page: u64,
+    previous: u32,
+    next: u32,
+    /// Copies from it under way.
+    pub(super) readers: u32,
+    /// Copies to it under way.
+    pub(super) writers: u32,
+    pub(super) holds: Holds,
+    is_active: bool,
+    is_referenced: bool,
+    /// A reader that reaches it starts the next readahead window.
+    pub(super) is_marked: bool,
+    /// A flush waits for the copies to it: no new one starts.
+    pub(super) is_wanted: bool,
+}
+
+impl Frame {
+    const fn is_reclaimable(&self) -> bool {
+        matches!(self.holds, Holds::Clean) && self.readers == 0 && self.writers == 0
+    }
+
+    /// Whether its bytes can be read.
+    pub(super) const fn is_readable(&self) -> bool {
+        matches!(self.holds, Holds::Clean | Holds::Dirty { fresh: false } | Holds::WritingBack)
+    }
+
+    /// Whether a copy to it may start.
+    pub(super) const fn is_writable(&self) -> bool {
+        matches!(self.holds, Holds::Clean | Holds::Dirty { fresh: false }) && !self.is_wanted
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+    count: u32,
+}
+
+const EMPTY: List = List { head: NONE, tail: NONE, count: 0 };
+
+/// The frames of a cache.
+#[derive(Debug)]
+pub(super) struct Frames {
+    table: Vec<Frame>,
+    /// Frames there may be.
+    limit: u32,
+    free: Vec<u32>,
+    inactive: List,
+    active: List,
+    reclaimable: u32,
+    /// The active list may be this many times as long as the inactive one.
+    active_share: u32,
+}
+
+impl Frames {
+    pub(super) fn new(limit: u32, inactive_low: InactiveLow) -> Self {
+        let active_share = match inactive_low {
+            InactiveLow::ShorterThanActive => 1,
+            InactiveLow::BelowSquareRoot => {
+                let gib = u64::from(limit) >> 18;
+                if gib == 0 { 1 } else { (10 * gib).isqrt() as u32 }
+            }
+        };
+        Self {
+            table: Vec::new(),
+            limit,
+            free: Vec::new(),
+            inactive: EMPTY,
+            active: EMPTY,
+            reclaimable: 0,
+            active_share,
+        }
+    }
+
+    pub(super) fn get(&self, frame: u32) -> &Frame {
+        &self.table[frame as usize]
+    }
+
+    /// Changes a frame's state, counting what can be given up.
+    pub(super) fn change<R>(&mut self, frame: u32, change: impl FnOnce(&mut Frame) -> R) -> R {
+        let at = &mut self.table[frame as usize];
+        let before = at.is_reclaimable();
+        let result = change(at);
+        self.reclaimable += u32::from(at.is_reclaimable());
+        self.reclaimable -= u32::from(before);
+        result
+    }
+
+    /// Whether a page would find a frame.
+    pub(super) const fn is_available(&self) -> bool {
+        self.reclaimable > 0 || !self.free.is_empty() || self.table.len() < self.limit as usize
+    }
+
+    /// Pages held.
+    pub(super) const fn pages(&self) -> u32 {
+        self.inactive.count + self.active.count
+    }
+
+    /// Finds a frame for a page, at the head of the inactive list. Answers it and the page given up for it;
+    /// nothing if every page is in use or dirty.
+    pub(super) fn take(&mut self, page: u64, holds: Holds) -> Option<(u32, Option<u64>)> {
+        let (frame, evicted) = if let Some(frame) = self.free.pop() {
+            (frame, None)
+        } else if (self.table.len() as u32) < self.limit {
+            self.table.push(Frame {
+                page,
+                previous: NONE,
+                next: NONE,
+                readers: 0,
+                writers: 0,
+                holds: Holds::Nothing,
+                is_active: false,
+                is_referenced: false,
+                is_marked: false,
+                is_wanted: false,
+            });
+            (self.table.len() as u32 - 1, None)
+        } else {
+            let frame = self.reclaim()?;
+            let evicted = self.get(frame).page;
+            self.unlink(frame);
+            (frame, Some(evicted))
+        };
+        self.change(frame, |f| {
+            f.page = page;
+            f.holds = holds;
+            f.is_active = false;
+            f.is_referenced = false;
+            f.is_marked = false;
+            f.is_wanted = false;
+        });
+        self.push(frame);
+        Some((frame, evicted))
+    }
+
+    /// Forgets the page of a frame that nothing uses.
+    pub(super) fn release(&mut self, frame: u32) {
+        let at = *self.get(frame);
+        assert!(at.readers == 0 && at.writers == 0 && !at.is_wanted, "{at:?} is in use");
+        self.unlink(frame);
+        self.change(frame, |f| f.holds = Holds::Nothing);
+        self.free.push(frame);
+    }
+
+    /// Notes an access: the second one makes a page active.
+    pub(super) fn touch(&mut self, frame: u32) {
+        let at = &mut self.table[frame as usize];
+        if !at.is_referenced {
+            at.is_referenced = true;
+        } else if !at.is_active {
+            self.unlink(frame);
+            let at = &mut self.table[frame as usize];
+            (at.is_active, at.is_referenced) = (true, false);
+            self.push(frame);
+        }
+    }
+
+    /// The page to give up: clean and unused, from the inactive list's end.
+    fn reclaim(&mut self) -> Option<u32> {
+        if self.reclaimable == 0 {
+            return None;
+        }
+        loop {
+            self.balance();
+            for _ in 0..self.inactive.count {
+                let frame = self.inactive.tail;
+                if self.get(frame).is_reclaimable() {
+                    return Some(frame);
+                }
+                self.unlink(frame);
+                self.push(frame);
+            }
+            // Whatever can be given up is active.
+            self.deactivate();
+        }
+    }
+
+    /// Moves pages from the active list's end while it is too long.
+    fn balance(&mut self) {
+        while self.active.count > self.inactive.count.saturating_mul(self.active_share) {
+            self.deactivate();
+        }
+    }
+
+    fn deactivate(&mut self) {
+        let frame = self.active.tail;
+        assert_ne!(frame, NONE, "a page that can be given up is in one of the lists");
+        self.unlink(frame);
+        let at = &mut self.table[frame as usize];
+        (at.is_active, at.is_referenced) = (false, false);
+        self.push(frame);
+    }
+
+    fn push(&mut self, frame: u32) {
+        let is_active = self.get(frame).is_active;
+        let list = if is_active { &mut self.active } else { &mut self.inactive };
+        let head = std::mem::replace(&mut list.head, frame);
+        list.count += 1;
+        if head == NONE {
+            list.tail = frame;
+        } else {
+            self.table[head as usize].previous = frame;
+        }
+        let at = &mut self.table[frame as usize];
+        (at.previous, at.next) = (NONE, head);
+    }
+
+    fn unlink(&mut self, frame: u32) {
+        let Frame { previous, next, is_active, .. } = *self.get(frame);
+        let list = if is_active { &mut self.active } else { &mut self.inactive };
+        list.count -= 1;
+        if previous == NONE {
+            list.head = next;
+        }
+        if next == NONE {
+            list.tail = previous;
+        }
+        if previous != NONE {
+            self.table[previous as usize].next = next;
+        }
+        if next != NONE {
+            self.table[next as usize].previous = previous;
+        }
+    }
+
+    pub(super) fn check_invariants(&self) {
+        let mut reclaimable = 0;
+        for (list, is_active) in [(&self.inactive, false), (&self.active, true)] {
+            let (mut frame, mut previous, mut count) = (list.head, NONE, 0);
+            while frame != NONE {
+                let at = self.get(frame);
+                assert_eq!(
+                    (at.previous, at.is_active),
+                    (previous, is_active),
+                    "frame {frame} is where it says"
+                );
+                assert_ne!(at.holds, Holds::Nothing, "listed frames hold pages");
+                assert!(
+                    at.writers == 0 || matches!(at.holds, Holds::Dirty { .. }),
+                    "written pages are dirty"
+                );
+                reclaimable += u32::from(at.is_reclaimable());
+                count += 1;
+                (previous, frame) = (frame, at.next);
+            }
+            assert_eq!((list.tail, list.count), (previous, count), "a list's end and length");
+        }
+        assert_eq!(self.reclaimable, reclaimable, "pages that can be given up are counted");
+        assert_eq!(self.pages() as usize + self.free.len(), self.table.len(), "a frame is listed or free");
+        assert!(self.table.len() <= self.limit as usize, "no more memory than allowed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(count: u32) -> Frames {
+        let mut frames = Frames::new(count, InactiveLow::ShorterThanActive);
+        for page in 0..u64::from(count) {
+            assert_eq!(frames.take(page, Holds::Clean), Some((page as u32, None)));
+        }
+        frames
+    }
+
+    #[test]
+    fn pages_used_twice_outlive_a_scan() {
+        let mut frames = filled(8);
+        for frame in 0..3 {
+            frames.touch(frame);
+            frames.touch(frame);
+        }
+        for page in 100..200 {
+            let (frame, evicted) = frames.take(page, Holds::Clean).unwrap();
+            assert!(frame >= 3 && evicted.is_some_and(|p| p > 2), "page {evicted:?} was given up");
+            frames.check_invariants();
+        }
+    }
+
+    #[test]
+    fn dirty_pages_and_pages_in_use_are_not_given_up() {
+        let mut frames = filled(4);
+        frames.change(0, |f| f.holds = Holds::Dirty { fresh: false });
+        frames.change(1, |f| f.readers = 1);
+        frames.change(2, |f| f.holds = Holds::WritingBack);
+        assert_eq!(frames.take(10, Holds::Reading), Some((3, Some(3))));
+        assert_eq!(frames.take(11, Holds::Reading), None);
+        frames.change(1, |f| f.readers = 0);
+        assert_eq!(frames.take(11, Holds::Reading), Some((1, Some(1))));
+        frames.check_invariants();
+    }
+
+    #[test]
+    fn a_long_active_list_gives_way() {
+        let mut frames = filled(6);
+        for frame in 0..6 {
+            frames.touch(frame);
+            frames.touch(frame);
+        }
+        assert_eq!(frames.take(10, Holds::Clean), Some((0, Some(0))), "the first to become active");
+        frames.check_invariants();
+    }
+}
