@@ -16,6 +16,8 @@ pub(crate) enum Event {
     Wake,
     /// The oldest computation has ended.
     Computed,
+    /// A copy between a request and cached pages has ended: its number.
+    Copied(u32),
     /// The arm of this member's drive has finished what it was committed to, or a die its program.
     Arm(u32),
     /// This member's drive has read ahead as far as it would, and may write dirty data.
@@ -24,8 +26,8 @@ pub(crate) enum Event {
     Transferred(u32, u8),
 }
 
-const KIND_BITS: u32 = 3;
-const INDEX_BITS: u32 = 28;
+const KIND_BITS: u32 = 4;
+const INDEX_BITS: u32 = 29;
 const ORDER_BITS: u32 = 64 - INDEX_BITS;
 const COMMAND_BITS: u32 = 8;
 
@@ -42,6 +44,7 @@ impl Event {
             Self::Computed => 4,
             Self::Arm(member) => 5 | member << KIND_BITS,
             Self::ReadAheadFull(member) => 6 | member << KIND_BITS,
+            Self::Copied(number) => 8 | number << KIND_BITS,
             Self::Transferred(member, command) => {
                 7 | (command as u32) << KIND_BITS | member << (KIND_BITS + COMMAND_BITS)
             }
@@ -59,6 +62,7 @@ impl Event {
             4 => Self::Computed,
             5 => Self::Arm(index),
             6 => Self::ReadAheadFull(index),
+            8 => Self::Copied(index),
             _ => Self::Transferred(index >> COMMAND_BITS, (index & ((1 << COMMAND_BITS) - 1)) as u8),
         }
     }

@@ -48,6 +48,11 @@ impl Cpu {
         end
     }
 
+    /// Copies between a caller's buffer and cached pages; returns the end.
+    pub(crate) fn copy(&mut self, now_ns: u64, bytes: u64) -> u64 {
+        self.serve(now_ns, bytes * self.model.copy_byte_ps / 1000)
+    }
+
     pub(crate) fn cores(&self) -> usize {
         self.free_ns.len()
     }

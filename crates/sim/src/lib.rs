@@ -31,4 +31,4 @@ pub use report::{MemberReport, SimReport};
 pub use rig::{Controller, ControllerNames, Rig, RigError, RigNames};
 pub use topology::TopologyError;
 pub use trace::TraceHash;
-pub use world::{SimConfig, SimError, World, run};
+pub use world::{SimConfig, SimError, World, run, run_cached};

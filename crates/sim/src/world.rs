@@ -18,9 +18,11 @@ use crate::rig::{Rig, RigError};
 use crate::trace::TraceHash;
 use std::collections::VecDeque;
 use std::fmt;
+use stripewise_engine::cache::{Cache, CacheConfig, CacheError};
 use stripewise_engine::io::{
-    Action, ActionQueue, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Tag,
+    Action, ActionQueue, Compute, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Tag,
 };
+use stripewise_engine::stack::{Stack, StackError};
 use stripewise_engine::units::{Instant, SECTOR_BYTES, SectorRange};
 use stripewise_engine::volume::{Volume, VolumeConfig, VolumeError};
 use stripewise_engine::workload::{Next, Workload};
@@ -41,6 +43,8 @@ pub struct SimConfig {
 pub enum SimError {
     /// The array is not possible.
     Volume(VolumeError),
+    /// The page cache is not possible.
+    Cache(CacheError),
     /// The rig does not fit the array.
     Rig(RigError),
     /// The workload keeps more requests in flight than the simulator numbers.
@@ -63,6 +67,7 @@ impl fmt::Display for SimError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Volume(error) => write!(f, "{error}"),
+            Self::Cache(error) => write!(f, "{error}"),
             Self::Rig(error) => write!(f, "{error}"),
             Self::TooManyInFlight { found, max } => {
                 write!(f, "{found} requests in flight; the simulator takes at most {max}")
@@ -78,9 +83,27 @@ impl fmt::Display for SimError {
 
 impl std::error::Error for SimError {}
 
+impl From<StackError> for SimError {
+    fn from(error: StackError) -> Self {
+        match error {
+            StackError::Volume(error) => Self::Volume(error),
+            StackError::Cache(error) => Self::Cache(error),
+        }
+    }
+}
+
 /// Simulates a workload on phantom buffers until it has finished and all its requests have completed.
 pub fn run(config: &SimConfig, workload: &mut impl Workload) -> Result<SimReport, SimError> {
     World::new(config, Phantom)?.run(workload, None)
+}
+
+/// As [`run`], with a page cache above the array.
+pub fn run_cached(
+    config: &SimConfig,
+    cache: Option<&CacheConfig>,
+    workload: &mut impl Workload,
+) -> Result<SimReport, SimError> {
+    World::cached(config, cache, Phantom)?.run(workload, None)
 }
 
 /// A member: the queue above its drive, and the drive.
@@ -95,7 +118,7 @@ struct Member {
 
 /// An array on its rig.
 pub struct World<D: Data> {
-    volume: Volume,
+    stack: Stack,
     data: D,
     out: ActionQueue,
     members: Vec<Member>,
@@ -104,6 +127,9 @@ pub struct World<D: Data> {
     schedule: Schedule,
     fanout: Fanout,
     computing: VecDeque<Tag>,
+    /// Copies between requests and cached pages under way, by number, and the numbers free.
+    copies: Vec<Tag>,
+    copies_free: Vec<u32>,
     requests: Vec<Request>,
     in_flight: u32,
     errors: Vec<Option<IoError>>,
@@ -127,7 +153,12 @@ struct Counts {
 impl<D: Data> World<D> {
     /// Builds an array on its rig.
     pub fn new(config: &SimConfig, data: D) -> Result<Self, SimError> {
-        let volume = Volume::new(&config.volume).map_err(SimError::Volume)?;
+        Self::cached(config, None, data)
+    }
+
+    /// Builds an array on its rig, with a page cache above it if one is given.
+    pub fn cached(config: &SimConfig, cache: Option<&CacheConfig>, data: D) -> Result<Self, SimError> {
+        let stack = Stack::new(&config.volume, cache)?;
         let rig = &config.rig;
         let attached = rig.attach(&config.volume.geometry.member_sectors).map_err(SimError::Rig)?;
         let mut members = Vec::with_capacity(attached.len());
@@ -139,9 +170,9 @@ impl<D: Data> World<D> {
             let queue = BlockQueue::new(request_sectors, rig.block.nr_requests, depth);
             members.push(Member { queue, drive, controller, touched: false });
         }
-        let deadline = volume.next_deadline();
+        let deadline = stack.next_deadline();
         Ok(Self {
-            volume,
+            stack,
             data,
             out: ActionQueue::default(),
             members,
@@ -150,6 +181,8 @@ impl<D: Data> World<D> {
             schedule: Schedule::default(),
             fanout: Fanout::default(),
             computing: VecDeque::new(),
+            copies: Vec::new(),
+            copies_free: Vec::new(),
             requests: Vec::new(),
             in_flight: 0,
             errors: Vec::new(),
@@ -165,7 +198,12 @@ impl<D: Data> World<D> {
 
     /// The array.
     pub fn volume(&self) -> &Volume {
-        &self.volume
+        self.stack.volume()
+    }
+
+    /// The page cache, if there is one.
+    pub fn cache(&self) -> Option<&Cache> {
+        self.stack.cache()
     }
 
     /// The bytes.
@@ -216,7 +254,7 @@ impl<D: Data> World<D> {
                 finished = self.happen(event, finished, workload);
             }
             #[cfg(debug_assertions)]
-            self.volume.check_invariants();
+            self.stack.volume().check_invariants();
         }
     }
 
@@ -248,6 +286,13 @@ impl<D: Data> World<D> {
             Event::Computed => {
                 let tag = self.computing.pop_front().expect("a computation that ends was begun");
                 self.trace(4, tag.0);
+                self.handle(Input::Computed { tag });
+                self.act();
+            }
+            Event::Copied(number) => {
+                let tag = self.copies[number as usize];
+                self.copies_free.push(number);
+                self.trace(9, tag.0);
                 self.handle(Input::Computed { tag });
                 self.act();
             }
@@ -292,7 +337,7 @@ impl<D: Data> World<D> {
 
     #[inline]
     fn handle(&mut self, input: Input) {
-        self.volume.handle(Instant(self.now_ns), input, &mut self.out);
+        self.stack.handle(Instant(self.now_ns), input, &mut self.out);
     }
 
     /// Lets a member's drive handle an event, and the engine what the drive completes.
@@ -318,7 +363,7 @@ impl<D: Data> World<D> {
 
     /// Carries out what the engine asked for, then sends commands to the drives that have new ones.
     fn act(&mut self) {
-        self.deadline = self.volume.next_deadline();
+        self.deadline = self.stack.next_deadline();
         let mut ios = 0;
         for index in 0..self.out.actions.len() {
             match self.out.actions[index] {
@@ -328,9 +373,13 @@ impl<D: Data> World<D> {
                 }
                 Action::Compute(compute) => {
                     self.data.compute(&compute, &self.out);
-                    let end_ns = self.cpu.compute(self.now_ns, &compute, &self.out);
-                    self.computing.push_back(compute.tag);
-                    self.schedule.at(end_ns, Event::Computed);
+                    if Cache::owns(compute.tag) {
+                        self.copy(&compute);
+                    } else {
+                        let end_ns = self.cpu.compute(self.now_ns, &compute, &self.out);
+                        self.computing.push_back(compute.tag);
+                        self.schedule.at(end_ns, Event::Computed);
+                    }
                 }
                 Action::Complete { id: RequestId(id), result } => {
                     self.data.end(&self.requests[id as usize], result);
@@ -350,6 +399,17 @@ impl<D: Data> World<D> {
         self.out.clear();
         self.counts.member_ios += ios;
         self.send(ios);
+    }
+
+    /// Copies between a request and cached pages, on the core of whoever asked.
+    fn copy(&mut self, compute: &Compute) {
+        let number = self.copies_free.pop().unwrap_or_else(|| {
+            self.copies.push(compute.tag);
+            self.copies.len() as u32 - 1
+        });
+        self.copies[number as usize] = compute.tag;
+        let end_ns = self.cpu.copy(self.now_ns, compute.bytes);
+        self.schedule.at(end_ns, Event::Copied(number));
     }
 
     fn member_io(&mut self, io: &MemberIo) {
