@@ -44,7 +44,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
     tell(&assembled);
     let mut array = args.select.open(&assembled, Use::Write, |_| {})?;
     if !args.select.readonly {
-        array.flush()?;
+        array.close()?;
     }
     let message = message(&assembled);
     if args.json {
@@ -72,20 +72,20 @@ pub(crate) fn message(assembled: &Assembled) -> String {
     let name = if assembly.name.is_empty() { assembly.uuid.to_string() } else { assembly.name.clone() };
     let in_sync = assembly.in_sync_count();
     let plural = if in_sync == 1 { "" } else { "s" };
-    let mut text = format!("{name} has been assembled with {in_sync} drive{plural}");
-    if in_sync < assembly.slots.len() {
-        text.push_str(&format!(" (out of {})", assembly.slots.len()));
-    }
+    let out_of = match assembly.slots.len() {
+        slots if in_sync < slots => format!(" (out of {slots})"),
+        _ => String::new(),
+    };
     let rebuilding = assembly.slots.iter().filter(|s| !s.is_in_sync() && s.candidate().is_some()).count();
-    let spares = assembly.spares.len();
-    match (rebuilding, spares) {
-        (0, 0) => {}
-        (rebuilding, 0) => text.push_str(&format!(" and {rebuilding} rebuilding")),
-        (0, 1) => text.push_str(" and 1 spare"),
-        (0, spares) => text.push_str(&format!(" and {spares} spares")),
-        (rebuilding, 1) => text.push_str(&format!(", {rebuilding} rebuilding and 1 spare")),
-        (rebuilding, spares) => text.push_str(&format!(", {rebuilding} rebuilding and {spares} spares")),
-    }
-    text.push('.');
-    text
+    let spares = match assembly.spares.len() {
+        1 => "1 spare".to_owned(),
+        spares => format!("{spares} spares"),
+    };
+    let others = match (rebuilding, assembly.spares.is_empty()) {
+        (0, true) => String::new(),
+        (0, false) => format!(" and {spares}"),
+        (rebuilding, true) => format!(" and {rebuilding} rebuilding"),
+        (rebuilding, false) => format!(", {rebuilding} rebuilding and {spares}"),
+    };
+    format!("{name} has been assembled with {in_sync} drive{plural}{out_of}{others}.")
 }

@@ -1,5 +1,6 @@
 //! `stripewise detail`: what `mdadm -D` says of an array, without starting it.
 
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -82,13 +83,13 @@ fn text(assembled: &Assembled, description: &Description) -> String {
     text.push_str("    Number   Major   Minor   RaidDevice State\n");
     let (slots, others): (Vec<&Device>, Vec<&Device>) =
         description.devices.iter().partition(|device| device.slot.is_some());
-    slots.iter().for_each(|device| text.push_str(&device_row(device)));
+    text.extend(slots.into_iter().map(device_row));
     if !others.is_empty() {
         text.push('\n');
-        others.iter().for_each(|device| text.push_str(&device_row(device)));
+        text.extend(others.into_iter().map(device_row));
     }
     for left in &description.left_out {
-        text.push_str(&format!("\n    {} is left out: {}", left.path, left.reason));
+        let _ = write!(text, "\n    {} is left out: {}", left.path, left.reason);
     }
     if !description.left_out.is_empty() {
         text.push('\n');
@@ -218,7 +219,7 @@ fn export(description: &Description) -> String {
         description.level, description.raid_devices, description.metadata, description.uuid
     );
     if !description.name.is_empty() {
-        text.push_str(&format!("MD_NAME={}\n", description.name));
+        let _ = writeln!(text, "MD_NAME={}", description.name);
     }
     for device in &description.devices {
         let Some(path) = &device.path else { continue };
@@ -228,7 +229,7 @@ fn export(description: &Description) -> String {
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
             .collect();
         let role = device.slot.map_or_else(|| "spare".to_owned(), |slot| slot.to_string());
-        text.push_str(&format!("MD_DEVICE_{word}_ROLE={role}\nMD_DEVICE_{word}_DEV={path}\n"));
+        let _ = write!(text, "MD_DEVICE_{word}_ROLE={role}\nMD_DEVICE_{word}_DEV={path}\n");
     }
     text
 }

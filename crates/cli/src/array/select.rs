@@ -15,7 +15,6 @@ use crate::exit::Impossible;
 
 /// Which members, and how they are taken.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "one for each switch of the command line")]
 pub(crate) struct SelectArgs {
     /// Members, in any order.
     #[arg(value_name = "MEMBER")]
@@ -125,8 +124,8 @@ impl SelectArgs {
         configure: impl FnOnce(&mut ArrayConfig),
     ) -> Result<Array> {
         let writes = what_for == Use::Write && !self.readonly;
-        let mut config =
-            assembled.config(|path| if writes { self.access(path) } else { Access::ReadOnly })?;
+        let access = |path: &Path| if writes { self.access(path) } else { Access::ReadOnly };
+        let mut config = assembled.config(!writes, access)?;
         configure(&mut config);
         let array = Array::open(config)?;
         assembled.check_unchanged()?;

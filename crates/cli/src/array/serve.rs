@@ -70,6 +70,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let tcp = server.address().map(|address| address.to_string());
     let places: Vec<String> = unix.into_iter().chain(tcp).collect();
     print(&format!("stripewise: {line} Ready at {}\n", places.join(" and ")))?;
-    server.serve(&mut array)?;
+    let served = server.serve(&mut array);
+    let closed = if args.select.readonly { Ok(()) } else { array.close() };
+    served?;
+    closed?;
     Ok(Exit::Done)
 }

@@ -134,7 +134,12 @@ pub(crate) fn write(args: &WriteArgs) -> Result<Exit> {
         )));
     }
     let total = input_bytes.map_or(args.range.length, |bytes| Some(bytes.min(room)));
-    write_range(&mut array, &range, Source::new(from), &stop, total, args.range.length.is_none())?;
+    let written =
+        write_range(&mut array, &range, Source::new(from), &stop, total, args.range.length.is_none());
+    // What was written before something went wrong is left clean as well; the first trouble is the one to tell.
+    let closed = array.close();
+    written?;
+    closed?;
     Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Done })
 }
 

@@ -65,6 +65,7 @@ impl From<GeometryError> for AssemblyError {
 impl std::error::Error for AssemblyError {}
 
 impl fmt::Display for AssemblyError {
+    #[expect(clippy::too_many_lines, reason = "a flat table of sentences")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoMembers => f.write_str("no device with a readable superblock is given"),

@@ -50,7 +50,9 @@ fn change(candidate: &mut Candidate, change: impl FnOnce(&mut Superblock1)) {
 }
 
 fn change_all(members: &mut [Candidate], by: impl Fn(&mut Superblock1)) {
-    members.iter_mut().for_each(|member| change(member, &by));
+    for member in members {
+        change(member, &by);
+    }
 }
 
 fn labels(members: &[Candidate], assembly: &Assembly) -> Vec<String> {
@@ -133,7 +135,8 @@ fn two_members_of_one_slot_are_refused_by_both_names() {
 
 #[test]
 fn members_that_disagree_are_refused_by_name_and_field() {
-    let changes: [(&str, fn(&mut Superblock1)); 5] = [
+    type Change = fn(&mut Superblock1);
+    let changes: [(&str, Change); 5] = [
         ("level", |s| s.level = Level::Raid4),
         ("layout", |s| s.layout = 1),
         ("chunk size", |s| s.chunk_sectors = 64),
@@ -145,7 +148,7 @@ fn members_that_disagree_are_refused_by_name_and_field() {
         change(&mut members[1], by);
         match assemble(&members, Options::default()) {
             Err(AssemblyError::Differs { field: found, label, .. }) => {
-                assert_eq!((found, &*label), (field, "m1"))
+                assert_eq!((found, &*label), (field, "m1"));
             }
             other => panic!("{field}: {other:?}"),
         }
@@ -250,7 +253,9 @@ fn a_bitmap_that_does_not_fit_is_refused_and_read_around() {
     let mut members = array(Level::Raid1, 2);
     change_all(&mut members, |s| s.set_bitmap(8));
     let other = BitmapSuperblock::new(Uuid([9; 16]), SIZE, 65536);
-    members.iter_mut().for_each(|m| m.bitmap = Some(Ok(other.clone())));
+    for member in &mut members {
+        member.bitmap = Some(Ok(other.clone()));
+    }
     let text = assemble(&members, RUN).unwrap_err().to_string();
     assert!(text.contains("m0") && text.contains("uuid"), "{text}");
     assert!(assemble(&members, Options { readonly: true, ..RUN }).unwrap().bitmap_damage.is_some());

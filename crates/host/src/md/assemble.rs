@@ -3,13 +3,18 @@
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use stripewise_engine::assembly::{
-    self, Assembly, AssemblyError, Candidate, Options, SlotState, Wanted, assemble,
+    self, Assembly, AssemblyError, Candidate, Consistency, Options, SlotState, Wanted, assemble,
 };
+use stripewise_engine::metadata::{BitmapConfig, MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::volume::VolumeConfig;
-use stripewise_format::superblock::SuperblockError;
+use stripewise_format::superblock::{Superblock, SuperblockError};
+use stripewise_format::superblock_0::Superblock0;
+use stripewise_format::superblock_1::MAX_SECTOR;
+use stripewise_format::time::Timestamp;
 
 use super::overlay::{self, Overlay};
 use super::probe::{self, Probe, Source};
@@ -271,12 +276,25 @@ impl Found {
     }
 }
 
+/// Says in a superblock that nothing is left to resync, as `force` has decided.
+fn call_clean(superblock: &mut Superblock) {
+    match superblock {
+        Superblock::V0(superblock) => superblock.state |= Superblock0::CLEAN,
+        Superblock::V1(superblock) => superblock.resync_offset_sectors = MAX_SECTOR,
+    }
+}
+
 impl Assembled {
-    /// What to open the array with. `access` is allowed for each member's path.
+    /// What to open the array with. `access` is allowed for each member's path. An array that is not `read_only`
+    /// keeps its superblocks and bitmap up to date; [`crate::Array::close`] leaves it clean.
     ///
     /// # Errors
-    /// The overlay cannot take a member.
-    pub fn config(&self, access: impl Fn(&Path) -> Access) -> Result<ArrayConfig, HostError> {
+    /// The overlay cannot take a member, or the bitmap no longer reads.
+    pub fn config(
+        &self,
+        read_only: bool,
+        access: impl Fn(&Path) -> Access,
+    ) -> Result<ArrayConfig, AssembleError> {
         let Self { found, assembly } = self;
         let mut members = Vec::new();
         for state in &assembly.slots {
@@ -287,7 +305,57 @@ impl Assembled {
         }
         let mut volume = VolumeConfig::new(assembly.geometry.clone(), Policy::stripewise());
         volume.failed = assembly.out_of_sync().collect();
+        volume.read_only = read_only;
+        if !read_only && assembly.consistency != Consistency::None {
+            volume.metadata = Some(self.metadata()?);
+        }
         Ok(ArrayConfig::new(volume, members))
+    }
+
+    /// What the members that are in use hold about the array.
+    fn metadata(&self) -> Result<MetadataConfig, AssembleError> {
+        let Self { found, assembly } = self;
+        let members = assembly.slots.iter().map(|state| match *state {
+            SlotState::InSync { candidate } => {
+                let Candidate { superblock, at_sector, .. } = &found.candidates[candidate];
+                let mut superblock = superblock.clone();
+                if assembly.forced_clean {
+                    call_clean(&mut superblock);
+                }
+                Some(MemberMetadata { superblock, sector: *at_sector })
+            }
+            SlotState::Recovering { .. } | SlotState::Missing => None,
+        });
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(MetadataConfig {
+            members: members.collect(),
+            bitmap: self.bitmap()?,
+            clock_start: Timestamp::from_seconds(since_1970.as_secs()),
+            safe_mode_delay: SAFE_MODE_DELAY,
+        })
+    }
+
+    /// The bitmap of a member in sync: the freshest's, or the first that reads.
+    fn bitmap(&self) -> Result<Option<BitmapConfig>, AssembleError> {
+        let Self { found, assembly } = self;
+        if assembly.consistency != Consistency::Bitmap {
+            return Ok(None);
+        }
+        let mut in_sync: Vec<usize> =
+            assembly.slots.iter().filter(|s| s.is_in_sync()).filter_map(|s| s.candidate()).collect();
+        in_sync.sort_by_key(|candidate| *candidate != assembly.freshest);
+        for index in in_sync {
+            let Candidate { superblock, at_sector, device_sectors, bitmap, .. } = &found.candidates[index];
+            if !matches!(bitmap, Some(Ok(head)) if head.uuid == superblock.bitmap_uuid()) {
+                continue;
+            }
+            let (_, source) = look(&found.paths[index], found.overlay.as_ref())?;
+            let read = probe::read_bitmap(&*source, *device_sectors, superblock, *at_sector);
+            if let Ok(Some((superblock, bits))) = read {
+                return Ok(Some(BitmapConfig { superblock, bits }));
+            }
+        }
+        Err(AssembleError::Changed(found.paths[assembly.freshest].clone()))
     }
 
     /// Looks at the members again once they are open and locked: what was decided holds only if nobody wrote to

@@ -84,7 +84,7 @@ impl OverlaidMember {
 
     /// Makes sectors read as zeroes.
     pub(crate) fn zero(&self, base_bytes: u64, range: SectorRange) -> IoResult {
-        const PIECE_BYTES: u64 = 64 << 10;
+        const PIECE_BYTES: u64 = 8 << 10;
         let mut offset = offset_of(base_bytes, range)?;
         let end = offset + range.count * SECTOR_BYTES;
         let zeroes = [0; PIECE_BYTES as usize];
