@@ -12,6 +12,7 @@ pub mod cache;
 pub mod geometry;
 pub mod io;
 pub mod metadata;
+pub mod mutation;
 pub mod policy;
 pub mod ppl;
 pub mod stack;

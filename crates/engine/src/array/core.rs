@@ -11,6 +11,7 @@ use crate::io::{
     SegList, Tag,
 };
 use crate::metadata::{StateChange, WriteIntent};
+use crate::mutation::{self, Mutation};
 use crate::policy::Policy;
 use crate::units::{MemberIndex, SectorRange, Slot};
 
@@ -158,6 +159,7 @@ impl Core {
     pub(crate) fn io(&mut self, out: &mut ActionQueue, record: IoRecord, fua: bool, segs: SegList) {
         self.in_flight[record.slot.index()] += 1;
         let IoRecord { slot, op, range, .. } = record;
+        let fua = fua && !mutation::is(Mutation::ForgetForcedUnitAccess);
         let member = self.member_of[slot.index()];
         let tag = Tag(self.ios.insert(record));
         out.push(Action::Io(MemberIo { tag, member, area: Area::Data, op, range, fua, segs }));
@@ -256,7 +258,7 @@ impl Core {
 
     /// Sends a flush to every working member.
     pub(crate) fn flush(&mut self, out: &mut ActionQueue, key: RequestKey) {
-        for slot in self.working() {
+        for slot in self.working().filter(|_| !mutation::is(Mutation::AcknowledgeBeforeFlush)) {
             self.part_begins(key);
             let record = IoRecord {
                 slot,

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use crate::mutation::{self, Mutation};
 use crate::units::SectorRange;
 
 /// Ranges held and waited for. Sorted vectors: as many entries as requests in flight, nothing allocated in
@@ -19,7 +20,8 @@ pub(crate) struct RangeLock {
 impl RangeLock {
     /// Takes the range now (`true`) or queues it under `key` (`false`).
     pub(crate) fn lock(&mut self, range: SectorRange, key: u64) -> bool {
-        if self.overlaps_held(range) || self.waiting.iter().any(|(r, _)| r.overlaps(range)) {
+        let waits = self.overlaps_held(range) || self.waiting.iter().any(|(r, _)| r.overlaps(range));
+        if waits && !mutation::is(Mutation::DropOverlapLock) {
             self.waiting.push_back((range, key));
             return false;
         }
@@ -29,7 +31,10 @@ impl RangeLock {
 
     /// Gives a held range back and names the waiting keys that hold theirs from now on.
     pub(crate) fn unlock(&mut self, range: SectorRange, granted: &mut VecDeque<u64>) {
-        let index = self.held.partition_point(|h| h.start < range.start);
+        let mut index = self.held.partition_point(|h| h.start < range.start);
+        if mutation::is(Mutation::DropOverlapLock) {
+            index = self.held.iter().position(|h| *h == range).unwrap_or(index);
+        }
         assert_eq!(self.held.get(index), Some(&range), "only a held range is given back");
         self.held.remove(index);
         let mut index = 0;

@@ -12,6 +12,7 @@ use super::{MetadataConfig, StateChange, WriteIntent};
 use crate::array::core::{Core, RequestKey};
 use crate::geometry::{Geometry, Shape};
 use crate::io::{ActionQueue, IoResult, Op, SegList};
+use crate::mutation::{self, Mutation};
 use crate::units::{Instant, MemberIndex, Nanos, PAGE_SECTORS, SECTOR_BYTES, SectorRange, Slot};
 
 /// What a round is for, and how far it is.
@@ -94,7 +95,8 @@ impl Keeper {
         self.writes_in_flight += 1;
         let is_durable = core.intent.as_mut().is_none_or(|intent| intent.begin_write(range));
         // A round that makes the array clean has begun: it must end first.
-        if is_durable && !self.state.is_clean && !self.is_becoming_clean() {
+        let is_active = !self.state.is_clean && !self.is_becoming_clean();
+        if is_durable && is_active || mutation::is(Mutation::WriteBeforeActive) {
             return true;
         }
         self.waiting.push_back(key);
@@ -171,6 +173,9 @@ impl Keeper {
         }
         self.age(core, now);
         while self.pending == 0 && self.advance(core, out, now) {}
+        if mutation::is(Mutation::AcknowledgeBeforeFailureRecorded) {
+            core.release_answers(out);
+        }
         if core.held.is_holding && core.changes.is_empty() && !self.is_superblock_due && self.is_at_rest() {
             core.release_answers(out);
         }
@@ -261,7 +266,7 @@ impl Keeper {
         let clears =
             core.intent.as_ref().filter(|i| can_clear && i.has_settled()).map(WriteIntent::clearable);
         if becomes_clean || clears.is_some() {
-            for slot in core.working() {
+            for slot in core.working().filter(|_| !mutation::is(Mutation::MarkCleanWithoutFlush)) {
                 let member = core.member_of[slot.index()];
                 self.io(core, out, member, Op::Flush, SectorRange::new(0, 0), SegList::default());
             }
@@ -290,7 +295,7 @@ impl Keeper {
             intent.set_events(self.state.events + 1, is_degraded);
         }
         for page in intent.take_dirty_pages() {
-            for slot in core.working() {
+            for slot in core.working().filter(|_| !mutation::is(Mutation::SkipBitmapSet)) {
                 let member = core.member_of[slot.index()];
                 let Some(sector) = self.bitmap_sectors.get(member.index()).copied().flatten() else {
                     continue;
@@ -362,6 +367,9 @@ impl Keeper {
     }
 
     fn change(&mut self, change: StateChange) {
+        if mutation::is(Mutation::SkipSuperblockOnFailure) {
+            return;
+        }
         self.is_superblock_due = true;
         let stand = |members: &mut Vec<Option<Known>>, member: MemberIndex, standing: Standing| {
             if let Some(Some(known)) = members.get_mut(member.index()) {

@@ -486,6 +486,21 @@ impl Driver {
         Ok(())
     }
 
+    /// Lets time pass with nothing to do, up to so many deadlines.
+    ///
+    /// # Errors
+    /// A broken promise.
+    pub fn idle(&mut self, deadlines: u8) -> Result<(), Failure> {
+        for _ in 0..deadlines {
+            self.drain()?;
+            if self.is_off || self.volume.next_deadline().is_none() {
+                break;
+            }
+            self.step()?;
+        }
+        self.drain()
+    }
+
     /// Cuts the power. Nothing goes on until [`Driver::restart`].
     ///
     /// # Errors

@@ -30,6 +30,8 @@ pub enum Step {
     Fail(Slot),
     /// Answer until nothing is under way.
     Drain,
+    /// Let time pass without requests, up to so many deadlines.
+    Idle(u8),
 }
 
 /// A run.
@@ -138,6 +140,9 @@ impl StepMaker {
         }
         if random.chance(self.faults_percent) {
             return self.fault();
+        }
+        if random.chance(8) {
+            return Step::Idle(1 + random.below(8) as u8);
         }
         let op = match random.below(20) {
             0..5 => Op::Read,

@@ -114,6 +114,7 @@ impl Run {
                 driver.steps(answers.into())
             }
             Step::Drain => driver.drain(),
+            Step::Idle(deadlines) => driver.idle(deadlines),
             Step::Fail(slot) => {
                 let slot = self.slot(slot);
                 if self.survives_without(slot) {

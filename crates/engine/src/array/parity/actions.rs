@@ -9,6 +9,7 @@ use crate::array::slots::SlotSet;
 use crate::io::{
     Action, ActionQueue, Buf, Compute, IoError, Kernel, Op, Operand, OperandList, Role, Seg, SegList, Tag,
 };
+use crate::mutation::{self, Mutation};
 use crate::units::{PAGE_SECTORS, SectorRange, Slot};
 
 impl Parity {
@@ -98,7 +99,7 @@ impl Parity {
 
     pub(super) fn recover(&mut self, core: &Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         let missing = op.plan.recover;
-        if missing.is_empty() {
+        if missing.is_empty() || mutation::is(Mutation::SkipRecover) {
             return;
         }
         let view = self.view(core, op);
@@ -194,7 +195,13 @@ impl Parity {
         let first = out.operands.len() as u32;
         for slot in view.data.iter() {
             let segs = self.new_content(core, out, op, slot);
-            out.operands.push(Operand { role: op.map.operand_role(slot), segs });
+            let mut role = op.map.operand_role(slot);
+            if mutation::is(Mutation::WrongQCoefficient)
+                && let Role::Data(index @ 0..2) = role
+            {
+                role = Role::Data(1 - index);
+            }
+            out.operands.push(Operand { role, segs });
         }
         let sources = OperandList { first, count: out.operands.len() as u32 - first };
         let targets = self.page_operands(out, op, view.parity(), op.sectors());
@@ -209,7 +216,7 @@ impl Parity {
             let segs = self.new_content(core, out, op, slot);
             self.member_io(core, out, key, op, slot, Op::Write, segs);
         }
-        if op.plan.method != WriteMethod::NoParity {
+        if op.plan.method != WriteMethod::NoParity && !mutation::is(Mutation::SkipParityWrite) {
             for slot in parity.iter() {
                 let segs = self.page_segs(out, op, slot, op.sectors());
                 self.member_io(core, out, key, op, slot, Op::Write, segs);

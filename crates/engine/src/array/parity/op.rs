@@ -20,6 +20,7 @@ use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
 use crate::io::{Action, ActionQueue, ArrayEvent, IoError, IoResult, Op, Tag};
 use crate::level::Level;
+use crate::mutation::{self, Mutation};
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// What the operation is for.
@@ -205,7 +206,11 @@ impl Parity {
         match (record.op, result) {
             (Op::Read, Ok(())) => self.mark(&op, record.slot, true),
             (Op::Read, Err(error)) => {
-                op.unreadable.insert(record.slot);
+                if mutation::is(Mutation::RecoverPastFailedRead) {
+                    self.mark(&op, record.slot, true);
+                } else {
+                    op.unreadable.insert(record.slot);
+                }
                 if error == IoError::Gone {
                     core.fail(out, record.slot);
                 }
@@ -321,6 +326,7 @@ impl Parity {
             let stale =
                 if op.result.is_ok() { all.minus(view.data).union(written).minus(known) } else { all };
             known.iter().for_each(|slot| self.mark(&op, slot, true));
+            let stale = if mutation::is(Mutation::KeepStalePages) { SlotSet::EMPTY } else { stale };
             stale.iter().for_each(|slot| self.mark(&op, slot, false));
         } else if op.result.is_ok() {
             self.report_corrected(out, core, &op);

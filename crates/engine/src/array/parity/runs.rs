@@ -7,6 +7,7 @@ use crate::array::core::Core;
 use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
 use crate::io::ActionQueue;
+use crate::mutation::{self, Mutation};
 use crate::units::PAGE_SECTORS;
 
 /// Rows written alike: the same slots wholly, or the same one row in part.
@@ -72,9 +73,10 @@ impl Parity {
         for i in 0..window.queue.len() {
             let piece = window.queue[i];
             let rows = piece.rows();
-            let blocked = window.active.iter().any(|r| share(*r, rows))
-                || window.queue[..kept].iter().any(|p| share(p.rows(), rows))
-                || chosen.iter().any(|p| (p.read || piece.read) && share(p.rows(), rows));
+            let blocked =
+                window.active.iter().any(|r| share(*r, rows) && !mutation::is(Mutation::DropRowOwnership))
+                    || window.queue[..kept].iter().any(|p| share(p.rows(), rows))
+                    || chosen.iter().any(|p| (p.read || piece.read) && share(p.rows(), rows));
             if blocked {
                 window.queue[kept] = piece;
                 kept += 1;
