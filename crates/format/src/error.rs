@@ -1,12 +1,13 @@
 //! Why a structure is refused.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// A field whose value cannot be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The kernel's name of the field.
-    pub field: &'static str,
+    /// The kernel's name of the field, or its path in a document.
+    pub field: Cow<'static, str>,
     /// The value found, as people write it.
     pub found: String,
     /// What would be right.
@@ -14,8 +15,12 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    pub(crate) fn new(field: &'static str, found: impl fmt::Display, right: impl Into<String>) -> Self {
-        Self { field, found: found.to_string(), right: right.into() }
+    pub(crate) fn new(
+        field: impl Into<Cow<'static, str>>,
+        found: impl fmt::Display,
+        right: impl Into<String>,
+    ) -> Self {
+        Self { field: field.into(), found: found.to_string(), right: right.into() }
     }
 }
 
@@ -30,7 +35,7 @@ impl std::error::Error for FieldError {}
 /// Returns the field's error unless `right_when` holds.
 pub(crate) fn require(
     right_when: bool,
-    field: &'static str,
+    field: impl Into<Cow<'static, str>>,
     found: impl fmt::Display,
     right: impl FnOnce() -> String,
 ) -> Result<(), FieldError> {

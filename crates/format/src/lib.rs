@@ -14,6 +14,7 @@ pub mod create;
 pub mod error;
 pub mod examine;
 pub mod level;
+pub mod luks;
 pub mod placement;
 pub mod ppl;
 pub mod superblock;
