@@ -37,6 +37,9 @@ pub(crate) enum Command {
     Write(crate::array::transfer::WriteArgs),
     /// Serve an array over NBD.
     Serve(crate::array::serve::ServeArgs),
+    /// Read, make and check LUKS containers.
+    #[command(subcommand)]
+    Luks(crate::luks::LuksCommand),
     /// List the drive, controller and CPU models, with the source of every value.
     #[command(subcommand)]
     Models(ModelsCommand),

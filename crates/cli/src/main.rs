@@ -13,6 +13,7 @@ mod args;
 mod array;
 mod bench;
 mod exit;
+mod luks;
 mod models;
 mod output;
 mod progress;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Read(args) => array::transfer::read(args),
         Command::Write(args) => array::transfer::write(args),
         Command::Serve(args) => array::serve::run(args),
+        Command::Luks(command) => luks::run(command),
         Command::Models(command) => models::run(command),
     };
     match outcome {

@@ -1,0 +1,101 @@
+//! Where a passphrase comes from.
+
+use std::fs::File;
+use std::io::{BufRead, IsTerminal, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use stripewise_crypt::key::Secret;
+
+use crate::exit::Impossible;
+
+/// cryptsetup's limits: a key file, a passphrase that is typed.
+const KEY_FILE_BYTES_MAX: u64 = 8 << 20;
+const PASSPHRASE_BYTES_MAX: u64 = 512;
+
+/// A passphrase is asked for on the terminal, or is the first line of standard input, unless a key file is given.
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    /// Take the key from this file, every byte of it; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    luks_key_file: Option<PathBuf>,
+    /// Where in the key file the key begins.
+    #[arg(long, value_name = "BYTES", default_value_t = 0, requires = "luks_key_file")]
+    luks_keyfile_offset: u64,
+    /// How much of the key file is the key [default: to its end].
+    #[arg(long, value_name = "BYTES", requires = "luks_key_file")]
+    luks_keyfile_size: Option<u64>,
+}
+
+impl KeyArgs {
+    /// Whether the key comes from standard input.
+    pub(crate) fn takes_stdin(&self) -> bool {
+        match &self.luks_key_file {
+            Some(path) => path.as_os_str() == "-",
+            None => !std::io::stdin().is_terminal(),
+        }
+    }
+
+    /// Reads the key. `is_new`: a passphrase that is typed is asked for twice.
+    pub(crate) fn read(&self, is_new: bool) -> Result<Secret> {
+        let Some(path) = &self.luks_key_file else { return passphrase(is_new) };
+        let name = path.display().to_string();
+        let limit = self.luks_keyfile_size.unwrap_or(KEY_FILE_BYTES_MAX + 1).min(KEY_FILE_BYTES_MAX + 1);
+        let bytes = if self.takes_stdin() {
+            let mut stdin = std::io::stdin().lock();
+            std::io::copy(&mut (&mut stdin).take(self.luks_keyfile_offset), &mut std::io::sink())?;
+            take(&mut stdin, limit)
+        } else {
+            let mut file = File::open(path).with_context(|| name.clone())?;
+            file.seek(SeekFrom::Start(self.luks_keyfile_offset)).with_context(|| name.clone())?;
+            take(&mut file, limit)
+        };
+        let key = bytes.with_context(|| name.clone())?;
+        let found = key.bytes().len() as u64;
+        let refuse = |why: String| Err(Impossible(format!("{name}: {why}")).into());
+        match self.luks_keyfile_size {
+            _ if found > KEY_FILE_BYTES_MAX => refuse(format!(
+                "a key file has at most {KEY_FILE_BYTES_MAX} bytes; --luks-keyfile-size takes a part"
+            )),
+            Some(size) if found < size => refuse(format!(
+                "{found} bytes from offset {}; the key takes {size}",
+                self.luks_keyfile_offset
+            )),
+            _ if found == 0 => refuse("no bytes there; a key has at least one".to_owned()),
+            _ => Ok(key),
+        }
+    }
+}
+
+/// Reads to the end or the limit, without leaving copies behind as a growing vector does.
+fn take(source: &mut impl Read, limit: u64) -> std::io::Result<Secret> {
+    let mut buffer = Secret::zeroed(limit as usize);
+    let mut filled = 0;
+    while filled < buffer.bytes().len() {
+        match source.read(&mut buffer.bytes_mut()[filled..])? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    Ok(Secret::from(buffer.bytes()[..filled].to_vec()))
+}
+
+fn passphrase(is_new: bool) -> Result<Secret> {
+    if std::io::stdin().is_terminal() {
+        let typed = Secret::from(rpassword::prompt_password("Passphrase: ")?.into_bytes());
+        if is_new && Secret::from(rpassword::prompt_password("Again: ")?.into_bytes()) != typed {
+            return Err(Impossible("the two passphrases differ".to_owned()).into());
+        }
+        return Ok(typed);
+    }
+    let mut line = Vec::with_capacity(PASSPHRASE_BYTES_MAX as usize + 1);
+    std::io::stdin().lock().take(PASSPHRASE_BYTES_MAX + 1).read_until(b'\n', &mut line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    if line.len() as u64 > PASSPHRASE_BYTES_MAX {
+        return Err(Impossible(format!("a passphrase has at most {PASSPHRASE_BYTES_MAX} bytes")).into());
+    }
+    Ok(line.into())
+}
