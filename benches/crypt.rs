@@ -1,4 +1,4 @@
-//! Sector ciphers in MB/s of one core, beside RustCrypto's own modes of operation, OpenSSL and memcpy.
+//! Sector ciphers in MB/s of one core, beside the crates `xts-mode` and `cbc`, OpenSSL and memcpy.
 //!
 //! `cargo bench -p stripewise-crypt` takes about twenty seconds, `-- --quick` a few; `-- WORD` runs only the cases
 //! whose name contains the word. Every contender does the same requests in interleaved rounds, so a slow spell of the
@@ -112,10 +112,10 @@ impl Case {
         let size = self.sector_bytes as usize;
         match (self.encryption, self.key.len()) {
             (Encryption::AesXtsPlain64, 32) => {
-                peer_xts::<Aes128>(&self.key, size, sector, self.decrypts, data)
+                peer_xts::<Aes128>(&self.key, size, sector, self.decrypts, data);
             }
             (Encryption::AesXtsPlain64, _) => {
-                peer_xts::<Aes256>(&self.key, size, sector, self.decrypts, data)
+                peer_xts::<Aes256>(&self.key, size, sector, self.decrypts, data);
             }
             (_, 16) => peer_cbc::<Aes128>(&self.key, size, self.decrypts, data),
             (_, _) => peer_cbc::<Aes256>(&self.key, size, self.decrypts, data),

@@ -133,7 +133,7 @@ pub fn format(store: &impl Store, options: &FormatOptions, passphrase: &[u8]) ->
     SectorCipher::new(options.encryption, key.bytes(), options.sector_bytes, 0)?;
     let mut salt = [0; 32];
     getrandom::fill(&mut salt)?;
-    let digest = digest(options, &key, salt)?;
+    let digest = digest(options, &key, salt);
     let (header, slot) = match options.version {
         FormatVersion::Luks1 => luks1(options, &digest)?,
         FormatVersion::Luks2 => luks2(options, digest)?,
@@ -180,21 +180,21 @@ fn luks1_area(options: &FormatOptions, number: u64) -> u64 {
     AREA_ALIGN_BYTES + number * area_bytes(options)
 }
 
-fn digest(options: &FormatOptions, key: &Secret, salt: [u8; 32]) -> Result<Digest, FormatError> {
+fn digest(options: &FormatOptions, key: &Secret, salt: [u8; 32]) -> Digest {
     let len = match options.version {
         FormatVersion::Luks1 => 20,
         FormatVersion::Luks2 => options.hash.digest_bytes(),
     };
     let mut digest = vec![0; len];
     options.hash.pbkdf2(key.bytes(), &salt, DIGEST_ITERATIONS, &mut digest);
-    Ok(Digest {
+    Digest {
         keyslots: vec!["0".to_owned()],
         segments: vec!["0".to_owned()],
         hash: options.hash.name().to_owned(),
         iterations: DIGEST_ITERATIONS,
         salt: Base64(salt.to_vec()),
         digest: Base64(digest),
-    })
+    }
 }
 
 fn new_kdf(options: &FormatOptions) -> Result<Kdf, FormatError> {

@@ -1,4 +1,4 @@
-//! The sector ciphers beside RustCrypto's modes of operation, which go block by block.
+//! The sector ciphers beside the crates `xts-mode` and `cbc`.
 
 use aes::cipher::consts::U16;
 use aes::cipher::{

@@ -16,6 +16,7 @@ const PASSPHRASE_BYTES_MAX: u64 = 512;
 
 /// A passphrase is asked for on the terminal, or is the first line of standard input, unless a key file is given.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_field_names, reason = "the names of the options")]
 pub(crate) struct KeyArgs {
     /// Take the key from this file, every byte of it; `-` is standard input.
     #[arg(long, value_name = "FILE")]
