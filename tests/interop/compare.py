@@ -1,0 +1,71 @@
+"""What mdadm prints against what stripewise prints."""
+import json
+import re
+import subprocess
+
+# Lines of `mdadm -D` that tell of the running device rather than of the array.
+ONLY_RUNNING = ("Update Time", "Events", "State", "Number", "Preferred Minor", "Delta Devices")
+
+
+def mdadm(*words):
+    """mdadm's output on this machine; it reads image files as well as devices."""
+    done = subprocess.run(["mdadm", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
+    return done.stdout
+
+
+def lines(text):
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def texts(theirs, ours):
+    """The first difference of two texts, spacing aside."""
+    theirs, ours = lines(theirs), lines(ours)
+    for their, our in zip(theirs, ours):
+        if their != our:
+            return [f"mdadm: {their!r}, stripewise: {our!r}"]
+    if len(theirs) != len(ours):
+        more, of = (theirs, "mdadm") if len(theirs) > len(ours) else (ours, "stripewise")
+        return [f"only {of} says {more[min(len(theirs), len(ours))]!r}"]
+    return []
+
+
+def fields(text):
+    """The `Name : value` lines of `mdadm -D`, without what a stopped array cannot have."""
+    found = {}
+    for line in lines(text):
+        name, separator, value = line.partition(" : ")
+        if separator and name not in ONLY_RUNNING:
+            found[name] = re.sub(r" \(local to host \S+\)", "", value)
+    return found
+
+
+def differences(theirs, ours):
+    return [f"{name}: mdadm {theirs.get(name)!r}, stripewise {ours.get(name)!r}"
+            for name in sorted(theirs.keys() | ours.keys()) if theirs.get(name) != ours.get(name)]
+
+
+def details(theirs, ours):
+    return differences(fields(theirs), fields(ours))
+
+
+def pairs(text):
+    """NAME=value lines, without those named after device nodes."""
+    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {name: value for name, value in found.items() if not name.startswith("MD_DEVICE_") and name != "MD_DEVNAME"}
+
+
+def roles(text):
+    return sorted(line.split("=", 1)[1] for line in text.splitlines() if re.match(r"MD_DEVICE_.*_ROLE=", line))
+
+
+def exports(theirs, ours):
+    found = differences(pairs(theirs), pairs(ours))
+    return found + ([f"roles: mdadm {roles(theirs)}, stripewise {roles(ours)}"] if roles(theirs) != roles(ours) else [])
+
+
+def array_bytes(document):
+    return json.loads(document)["array"]["size_bytes"]
+
+
+def json_detail(kernels, document):
+    return []

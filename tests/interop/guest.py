@@ -1,0 +1,215 @@
+"""Runs as the first program of the kernel that uml.py boots: md and mdadm, by request.
+
+Every operation starts and ends with no array and no loop device, and ends with all bytes in the image files:
+the host reads and writes them between operations.
+"""
+import hashlib
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import time
+import traceback
+import tty
+
+MODULES = ("libcrc32c async_tx async_memcpy async_xor async_pq async_raid6_recov md-mod linear raid0 raid1 raid10 raid456 "
+           "loop")
+ARRAY = "/dev/md0"
+MD = pathlib.Path("/sys/block/md0/md")
+SYNC_LIMIT_S = 60
+
+
+class Refused(Exception):
+    """A program ended with an error; the text says which and why."""
+
+
+def run(*words, check=True):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
+    if check and done.returncode:
+        raise Refused(f"{' '.join(words)}: exit {done.returncode}: {done.stdout.strip()}")
+    return done.stdout
+
+
+def load_modules():
+    kernel = os.uname().release
+    for name in MODULES.split():
+        found = list(pathlib.Path("/usr/lib/uml/modules", kernel).rglob(f"{name}.ko"))
+        if found:
+            run("insmod", str(found[0]), *(["max_loop=64"] if name == "loop" else []), check=False)
+
+
+def attach(paths):
+    """Images, by name, as loop devices; the word `missing` stays."""
+    return [path if path == "missing" else run("losetup", "--show", "-f", path).strip() for path in paths]
+
+
+def release():
+    """Leaves nothing behind, whatever happened before."""
+    if os.path.exists(MD):
+        run("mdadm", "--stop", ARRAY, check=False)
+    run("losetup", "-D", check=False)
+    os.sync()
+    # The host changes the images next: cached pages of them would be stale.
+    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+def stop():
+    for _ in range(50):
+        if subprocess.run(["mdadm", "--stop", ARRAY], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+            return
+        time.sleep(0.1)
+    run("mdadm", "--stop", ARRAY)
+
+
+def attribute(name, value=None):
+    path = MD / name
+    if value is None:
+        return path.read_text().strip() if path.exists() else None
+    path.write_text(str(value))
+    return None
+
+
+def hurry():
+    """md slows its own background work down for others' sake; there are no others here."""
+    if attribute("sync_action") is not None:
+        attribute("sync_speed_min", 2000000)
+        attribute("sync_speed_max", 4000000)
+
+
+def wait_idle():
+    deadline = time.monotonic() + SYNC_LIMIT_S
+    quiet = 0
+    while quiet < 3:  # recovery is started by a thread: idle must last
+        quiet = quiet + 1 if attribute("sync_action") in ("idle", None) else 0
+        if time.monotonic() > deadline:
+            raise Refused(f"sync_action is still {attribute('sync_action')} after {SYNC_LIMIT_S} s")
+        time.sleep(0.03)
+
+
+def array_bytes():
+    return int(run("blockdev", "--getsize64", ARRAY))
+
+
+def write_ranges(seed, ranges):
+    """The stream of `seed` into each [offset, length], as data.py makes it on the host."""
+    source = random.Random(seed)
+    fd = os.open(ARRAY, os.O_WRONLY)
+    try:
+        for offset, length in ranges:
+            at, left = offset, length
+            while left:
+                part = source.randbytes(min(left, 1 << 20))
+                os.pwrite(fd, part, at)
+                at, left = at + len(part), left - len(part)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def digest():
+    run("blockdev", "--flushbufs", ARRAY)
+    whole = hashlib.sha256()
+    with open(ARRAY, "rb", buffering=0) as array:
+        while data := array.read(1 << 20):
+            whole.update(data)
+    return whole.hexdigest()
+
+
+def seen():
+    """What the running array says of itself."""
+    return {
+        "size": array_bytes(),
+        "sync_action": attribute("sync_action"),
+        "array_state": attribute("array_state"),
+        "degraded": attribute("degraded"),
+        "resync_start": attribute("resync_start"),
+        "detail": run("mdadm", "-D", ARRAY),
+        "detail_export": run("mdadm", "-D", "--export", ARRAY),
+    }
+
+
+def check_redundancy():
+    """Sectors where copies or parity do not agree; None where there are none to compare."""
+    if attribute("sync_action") is None or int(attribute("degraded") or 0):
+        return None
+    attribute("sync_action", "check")
+    time.sleep(0.02)
+    wait_idle()
+    return int(attribute("mismatch_cnt"))
+
+
+def fill(answer, seed, ranges, whole):
+    if whole:
+        ranges = [[0, answer["size"]]]
+    if ranges:
+        write_ranges(seed, ranges)
+    answer["sha256"] = digest()
+
+
+def create(words, members, spares, seed, wait):
+    """mdadm --create, the whole array written, stopped."""
+    devices = attach(members + spares)
+    answer = {"said": run("mdadm", "--create", ARRAY, "--run", *words, *devices)}
+    hurry()
+    if wait:
+        wait_idle()
+    answer.update(seen())
+    fill(answer, seed, [], True)
+    answer["detail"] = run("mdadm", "-D", ARRAY)
+    answer["detail_export"] = run("mdadm", "-D", "--export", ARRAY)
+    stop()
+    return answer
+
+
+def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle=False):
+    """mdadm --assemble of just these images; then what is asked for, in this order: state, add and wait for recovery,
+    write, hash, check; stopped."""
+    devices = attach(members)
+    words = ["--run"] if partial else []
+    answer = {"said": run("mdadm", "--assemble", ARRAY, *words, *devices)}
+    answer.update(seen())
+    hurry()
+    if settle:
+        wait_idle()
+    for path in add:
+        run("mdadm", "--manage", ARRAY, "--add", *attach([path]))
+    if add:
+        wait_idle()
+        answer["degraded_after_add"] = attribute("degraded")
+    fill(answer, seed, ranges, False)
+    if check:
+        answer["mismatch_cnt"] = check_redundancy()
+    stop()
+    return answer
+
+
+OPERATIONS = {"create": create, "assemble": assemble}
+
+
+def serve(log):
+    tty.setraw(0)
+    tty.setraw(1)
+    load_modules()
+    print(json.dumps({"kernel": os.uname().release}), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = {"returned": OPERATIONS[request["operation"]](**request["arguments"])}
+        except Refused as refused:
+            answer = {"failed": str(refused)}
+        except Exception:  # told to the host: this program must live on
+            answer = {"failed": traceback.format_exc()}
+        try:
+            release()
+        except Exception:
+            answer = {"failed": traceback.format_exc()}
+        print(json.dumps(answer), flush=True)
+        log.write(line)
+        log.flush()
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], "a") as log_file:
+        serve(log_file)
