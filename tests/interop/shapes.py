@@ -68,7 +68,7 @@ class Shape:
         return words
 
 
-def equal(count, size=8 * MIB):
+def equal(count, size=6 * MIB):
     return (size,) * count
 
 
