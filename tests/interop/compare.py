@@ -14,7 +14,8 @@ def mdadm(*words):
 
 
 def lines(text):
-    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    """Without spacing, and without the device nodes that mdadm finds by the numbers in 0.90's table."""
+    return [re.sub(r"^((?:this )?\d+ \d+ \d+ \d+ \d+ .*?) /dev/\S+$", r"\1", " ".join(line.split())) for line in text.splitlines() if line.strip()]
 
 
 def texts(theirs, ours):
@@ -37,6 +38,13 @@ def fields(text):
         if separator and name not in ONLY_RUNNING:
             found[name] = re.sub(r" \(local to host \S+\)", "", value)
     return found
+
+
+def examined(theirs, ours):
+    """As texts, of `--examine --export`: of 0.90 mdadm 4.2 prints the creation time as MD_UPDATE_TIME."""
+    if "MD_METADATA=" in theirs:
+        return texts(theirs, ours)
+    return texts(*(re.sub(r"^MD_UPDATE_TIME=.*\n", "", text, flags=re.M) for text in (theirs, ours)))
 
 
 def differences(theirs, ours):
@@ -64,8 +72,28 @@ def exports(theirs, ours):
 
 
 def array_bytes(document):
-    return json.loads(document)["array"]["size_bytes"]
+    return json.loads(document)["array_bytes"]
 
 
 def json_detail(kernels, document):
-    return []
+    """`stripewise detail --json` against what the running array says."""
+    ours = json.loads(document)
+    export = pairs(kernels["detail_export"])
+    text = fields(kernels["detail"])
+    theirs = {
+        "schema": "stripewise.detail/1",
+        "level": export["MD_LEVEL"],
+        "metadata": export["MD_METADATA"],
+        "uuid": export["MD_UUID"],
+        "name": export.get("MD_NAME", ""),
+        "raid_devices": int(export["MD_DEVICES"]),
+        "array_bytes": kernels["size"],
+        "consistency_policy": text["Consistency Policy"],
+        "total_devices": int(text["Total Devices"]),
+        "active_devices": int(text["Active Devices"]),
+        "working_devices": int(text["Working Devices"]),
+        "failed_devices": int(text["Failed Devices"]),
+        "spare_devices": int(text["Spare Devices"]),
+        "is_clean": True,
+    }
+    return differences(theirs, {name: ours.get(name) for name in theirs})
