@@ -57,6 +57,8 @@ class Case:
             self._create()
             if self.shape.sync and self.origin == "stripewise":
                 self._kernel("the first resync", settle=True, check=True, fill=True)
+            if self.shape.sync and self.spares:
+                self._learn_roles()
             self._looks_alike()
             self._host_reads(self.members, "all members")
             self._host_writes("stripewise writes", self.members)
@@ -154,6 +156,13 @@ class Case:
         said = compare.mdadm("--examine", "--export", self.members[0])
         self.uuid = re.search(r"^MD_UUID=(.*)$", said, re.M).group(1)
 
+    def _learn_roles(self):
+        """The first recovery takes any of the spares."""
+        everyone = self.members + self.spares
+        self.spares = [path for path in everyone
+                       if re.search(r"Device Role : spare|^this .* spare", compare.mdadm("--examine", path), re.M)]
+        self.members = [path for path in everyone if path not in self.spares]
+
     def _size(self):
         return compare.array_bytes(self._host("detail", "--json", *self._shuffled(self.members)))
 
@@ -172,10 +181,10 @@ class Case:
                 theirs, ours = compare.mdadm("--examine", *words, path), self._host("examine", *words, path).decode()
                 for difference in compared(theirs, ours):
                     self._found(f"{' '.join(words) or 'text'}: {difference}")
-        if self.shape.bitmap and self.shape.metadata != "0.90":  # there mdadm 4.2 finds the bitmap on devices only, not in files
+        if self.shape.bitmap:  # in the guest: in plain files mdadm 4.2 does not find every bitmap
             path = self.members[0]
-            ours = self._host("examine", "--examine-bitmap", path).decode()
-            for difference in compare.texts(compare.mdadm("--examine-bitmap", path), ours):
+            theirs = self.guest.request("examine_bitmap", path=path)
+            for difference in compare.bitmaps(theirs, self._host("examine", "--examine-bitmap", path).decode()):
                 self._found(f"--examine-bitmap: {difference}")
         self.step = "detail"
         if self.kernels:

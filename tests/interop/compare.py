@@ -15,7 +15,8 @@ def mdadm(*words):
 
 def lines(text):
     """Without spacing, and without the device nodes that mdadm finds by the numbers in 0.90's table."""
-    return [re.sub(r"^((?:this )?\d+ \d+ \d+ \d+ \d+ .*?) /dev/\S+$", r"\1", " ".join(line.split())) for line in text.splitlines() if line.strip()]
+    return [re.sub(r"^((?:this|\d+) \d+ \d+ \d+ -?\d+ .*?) /dev/\S+$", r"\1", " ".join(line.split()))
+            for line in text.splitlines() if line.strip()]
 
 
 def texts(theirs, ours):
@@ -52,8 +53,17 @@ def differences(theirs, ours):
             for name in sorted(theirs.keys() | ours.keys()) if theirs.get(name) != ours.get(name)]
 
 
+def bitmaps(theirs, ours):
+    """The first line names the file, which is a device to one of them."""
+    return texts(*(re.sub(r"^ *Filename : .*\n", "", text) for text in (theirs, ours)))
+
+
 def details(theirs, ours):
-    return differences(fields(theirs), fields(ours))
+    theirs, ours = fields(theirs), fields(ours)
+    if theirs.get("Layout") == "-unknown-":  # a RAID-0 of one zone, for which the kernel keeps no layout
+        theirs.pop("Layout")
+        ours.pop("Layout", None)
+    return differences(theirs, ours)
 
 
 def pairs(text):

@@ -210,7 +210,11 @@ def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle
     return answer
 
 
-OPERATIONS = {"create": create, "assemble": assemble}
+def examine_bitmap(path):
+    return run("mdadm", "--examine-bitmap", *attach([path]))
+
+
+OPERATIONS = {"create": create, "assemble": assemble, "examine_bitmap": examine_bitmap}
 
 
 def serve(log):
