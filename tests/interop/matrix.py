@@ -3,8 +3,8 @@
 
   matrix.py [--stripewise PATH] [--list] [--only PATTERN] [--random N] [--seed S] [--jobs N] [--keep DIR]
 
-Linux runs as a process (Debian's user-mode-linux), with this machine's mdadm. Needs root (loop devices inside need none
-outside, but hostfs does its work as the caller) and, on Debian: apt-get install user-mode-linux mdadm kmod
+Linux runs as a process (Debian's user-mode-linux), with this machine's mdadm. Needs, on Debian:
+apt-get install user-mode-linux mdadm kmod
 Exit codes: 0 all passed; 1 some failed; 2 wrong arguments; 77 a program that is needed is not installed.
 """
 import argparse
@@ -27,7 +27,7 @@ from uml import Guest, GuestFailed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOT_INSTALLED = 77
-PEERS = {"linux.uml": "user-mode-linux", "mdadm": "mdadm", "insmod": "kmod", "losetup": "mount"}
+PEERS = {"linux.uml": "user-mode-linux", "mdadm": "mdadm", "insmod": "kmod"}
 
 
 def arguments():

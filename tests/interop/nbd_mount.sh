@@ -3,7 +3,7 @@
 #
 #   tests/interop/nbd_mount.sh PATH-OF-stripewise
 #
-# Needs, on Debian: apt-get install mdadm fio qemu-utils libnbd-bin nbdfuse e2fsprogs. The file system also needs root,
+# Needs, on Debian: apt-get install mdadm fio qemu-utils libnbd-bin e2fsprogs. The file system also needs root,
 # FUSE and loop devices; where there are none, that is said and the rest is tested. Ends with `N passed, N failed,
 # N skipped`; exit codes: 0 passed, 1 failed, 77 a program that is needed is not installed.
 set -u
