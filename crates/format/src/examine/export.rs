@@ -31,9 +31,9 @@ fn export_1(superblock: &Superblock1) -> Vec<(&'static str, String)> {
     ];
     let member_bytes = u128::from(superblock.size_sectors) * 512;
     let array = array_bytes(superblock.level, superblock.layout, superblock.raid_disks, member_bytes);
-    let size = array.and_then(|bytes| u64::try_from(bytes).ok()).map(decimal_size).unwrap_or_default();
-    if !size.is_empty() {
-        pairs.push(("MD_ARRAY_SIZE", size));
+    // Of less than 5000 KiB mdadm prints the name with nothing after it.
+    if let Some(bytes) = array.and_then(|bytes| u64::try_from(bytes).ok()) {
+        pairs.push(("MD_ARRAY_SIZE", decimal_size(bytes)));
     }
     pairs.extend([
         ("MD_UUID", superblock.set_uuid.to_string()),
