@@ -7,7 +7,7 @@
 use std::time::Instant as Clock;
 
 use stripewise_engine::geometry::GeometrySpec;
-use stripewise_engine::io::{Action, ActionQueue, Flags, Input, Op, Request, RequestId};
+use stripewise_engine::io::{Action, ActionQueue, Flags, Input, Op, Request, RequestId, Verdict};
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::{Instant, SectorRange};
@@ -60,7 +60,9 @@ fn drive(volume: &mut Volume, work: &Work, requests: u64) -> u64 {
                     ios += 1;
                     answers.push_back(Input::IoDone { tag: io.tag, result: Ok(()) });
                 }
-                Action::Compute(compute) => answers.push_back(Input::Computed { tag: compute.tag }),
+                Action::Compute(compute) => {
+                    answers.push_back(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent });
+                }
                 Action::Complete { id, .. } => {
                     ended += 1;
                     free.push(id.0);

@@ -113,6 +113,8 @@ pub enum Input {
     Computed {
         /// The action's tag.
         tag: Tag,
+        /// What [`Kernel::Check`] found; [`Verdict::Consistent`] from the others.
+        verdict: Verdict,
     },
     /// The deadline the engine named in `next_deadline` has come.
     Timer,
@@ -138,13 +140,59 @@ pub struct Request {
     pub flags: Flags,
 }
 
+/// What the array works on by itself, as md's `sync_action`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncAction {
+    /// Nothing.
+    Idle,
+    /// Nothing, and nothing begins by itself.
+    Frozen,
+    /// Makes parity or copies agree after a crash.
+    Resync,
+    /// Fills members that took a failed one's place, and replacements.
+    Recover,
+    /// Compares, and counts what disagrees.
+    Check,
+    /// Compares, and makes parity or copies agree with the data that are read.
+    Repair,
+    /// Compares, and rewrites only the block that P and Q show to be wrong.
+    RepairLocated,
+}
+
 /// An administrator's command to a running array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminCommand {
-    /// Treat the member as failed from now on.
+    /// Treat the slot's member as failed from now on.
     Fail(Slot),
     /// Take no more writes and leave the array clean; answered when the members say so.
     Stop,
+    /// Let go of a failed member or a spare.
+    Remove(MemberIndex),
+    /// Keep a member of the loop's table as a spare. It is as large as the array uses its members.
+    AddSpare(MemberIndex),
+    /// Take back a slot's former member. With a write-intent bitmap only what was written since is recovered.
+    ReAdd {
+        /// The slot.
+        slot: Slot,
+        /// The member.
+        member: MemberIndex,
+    },
+    /// Fill a spare with a slot's content and then let it take the slot.
+    Replace {
+        /// The slot.
+        slot: Slot,
+        /// The spare; any if none is named.
+        with: Option<MemberIndex>,
+    },
+    /// Begin a check or repair, stop what is running, or forbid that anything begins by itself.
+    Sync(SyncAction),
+    /// Bounds of the speed of resync, recovery and checks, in KiB/s of each member.
+    SetSpeed {
+        /// Not slowed below this.
+        min_kib: u32,
+        /// Never faster.
+        max_kib: u32,
+    },
 }
 
 /// The answer to an administrator's command.
@@ -156,6 +204,20 @@ pub enum AdminReply {
     NoSuchSlot,
     /// The member had failed before.
     AlreadyFailed,
+    /// There is no such member in this array.
+    NoSuchMember,
+    /// The level keeps no redundancy that this needs.
+    NoRedundancy,
+    /// The member is in use.
+    InUse,
+    /// There is no spare.
+    NoSpare,
+    /// Another action is under way.
+    Busy,
+    /// Too many members failed.
+    ArrayFailed,
+    /// The least speed must be above zero and not above the greatest.
+    BadSpeed,
 }
 
 /// Bytes, by name.
@@ -287,6 +349,27 @@ pub enum Kernel {
     /// Targets (one or two roles) are rebuilt from the sources, which hold every other data block that is
     /// not zero and the parities needed.
     Recover,
+    /// Sources are compared, and the answer is a [`Verdict`]: data with the parities among them, or, if there is no
+    /// parity among them, copies with each other. There are no targets.
+    Check,
+}
+
+/// What a comparison of redundancy found.
+///
+/// A block is named on the premise that one is wrong and the others are right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// All agree.
+    #[default]
+    Consistent,
+    /// Q agrees with the data, P does not.
+    P,
+    /// P agrees with the data, Q does not.
+    Q,
+    /// Neither agrees, in the way a wrong data block of this index makes them disagree.
+    Data(u16),
+    /// They disagree, and no single block explains it or there is nothing to tell by.
+    Unlocated,
 }
 
 /// A computation over buffers.
@@ -312,7 +395,7 @@ pub enum ArrayEvent {
         /// The member.
         slot: Slot,
     },
-    /// A read error was hidden by reading the redundancy instead.
+    /// Sectors that could not be read were rewritten from the redundancy, and read back.
     ReadErrorCorrected {
         /// The member.
         slot: Slot,
@@ -321,6 +404,29 @@ pub enum ArrayEvent {
     },
     /// More members are lost than the level survives: writes are refused from now on.
     ArrayFailed,
+    /// The slot's member, or what replaced it, holds all of its content.
+    MemberInSync {
+        /// The slot.
+        slot: Slot,
+    },
+    /// The member that was to replace the slot's failed.
+    ReplacementFailed {
+        /// The slot.
+        slot: Slot,
+    },
+    /// The array began to work by itself.
+    SyncStarted(SyncAction),
+    /// It came to its end.
+    SyncDone(SyncAction),
+    /// It stopped before its end.
+    SyncInterrupted(SyncAction),
+    /// It stopped because these sectors, in its own units, cannot be had any more.
+    SyncFailed {
+        /// What stopped.
+        action: SyncAction,
+        /// What cannot be had.
+        range: SectorRange,
+    },
 }
 
 /// What the engine asks of the loop.

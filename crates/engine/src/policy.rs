@@ -17,6 +17,30 @@ pub enum RmwLevel {
     Prefer,
 }
 
+/// When the members count as left alone by others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleTest {
+    /// Sectors of others, since a member was last found busy, that make it busy again.
+    pub sectors: i64,
+    /// Sectors of the sync itself that are under way count as well, either way (an unsigned comparison in md).
+    pub own_io_counts: bool,
+}
+
+/// How resync, recovery and checks keep out of the way of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncPolicy {
+    /// Sectors between two looks at the speed.
+    pub window_sectors: u64,
+    /// Length of a pause.
+    pub pause: Nanos,
+    /// The speed is averaged over so many marks …
+    pub marks: usize,
+    /// … this long apart.
+    pub mark_interval: Nanos,
+    /// When the members count as idle.
+    pub idle: IdleTest,
+}
+
 /// How the array behaves where Linux versions differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -41,6 +65,8 @@ pub struct Policy {
     /// Requesters that found the cache full start again when active entries fall below this share of it,
     /// in quarters (md: 3).
     pub cache_wake_quarters: u32,
+    /// How the array's own work keeps out of the way.
+    pub sync: SyncPolicy,
 }
 
 impl Policy {
@@ -57,17 +83,38 @@ impl Policy {
             raid6_rmw_level: RmwLevel::Never,
             writes_fill_cache: true,
             cache_wake_quarters: 3,
+            sync: SyncPolicy {
+                window_sectors: 256,
+                pause: Nanos::from_millis(500),
+                marks: 10,
+                mark_interval: Nanos::from_millis(3000),
+                idle: IdleTest { sectors: 4096, own_io_counts: true },
+            },
         }
     }
 
     /// Linux 2.6.27 (Ubuntu 8.10).
     pub const fn linux_2_6_27() -> Self {
-        Self { name: "linux-2.6.27", aligned_reads_bypass_cache: true, ..Self::linux_2_6_18() }
+        let before = Self::linux_2_6_18();
+        let idle = IdleTest { sectors: 4096, own_io_counts: false };
+        Self {
+            name: "linux-2.6.27",
+            aligned_reads_bypass_cache: true,
+            sync: SyncPolicy { idle, ..before.sync },
+            ..before
+        }
     }
 
     /// Linux 3.2 (Debian 7, Ubuntu 12.04).
     pub const fn linux_3_2() -> Self {
-        Self { name: "linux-3.2", sync_writes_skip_delay: true, ..Self::linux_2_6_27() }
+        let before = Self::linux_2_6_27();
+        let idle = IdleTest { sectors: 64, own_io_counts: false };
+        Self {
+            name: "linux-3.2",
+            sync_writes_skip_delay: true,
+            sync: SyncPolicy { idle, ..before.sync },
+            ..before
+        }
     }
 
     /// Linux 6.1 (Debian 12).
@@ -84,6 +131,14 @@ impl Policy {
             unplug_requests: 64,
             unplug_delay: Nanos::from_millis(1),
             writes_fill_cache: false,
+            // Short pauses and a short average: the least speed is kept evenly, and full speed comes back at once.
+            sync: SyncPolicy {
+                window_sectors: 1024,
+                pause: Nanos::from_millis(20),
+                marks: 10,
+                mark_interval: Nanos::from_millis(500),
+                idle: IdleTest { sectors: 64, own_io_counts: false },
+            },
             ..Self::linux_6_1()
         }
     }

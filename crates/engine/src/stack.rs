@@ -110,7 +110,7 @@ impl Cached {
     fn handle(&mut self, volume: &mut Volume, now: Instant, input: Input, out: &mut ActionQueue) {
         match input {
             Input::Request(request) => self.cache.request(now, request, out),
-            Input::Computed { tag } if Cache::owns(tag) => self.cache.computed(tag, out),
+            Input::Computed { tag, .. } if Cache::owns(tag) => self.cache.computed(tag, out),
             Input::Timer => {
                 self.cache.timer(now);
                 if volume.next_deadline().is_some_and(|deadline| deadline <= now) {

@@ -2,13 +2,15 @@
 
 use crate::array::copies::Copies;
 use crate::array::core::{Core, IoRecord, Owner, RequestKey, RequestState};
+use crate::array::members::Replacement;
 use crate::array::parity::Parity;
 use crate::array::slot_exists;
+use crate::array::sync::{self, LostRanges, Sync, SyncConfig, SyncStatus};
 use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
 use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request};
 use crate::metadata::{Keeper, MetadataConfig, WriteIntent, keeps_state};
 use crate::policy::Policy;
-use crate::units::{Instant, Slot};
+use crate::units::{Instant, MemberIndex, Slot};
 
 /// Fewest stripe-cache entries, as in md's `stripe_cache_size`.
 pub const STRIPE_CACHE_MIN: u32 = 17;
@@ -28,6 +30,16 @@ pub struct VolumeConfig {
     pub stripe_cache_size: u32,
     /// Members missing from the start.
     pub failed: Vec<Slot>,
+    /// Members present of which only the sectors before an offset are valid.
+    pub recovering: Vec<(Slot, u64)>,
+    /// Members behind those of the slots, in the loop's table, that are spares.
+    pub spares: u16,
+    /// Members that are being filled to replace a slot's, and how far they are.
+    pub replacements: Vec<(Slot, MemberIndex, u64)>,
+    /// Sectors before it are in sync (of a member; of the array for RAID-10); none: all are.
+    pub resync_from: Option<u64>,
+    /// How the array works by itself.
+    pub sync: SyncConfig,
     /// Members take discards and write-zeroes, and read as zeroes afterwards.
     pub discard: bool,
     /// Take no writes, and write nothing.
@@ -45,6 +57,11 @@ impl VolumeConfig {
             policy,
             stripe_cache_size: STRIPE_CACHE_DEFAULT,
             failed: Vec::new(),
+            recovering: Vec::new(),
+            spares: 0,
+            replacements: Vec::new(),
+            resync_from: None,
+            sync: SyncConfig::DEFAULT,
             discard: false,
             read_only: false,
             metadata: None,
@@ -83,6 +100,27 @@ impl std::fmt::Display for VolumeError {
 
 impl std::error::Error for VolumeError {}
 
+/// Takes up what recoveries and replacements have come to.
+fn take_up(core: &mut Core, config: &VolumeConfig) -> Result<(), VolumeError> {
+    let slots = config.recovering.iter().map(|r| r.0).chain(config.replacements.iter().map(|r| r.0));
+    for slot in slots {
+        if !slot_exists(&core.geometry, slot) || core.failed.contains(slot) {
+            return Err(VolumeError::NoSuchSlot(slot));
+        }
+    }
+    for &(slot, from) in &config.recovering {
+        core.take_slot(slot, core.member_of[slot.index()], from);
+    }
+    for &(slot, member, filled) in &config.replacements {
+        sync::take_up_replacement(core, slot, Replacement { member, filled });
+    }
+    core.resync_from = config.resync_from.unwrap_or(u64::MAX);
+    core.changes.clear();
+    let has_work = config.spares > 0 && !core.failed.is_empty() || config.resync_from.is_some();
+    core.standing_changed |= has_work;
+    Ok(())
+}
+
 /// The level's machine.
 #[derive(Debug)]
 enum Machine {
@@ -101,6 +139,7 @@ pub struct Volume {
     /// The command to stop, to be answered.
     stopping: Option<u32>,
     is_stopped: bool,
+    sync: Sync,
 }
 
 impl Volume {
@@ -117,17 +156,18 @@ impl Volume {
             }
             Machine::Parity(Box::new(Parity::new(shape.clone(), geometry.chunk_sectors(), entries)))
         } else {
-            Machine::Copies(Copies::new(geometry.raid_disks()))
+            Machine::Copies(Copies::new(geometry.raid_disks(), geometry.copies() > 1))
         };
-        let mut core = Core::new(geometry, config.policy.clone(), config.discard);
+        let mut core = Core::new(geometry, config.policy.clone(), config.discard, config.spares);
         for slot in &config.failed {
             if !slot_exists(&core.geometry, *slot) {
                 return Err(VolumeError::NoSuchSlot(*slot));
             }
             core.failed.insert(*slot);
         }
-        if !crate::array::survives(&core.geometry, core.failed) {
-            return Err(VolumeError::TooManyFailed(core.failed.len()));
+        take_up(&mut core, config)?;
+        if !crate::array::survives(&core.geometry, core.incomplete()) {
+            return Err(VolumeError::TooManyFailed(core.incomplete().len()));
         }
         core.read_only = config.read_only;
         let keeper =
@@ -139,11 +179,13 @@ impl Volume {
                     keeper
                 },
             );
-        Ok(Self { core, machine, keeper, released: Vec::new(), stopping: None, is_stopped: false })
+        let sync = Sync::new(config.sync);
+        Ok(Self { core, machine, keeper, released: Vec::new(), stopping: None, is_stopped: false, sync })
     }
 
     /// Takes an input; what is to be done is added to `out`.
     pub fn handle(&mut self, now: Instant, input: Input, out: &mut ActionQueue) {
+        self.core.now = now;
         match input {
             Input::Request(request) => self.request(now, request, out),
             Input::IoDone { tag, result } => {
@@ -151,11 +193,10 @@ impl Volume {
                     self.io_ended(record, result, out);
                 }
             }
-            Input::Computed { tag } => {
-                if let Machine::Parity(parity) = &mut self.machine {
-                    parity.computed(&mut self.core, out, tag);
-                }
-            }
+            Input::Computed { tag, verdict } => match &mut self.machine {
+                Machine::Parity(parity) => parity.computed(&mut self.core, out, tag, verdict),
+                Machine::Copies(copies) => copies.computed(&mut self.core, out, tag, verdict),
+            },
             Input::Timer => {
                 if let Machine::Parity(parity) = &mut self.machine {
                     parity.timer(now);
@@ -163,13 +204,14 @@ impl Volume {
             }
             Input::Admin { id, command: AdminCommand::Stop } => {
                 self.is_stopped = true;
+                self.sync.stop();
                 self.stopping = Some(id);
                 if let Some(keeper) = &mut self.keeper {
                     keeper.stop();
                 }
             }
             Input::Admin { id, command } => {
-                let reply = self.admin(command, out);
+                let reply = self.sync.admin(&mut self.core, out, command);
                 out.push(Action::Replied { id, reply });
             }
         }
@@ -186,8 +228,9 @@ impl Volume {
             if let Machine::Parity(parity) = &mut self.machine {
                 parity.settle(&mut self.core, out);
             }
+            let began = self.sync.settle(&mut self.core, out);
             let core = &self.core;
-            if core.granted.is_empty() && core.changes.is_empty() && core.writes_ended.is_empty() {
+            if core.granted.is_empty() && core.changes.is_empty() && core.writes_ended.is_empty() && !began {
                 break;
             }
         }
@@ -229,6 +272,8 @@ impl Volume {
             locked,
             admitted: 0,
             through_cache,
+            job: None,
+            rows: None,
         });
         if !locked || self.core.ranges.lock(request.range, key) {
             self.admit(now, key, out);
@@ -236,7 +281,9 @@ impl Volume {
     }
 
     fn admit(&mut self, now: Instant, key: RequestKey, out: &mut ActionQueue) {
-        let is_write = self.core.request(key).request.op.is_write();
+        let state = self.core.request(key);
+        // Parts of a write that was let start have its leave.
+        let is_write = state.request.op.is_write() && state.parent.is_none();
         if let Some(keeper) = self.keeper.as_mut().filter(|_| is_write)
             && !keeper.admits(&mut self.core, key)
         {
@@ -266,34 +313,49 @@ impl Volume {
             }
             _ => {}
         }
+        if let Owner::Twin { twin } = record.owner {
+            if let Some((record, result)) = self.core.twin_ended(out, twin, record.member, result) {
+                self.io_ended(record, result, out);
+            }
+            return;
+        }
         match &mut self.machine {
             Machine::Copies(copies) => copies.ended(&mut self.core, out, record, result),
             Machine::Parity(parity) => parity.ended(&mut self.core, out, record, result),
         }
     }
 
-    fn admin(&mut self, command: AdminCommand, out: &mut ActionQueue) -> AdminReply {
-        match command {
-            AdminCommand::Stop => unreachable!("answered when the members say so"),
-            AdminCommand::Fail(slot) if !slot_exists(&self.core.geometry, slot) => AdminReply::NoSuchSlot,
-            AdminCommand::Fail(slot) => {
-                if self.core.fail(out, slot) {
-                    AdminReply::Done
-                } else {
-                    AdminReply::AlreadyFailed
-                }
-            }
-        }
-    }
-
     /// When [`Input::Timer`] is due, if ever.
     pub fn next_deadline(&self) -> Option<Instant> {
+        let sync = self.sync.next_deadline(&self.core);
         let machine = match &self.machine {
             Machine::Copies(_) => None,
             Machine::Parity(parity) => parity.next_deadline(),
         };
         let keeper = self.keeper.as_ref().and_then(|keeper| keeper.next_deadline(&self.core));
-        machine.into_iter().chain(keeper).min()
+        [sync, machine, keeper].into_iter().flatten().min()
+    }
+
+    /// How far the array's own work has come; none for levels without redundancy.
+    pub fn sync_status(&self) -> Option<SyncStatus> {
+        self.sync.status(&self.core)
+    }
+
+    /// What cannot be had any more after one failure too many.
+    pub fn lost_ranges(&self) -> LostRanges {
+        sync::lost_ranges(&self.core)
+    }
+
+    /// The member in a slot, unless the slot is empty.
+    pub fn member_of(&self, slot: Slot) -> Option<MemberIndex> {
+        (!self.core.failed.contains(slot)).then(|| self.core.member_of[slot.index()])
+    }
+
+    /// How many sectors of a slot's member hold their content while it is recovered; none when it holds all, or when
+    /// the slot is empty.
+    pub fn recovered_sectors(&self, slot: Slot) -> Option<u64> {
+        let is_recovering = self.core.members.recovering.contains(slot);
+        is_recovering.then(|| self.core.members.filled(slot))
     }
 
     /// The array's geometry.
@@ -301,18 +363,18 @@ impl Volume {
         &self.core.geometry
     }
 
-    /// Entries of the stripe cache; none for levels without parity.
+    /// Entries of the stripe cache; for levels with copies the pages that jobs use; none for those without redundancy.
     pub fn stripe_cache_entries(&self) -> u32 {
         match &self.machine {
-            Machine::Copies(_) => 0,
+            Machine::Copies(_) => Copies::entries(self.core.geometry.copies() > 1),
             Machine::Parity(parity) => parity.cache_entries(),
         }
     }
 
-    /// Whether no request is in flight.
+    /// Whether no request is in flight, and no job of the array's own.
     pub fn is_idle(&self) -> bool {
         let machine_idle = match &self.machine {
-            Machine::Copies(_) => true,
+            Machine::Copies(copies) => copies.is_idle(),
             Machine::Parity(parity) => parity.is_idle(),
         };
         let keeper_idle = self.keeper.as_ref().is_none_or(Keeper::is_idle);

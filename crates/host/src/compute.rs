@@ -4,7 +4,7 @@
 //! piece, each as long as no operand is cut. Nothing is copied and, once the scratch lists have grown,
 //! nothing is allocated.
 
-use stripewise_engine::io::{ActionQueue, Compute, Kernel, Operand, Role, SegList};
+use stripewise_engine::io::{ActionQueue, Compute, Kernel, Operand, Role, SegList, Verdict};
 use stripewise_parity::{Change, Kernels, Lost, Stripe};
 
 use crate::shard::Bytes;
@@ -54,11 +54,11 @@ impl Computer {
         }
     }
 
-    /// Carries out one computation.
+    /// Carries out one computation; answers what a comparison found.
     ///
     /// # Panics
     /// If the operands do not fit the kernel: the engine asked for what cannot be computed.
-    pub(crate) fn run(&mut self, compute: &Compute, queue: &ActionQueue, bytes: &Bytes<'_>) {
+    pub(crate) fn run(&mut self, compute: &Compute, queue: &ActionQueue, bytes: &Bytes<'_>) -> Verdict {
         let (sources, targets) = (queue.operands(compute.sources), queue.operands(compute.targets));
         self.cursors.clear();
         self.cursors.extend(sources.iter().chain(targets).map(|o: &Operand| Cursor {
@@ -68,6 +68,7 @@ impl Computer {
             used: 0,
         }));
         let mut left = compute.bytes;
+        let mut verdict = Verdict::Consistent;
         while left > 0 {
             let length = self.next_piece(left, queue, bytes);
             let (sources, targets) = self.pieces.split_at(sources.len());
@@ -75,9 +76,16 @@ impl Computer {
                 Lists { blocks: &mut self.blocks, data: &mut self.data, changes: &mut self.changes };
             // SAFETY: `next_piece` resolved every piece to `length` bytes that live until the computation
             // is answered; the engine gives targets that no source and no other action in flight shares.
-            unsafe { run_piece(self.kernels, compute.kernel, sources, targets, length, &mut lists) };
+            let found =
+                unsafe { run_piece(self.kernels, compute.kernel, sources, targets, length, &mut lists) };
+            verdict = match (verdict, found) {
+                (all, one) if all == one => all,
+                (Verdict::Consistent, other) | (other, Verdict::Consistent) => other,
+                _ => Verdict::Unlocated,
+            };
             left -= length as u64;
         }
+        verdict
     }
 
     /// Resolves the longest piece of at most `left` bytes that no operand cuts, and moves past it.
@@ -117,7 +125,7 @@ unsafe fn run_piece(
     targets: &[Piece],
     length: usize,
     lists: &mut Lists<'_>,
-) {
+) -> Verdict {
     // SAFETY: upheld by the caller; the lists are cleared before each use, so that no slice is used after
     // the call it was made for.
     unsafe {
@@ -130,6 +138,42 @@ unsafe fn run_piece(
             Kernel::Generate => generate(kernels, sources, targets, length, lists),
             Kernel::Update => update(kernels, sources, targets, length, lists),
             Kernel::Recover => recover(kernels, sources, targets, length, lists),
+            Kernel::Check => return check(kernels, sources, length, lists),
+        }
+    }
+    Verdict::Consistent
+}
+
+/// # Safety
+/// As [`run_piece`].
+unsafe fn check(kernels: &Kernels, sources: &[Piece], length: usize, lists: &mut Lists<'_>) -> Verdict {
+    // SAFETY: upheld by the caller.
+    unsafe {
+        let of_role = |role| sources.iter().find(|s| s.role == role).map(|s| block(*s, length));
+        let (p, q) = match (of_role(Role::P), of_role(Role::Q)) {
+            (None, None) => {
+                let alike = sources.windows(2).all(|s| block(s[0], length) == block(s[1], length));
+                return if alike { Verdict::Consistent } else { Verdict::Unlocated };
+            }
+            parities => parities,
+        };
+        place_data(sources, &[], length, lists.data);
+        let found = match p {
+            Some(p) => kernels.check(lists.data, p, q),
+            // An array that lost P: rare enough to compute both anew.
+            None => {
+                let (mut p, mut computed) = (vec![0; length], vec![0; length]);
+                kernels.pq(&mut p, &mut computed, lists.data);
+                if q == Some(&computed) { return Verdict::Consistent }
+                return Verdict::Unlocated;
+            }
+        };
+        match found {
+            stripewise_parity::Verdict::Consistent => Verdict::Consistent,
+            stripewise_parity::Verdict::P => Verdict::P,
+            stripewise_parity::Verdict::Q => Verdict::Q,
+            stripewise_parity::Verdict::Data(index) => Verdict::Data(index),
+            stripewise_parity::Verdict::Unlocated => Verdict::Unlocated,
         }
     }
 }

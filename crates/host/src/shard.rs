@@ -356,8 +356,8 @@ impl Shard {
                         zeroes: context.zeroes,
                         metadata: &queue.metadata,
                     };
-                    self.computer.run(compute, &queue, &bytes);
-                    self.completions.push_back(Input::Computed { tag: compute.tag });
+                    let verdict = self.computer.run(compute, &queue, &bytes);
+                    self.completions.push_back(Input::Computed { tag: compute.tag, verdict });
                 }
                 Action::Complete { id, result } => {
                     let Entry { op, origin, .. } = self.entries.remove(*id);

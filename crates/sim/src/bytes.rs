@@ -3,7 +3,7 @@
 //! Everything is copied on the way: clear, and slow beside the real loop, which computes in place.
 
 use stripewise_engine::io::{
-    ActionQueue, Area, Buf, Compute, Kernel, MemberIo, Op, Operand, RequestId, Role, SegList,
+    ActionQueue, Area, Buf, Compute, Kernel, MemberIo, Op, Operand, RequestId, Role, SegList, Verdict,
 };
 use stripewise_engine::units::{MemberIndex, PAGE_BYTES, SECTOR_BYTES};
 use stripewise_parity::{Change, Kernels, Lost, Stripe};
@@ -163,6 +163,33 @@ impl BytesStore {
     }
 }
 
+impl BytesStore {
+    fn check(&self, sources: &[(Role, Vec<u8>)]) -> Verdict {
+        let parity = |role| sources.iter().find(|(r, _)| *r == role).map(|(_, b)| b.as_slice());
+        let data = by_index(sources);
+        match (parity(Role::P), parity(Role::Q)) {
+            (Some(p), q) => verdict(self.kernels.check(&data, p, q)),
+            (None, Some(q)) => {
+                let (mut p, mut computed) = (vec![0; q.len()], vec![0; q.len()]);
+                self.kernels.pq(&mut p, &mut computed, &data);
+                if computed == q { Verdict::Consistent } else { Verdict::Unlocated }
+            }
+            (None, None) if sources.iter().all(|(_, b)| *b == sources[0].1) => Verdict::Consistent,
+            (None, None) => Verdict::Unlocated,
+        }
+    }
+}
+
+const fn verdict(verdict: stripewise_parity::Verdict) -> Verdict {
+    match verdict {
+        stripewise_parity::Verdict::Consistent => Verdict::Consistent,
+        stripewise_parity::Verdict::P => Verdict::P,
+        stripewise_parity::Verdict::Q => Verdict::Q,
+        stripewise_parity::Verdict::Data(index) => Verdict::Data(index),
+        stripewise_parity::Verdict::Unlocated => Verdict::Unlocated,
+    }
+}
+
 fn page_at(entry: u32, offset: u32) -> usize {
     (u64::from(entry) * PAGE_BYTES) as usize + offset as usize
 }
@@ -207,7 +234,7 @@ impl Data for BytesStore {
         }
     }
 
-    fn compute(&mut self, compute: &Compute, out: &ActionQueue) {
+    fn compute(&mut self, compute: &Compute, out: &ActionQueue) -> Verdict {
         let sources: Vec<(Role, Vec<u8>)> =
             out.operands(compute.sources).iter().map(|o| (o.role, self.gather(o.segs, out))).collect();
         assert!(sources.iter().all(|(_, b)| b.len() as u64 == compute.bytes), "operands are of one length");
@@ -221,6 +248,8 @@ impl Data for BytesStore {
             Kernel::Generate => self.generate(&sources, &targets, out),
             Kernel::Update => self.update(&sources, &targets, out),
             Kernel::Recover => self.recover(&sources, &targets, out),
+            Kernel::Check => return self.check(&sources),
         }
+        Verdict::Consistent
     }
 }

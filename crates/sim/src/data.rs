@@ -1,6 +1,6 @@
 //! The seam between the virtual loop and bytes.
 
-use stripewise_engine::io::{ActionQueue, Compute, IoResult, MemberIo, Request};
+use stripewise_engine::io::{ActionQueue, Compute, IoResult, MemberIo, Request, Verdict};
 
 /// What holds the bytes of members and buffers, if anything does.
 ///
@@ -14,8 +14,8 @@ pub trait Data {
     fn end(&mut self, _request: &Request, _result: IoResult) {}
     /// Moves the bytes of a member I/O; `out` holds its segments.
     fn io(&mut self, io: &MemberIo, out: &ActionQueue);
-    /// Computes; `out` holds the operands.
-    fn compute(&mut self, compute: &Compute, out: &ActionQueue);
+    /// Computes; `out` holds the operands. Answers what a comparison found.
+    fn compute(&mut self, compute: &Compute, out: &ActionQueue) -> Verdict;
 }
 
 /// Buffers that have a length and no bytes: only time is simulated.
@@ -24,7 +24,9 @@ pub struct Phantom;
 
 impl Data for Phantom {
     fn io(&mut self, _io: &MemberIo, _out: &ActionQueue) {}
-    fn compute(&mut self, _compute: &Compute, _out: &ActionQueue) {}
+    fn compute(&mut self, _compute: &Compute, _out: &ActionQueue) -> Verdict {
+        Verdict::Consistent
+    }
 }
 
 impl<D: Data> Data for &mut D {
@@ -37,7 +39,7 @@ impl<D: Data> Data for &mut D {
     fn io(&mut self, io: &MemberIo, out: &ActionQueue) {
         (**self).io(io, out);
     }
-    fn compute(&mut self, compute: &Compute, out: &ActionQueue) {
-        (**self).compute(compute, out);
+    fn compute(&mut self, compute: &Compute, out: &ActionQueue) -> Verdict {
+        (**self).compute(compute, out)
     }
 }

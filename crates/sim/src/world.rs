@@ -21,6 +21,7 @@ use std::fmt;
 use stripewise_engine::cache::{Cache, CacheConfig, CacheError};
 use stripewise_engine::io::{
     Action, ActionQueue, Compute, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Tag,
+    Verdict,
 };
 use stripewise_engine::stack::{Stack, StackError};
 use stripewise_engine::units::{Instant, SECTOR_BYTES, SectorRange};
@@ -126,7 +127,7 @@ pub struct World<D: Data> {
     cpu: Cpu,
     schedule: Schedule,
     fanout: Fanout,
-    computing: VecDeque<Tag>,
+    computing: VecDeque<(Tag, Verdict)>,
     /// Copies between requests and cached pages under way, by number, and the numbers free.
     copies: Vec<Tag>,
     copies_free: Vec<u32>,
@@ -284,16 +285,16 @@ impl<D: Data> World<D> {
             }
             Event::Wake => return finished || self.pull(workload),
             Event::Computed => {
-                let tag = self.computing.pop_front().expect("a computation that ends was begun");
+                let (tag, verdict) = self.computing.pop_front().expect("a computation that ends was begun");
                 self.trace(4, tag.0);
-                self.handle(Input::Computed { tag });
+                self.handle(Input::Computed { tag, verdict });
                 self.act();
             }
             Event::Copied(number) => {
                 let tag = self.copies[number as usize];
                 self.copies_free.push(number);
                 self.trace(9, tag.0);
-                self.handle(Input::Computed { tag });
+                self.handle(Input::Computed { tag, verdict: Verdict::Consistent });
                 self.act();
             }
             Event::Arm(member) => self.drive(member, Drive::arm),
@@ -372,12 +373,12 @@ impl<D: Data> World<D> {
                     self.member_io(&io);
                 }
                 Action::Compute(compute) => {
-                    self.data.compute(&compute, &self.out);
+                    let verdict = self.data.compute(&compute, &self.out);
                     if Cache::owns(compute.tag) {
                         self.copy(&compute);
                     } else {
                         let end_ns = self.cpu.compute(self.now_ns, &compute, &self.out);
-                        self.computing.push_back(compute.tag);
+                        self.computing.push_back((compute.tag, verdict));
                         self.schedule.at(end_ns, Event::Computed);
                     }
                 }

@@ -3,7 +3,9 @@
 mod support;
 
 use stripewise_engine::cache::{CacheConfig, CachePolicy};
-use stripewise_engine::io::{ActionQueue, Compute, Flags, IoResult, MemberIo, Op, Request, RequestId};
+use stripewise_engine::io::{
+    ActionQueue, Compute, Flags, IoResult, MemberIo, Op, Request, RequestId, Verdict,
+};
 use stripewise_engine::units::{Instant, SECTOR_BYTES};
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::bytes::BytesStore;
@@ -83,8 +85,8 @@ impl Data for Marked {
         self.store.io(io, out);
     }
 
-    fn compute(&mut self, compute: &Compute, out: &ActionQueue) {
-        self.store.compute(compute, out);
+    fn compute(&mut self, compute: &Compute, out: &ActionQueue) -> Verdict {
+        self.store.compute(compute, out)
     }
 }
 

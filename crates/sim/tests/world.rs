@@ -2,7 +2,7 @@
 
 mod support;
 
-use stripewise_engine::io::{ActionQueue, Compute, IoResult, MemberIo, Op, Request};
+use stripewise_engine::io::{ActionQueue, Compute, IoResult, MemberIo, Op, Request, Verdict};
 use stripewise_engine::units::{SECTOR_BYTES, Slot};
 use stripewise_sim::bytes::BytesStore;
 use stripewise_sim::{ControllerNames, Data, Rig, RigError, RigNames, SimError, SimReport, World, run};
@@ -145,8 +145,8 @@ impl Data for Marked {
         self.store.io(io, out);
     }
 
-    fn compute(&mut self, compute: &Compute, out: &ActionQueue) {
-        self.store.compute(compute, out);
+    fn compute(&mut self, compute: &Compute, out: &ActionQueue) -> Verdict {
+        self.store.compute(compute, out)
     }
 }
 

@@ -2,18 +2,19 @@
 
 use std::collections::VecDeque;
 
+use super::members::{Members, Twin};
 use super::range_lock::RangeLock;
 use super::slab::Slab;
 use super::slots::SlotSet;
+use super::sync::{Found, Job};
 use crate::geometry::Geometry;
 use crate::io::{
-    Action, ActionQueue, Area, ArrayEvent, Buf, IoError, IoResult, MemberIo, Op, Request, RequestId, Seg,
-    SegList, Tag,
+    Action, ActionQueue, Area, Buf, IoError, IoResult, MemberIo, Op, Request, RequestId, Seg, SegList, Tag,
 };
 use crate::metadata::{StateChange, WriteIntent};
 use crate::mutation::{self, Mutation};
 use crate::policy::Policy;
-use crate::units::{MemberIndex, SectorRange, Slot};
+use crate::units::{Instant, MemberIndex, SectorRange, Slot};
 
 /// Key of a request in [`Core::requests`].
 pub(crate) type RequestKey = u64;
@@ -34,6 +35,10 @@ pub(crate) struct RequestState {
     pub(crate) admitted: u64,
     /// Reads must go through the stripe cache.
     pub(crate) through_cache: bool,
+    /// It is the array's own work, told to nobody above.
+    pub(crate) job: Option<Job>,
+    /// Rows held in [`Core::rows`].
+    pub(crate) rows: Option<SectorRange>,
 }
 
 /// Whom a member's answer concerns.
@@ -49,12 +54,18 @@ pub(crate) enum Owner {
     Stripe { op: u64 },
     /// The keeper of superblocks and bitmap.
     Metadata { member: MemberIndex },
+    /// A job on copies.
+    CopyJob { job: u64 },
+    /// A write to a slot's member and its replacement.
+    Twin { twin: u64 },
 }
 
 /// An I/O in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IoRecord {
     pub(crate) slot: Slot,
+    /// The slot's member when the I/O began, or its replacement.
+    pub(crate) member: MemberIndex,
     pub(crate) op: Op,
     pub(crate) range: SectorRange,
     pub(crate) owner: Owner,
@@ -71,12 +82,24 @@ pub(crate) struct Held {
 /// State that all levels share.
 #[derive(Debug)]
 pub(crate) struct Core {
+    /// The time of the input that is handled.
+    pub(crate) now: Instant,
     pub(crate) geometry: Geometry,
     pub(crate) policy: Policy,
     /// Members take discards and write-zeroes, and read as zeroes afterwards.
     pub(crate) discard: bool,
-    /// Members out of use.
+    /// Slots without a member.
     pub(crate) failed: SlotSet,
+    pub(crate) members: Members,
+    /// Something about the members changed that the array's own jobs must look at.
+    pub(crate) standing_changed: bool,
+    /// Sync sectors from which on redundancy may not be right; `u64::MAX` if all is.
+    pub(crate) resync_from: u64,
+    /// Jobs that ended, with their results.
+    pub(crate) jobs_ended: VecDeque<(RequestKey, IoResult)>,
+    /// What checks found.
+    pub(crate) found: Vec<Found>,
+    pub(crate) twins: Slab<Twin>,
     /// More is lost than the level survives, or a flush failed: no more writes.
     pub(crate) read_only: bool,
     pub(crate) requests: Slab<RequestState>,
@@ -85,7 +108,11 @@ pub(crate) struct Core {
     pub(crate) member_of: Vec<MemberIndex>,
     /// I/Os under way on each slot's member.
     pub(crate) in_flight: Vec<u32>,
+    /// Sectors that requests asked of each slot's member, for the idle test of the array's own jobs.
+    pub(crate) foreground_sectors: Vec<u64>,
     pub(crate) ranges: RangeLock,
+    /// Rows (in members' sectors) of jobs, and of whole stripes that members zero or discard.
+    pub(crate) rows: RangeLock,
     /// Requests that may go on: their range was granted.
     pub(crate) granted: VecDeque<RequestKey>,
     /// What the superblocks do not say yet. Grows only where a keeper takes them.
@@ -103,9 +130,18 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(geometry: Geometry, policy: Policy, discard: bool) -> Self {
+    pub(crate) fn new(geometry: Geometry, policy: Policy, discard: bool, spares: u16) -> Self {
         let members = usize::from(geometry.raid_disks());
         Self {
+            now: Instant::ZERO,
+            members: Members::new(geometry.raid_disks(), spares),
+            standing_changed: false,
+            resync_from: u64::MAX,
+            jobs_ended: VecDeque::new(),
+            found: Vec::new(),
+            twins: Slab::new(),
+            foreground_sectors: vec![0; members],
+            rows: RangeLock::default(),
             geometry,
             policy,
             discard,
@@ -150,17 +186,30 @@ impl Core {
         self.metadata_ios += 1;
         let owner = Owner::Metadata { member };
         // No slot is busier for it: the members' load steers reads of data.
-        let tag = Tag(self.ios.insert(IoRecord { slot: Slot(u16::MAX), op, range, owner }));
+        let tag = Tag(self.ios.insert(IoRecord { slot: Slot(u16::MAX), member, op, range, owner }));
         let (area, fua) = (Area::Device, op == Op::Write);
         out.push(Action::Io(MemberIo { tag, member, area, op, range, fua, segs }));
     }
 
     /// Asks a member for an I/O.
     pub(crate) fn io(&mut self, out: &mut ActionQueue, record: IoRecord, fua: bool, segs: SegList) {
+        if record.op != Op::Read && self.members.replacing.contains(record.slot) {
+            return self.twin_io(out, record, fua, segs);
+        }
+        self.send(out, record, fua, segs);
+    }
+
+    /// The record of an I/O to a slot's member.
+    pub(crate) fn record(&self, slot: Slot, op: Op, range: SectorRange, owner: Owner) -> IoRecord {
+        IoRecord { slot, member: self.member_of[slot.index()], op, range, owner }
+    }
+
+    /// Asks one member for an I/O, whether or not its slot is being replaced.
+    pub(crate) fn send(&mut self, out: &mut ActionQueue, record: IoRecord, fua: bool, segs: SegList) {
         self.in_flight[record.slot.index()] += 1;
-        let IoRecord { slot, op, range, .. } = record;
+        self.foreground_sectors[record.slot.index()] += record.range.count;
+        let IoRecord { member, op, range, .. } = record;
         let fua = fua && !mutation::is(Mutation::ForgetForcedUnitAccess);
-        let member = self.member_of[slot.index()];
         let tag = Tag(self.ios.insert(record));
         out.push(Action::Io(MemberIo { tag, member, area: Area::Data, op, range, fua, segs }));
     }
@@ -211,6 +260,12 @@ impl Core {
         if state.locked {
             self.ranges.unlock(state.request.range, &mut self.granted);
         }
+        if let Some(rows) = state.rows {
+            self.rows.unlock(rows, &mut self.granted);
+        }
+        if state.job.is_some() {
+            return self.jobs_ended.push_back((key, state.result));
+        }
         match state.parent {
             Some(parent) => self.part_ends(out, parent, state.result),
             None => self.answer(out, &state),
@@ -235,23 +290,7 @@ impl Core {
         out.actions.extend(self.held.answers.drain(..).map(|(id, result)| Action::Complete { id, result }));
     }
 
-    /// Takes a member out of use. Answers whether it was in use before.
-    pub(crate) fn fail(&mut self, out: &mut ActionQueue, slot: Slot) -> bool {
-        if self.failed.contains(slot) {
-            return false;
-        }
-        self.failed.insert(slot);
-        out.push(Action::Event(ArrayEvent::MemberFailed { slot }));
-        self.changed(StateChange::MemberFailed(slot));
-        self.held.is_holding = self.is_kept;
-        if !self.read_only && !super::survives(&self.geometry, self.failed) {
-            self.read_only = true;
-            out.push(Action::Event(ArrayEvent::ArrayFailed));
-        }
-        true
-    }
-
-    /// Members in use.
+    /// Slots with a member in use.
     pub(crate) fn working(&self) -> impl Iterator<Item = Slot> + use<> {
         SlotSet::first(self.geometry.raid_disks()).minus(self.failed).iter()
     }
@@ -260,12 +299,8 @@ impl Core {
     pub(crate) fn flush(&mut self, out: &mut ActionQueue, key: RequestKey) {
         for slot in self.working().filter(|_| !mutation::is(Mutation::AcknowledgeBeforeFlush)) {
             self.part_begins(key);
-            let record = IoRecord {
-                slot,
-                op: Op::Flush,
-                range: SectorRange::new(0, 0),
-                owner: Owner::Flush { request: key },
-            };
+            let range = SectorRange::new(0, 0);
+            let record = self.record(slot, Op::Flush, range, Owner::Flush { request: key });
             self.io(out, record, false, SegList::default());
         }
     }
@@ -277,7 +312,7 @@ impl Core {
         let result = match result {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.fail(out, record.slot);
+                self.fail_member_of(out, &record);
                 if self.read_only { Err(error) } else { Ok(()) }
             }
         };

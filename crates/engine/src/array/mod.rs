@@ -5,10 +5,12 @@
 
 pub(crate) mod copies;
 pub(crate) mod core;
+pub mod members;
 pub mod parity;
 pub(crate) mod range_lock;
 pub(crate) mod slab;
 pub mod slots;
+pub mod sync;
 
 use crate::geometry::{Geometry, Shape};
 use crate::units::Slot;

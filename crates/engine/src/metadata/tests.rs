@@ -13,7 +13,7 @@ use super::{BitmapConfig, MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
 use crate::geometry::GeometrySpec;
 use crate::io::{
     Action, ActionQueue, AdminCommand, AdminReply, Area, Flags, Input, IoError, IoResult, Op, Request,
-    RequestId,
+    RequestId, Verdict,
 };
 use crate::policy::Policy;
 use crate::units::{Instant, Nanos, SectorRange, Slot};
@@ -135,7 +135,9 @@ impl Bench {
                             if self.broken == Some(io.member.0) { Err(IoError::Gone) } else { Ok(()) };
                         inputs.push_back(Input::IoDone { tag: io.tag, result });
                     }
-                    Action::Compute(compute) => inputs.push_back(Input::Computed { tag: compute.tag }),
+                    Action::Compute(compute) => {
+                        inputs.push_back(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent })
+                    }
                     Action::Complete { result, .. } => self.told.push((0, Told::Answer(result))),
                     Action::Replied { reply, .. } => {
                         assert_eq!(reply, AdminReply::Done);

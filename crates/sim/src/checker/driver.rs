@@ -222,7 +222,7 @@ impl Driver {
                 self.doubt(slot);
             }
             ArrayEvent::ArrayFailed => self.array_failed = true,
-            ArrayEvent::ReadErrorCorrected { .. } => {}
+            _ => {}
         }
         self.note(&[7, self.failed.len() as u64], || format!("event {event:?}"));
     }
@@ -382,9 +382,9 @@ impl Driver {
     fn answer(&mut self, pending: Pending) -> Result<(), Failure> {
         let (io, out, range, bytes, flush_point) = match pending {
             Pending::Compute(compute, out) => {
-                self.buffers.compute(&compute, &out);
+                let verdict = self.buffers.compute(&compute, &out);
                 self.note(&[5, compute.bytes], || format!("computed {:?}", compute.kernel));
-                return self.input(Input::Computed { tag: compute.tag });
+                return self.input(Input::Computed { tag: compute.tag, verdict });
             }
             Pending::Io { io, out, range, bytes, flush_point } => (io, out, range, bytes, flush_point),
         };

@@ -4,7 +4,7 @@ use super::Parity;
 use super::op::{Kind, Step, StripeOp};
 use super::plan::WriteMethod;
 use super::window::Piece;
-use crate::array::core::{Core, IoRecord, Owner};
+use crate::array::core::{Core, Owner};
 use crate::array::slots::SlotSet;
 use crate::io::{
     Action, ActionQueue, Buf, Compute, IoError, Kernel, Op, Operand, OperandList, Role, Seg, SegList, Tag,
@@ -65,10 +65,14 @@ impl Parity {
         let range = SectorRange::new(first_row * PAGE_SECTORS, rows * PAGE_SECTORS);
         let fua = what == Op::Write && op.pieces.iter().any(|p| p.fua);
         op.pending += 1;
-        core.io(out, IoRecord { slot, op: what, range, owner: Owner::Stripe { op: key } }, fua, segs);
+        let record = core.record(slot, what, range, Owner::Stripe { op: key });
+        core.io(out, record, fua, segs);
+        if op.kind == Kind::Job {
+            core.foreground_sectors[slot.index()] -= range.count;
+        }
     }
 
-    fn compute(
+    pub(super) fn compute(
         out: &mut ActionQueue,
         key: u64,
         op: &mut StripeOp,
@@ -82,7 +86,7 @@ impl Parity {
     }
 
     /// Names the pages of slots as operands.
-    fn page_operands(
+    pub(super) fn page_operands(
         &mut self,
         out: &mut ActionQueue,
         op: &StripeOp,
@@ -127,7 +131,9 @@ impl Parity {
         op: &mut StripeOp,
         index: usize,
     ) {
-        let parity = self.view(core, op).parity();
+        // What is left out once is not up to date, whoever takes its slot.
+        op.parity = op.parity.minus(core.failed);
+        let parity = op.parity;
         if op.partial.is_empty() {
             let first = out.operands.len() as u32;
             for slot in op.covered.iter() {
@@ -204,15 +210,18 @@ impl Parity {
             out.operands.push(Operand { role, segs });
         }
         let sources = OperandList { first, count: out.operands.len() as u32 - first };
-        let targets = self.page_operands(out, op, view.parity(), op.sectors());
+        op.parity = op.parity.minus(core.failed);
+        let targets = self.page_operands(out, op, op.parity, op.sectors());
         let bytes = op.bytes();
         Self::compute(out, key, op, Kernel::Generate, bytes, sources, targets);
     }
 
     pub(super) fn write(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         self.set_prereading(op, false);
-        let parity = self.view(core, op).parity();
-        for slot in op.covered.union(op.partial).minus(core.failed).iter() {
+        let parity = op.parity.minus(core.failed);
+        // What could not be read was rebuilt: written, it can be read again.
+        let rewritten = op.plan.recover.and(op.unreadable);
+        for slot in op.covered.union(op.partial).union(rewritten).minus(core.failed).iter() {
             let segs = self.new_content(core, out, op, slot);
             self.member_io(core, out, key, op, slot, Op::Write, segs);
         }

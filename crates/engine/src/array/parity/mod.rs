@@ -13,6 +13,7 @@
 
 mod actions;
 mod cache;
+mod job;
 mod op;
 pub mod plan;
 mod runs;
@@ -82,19 +83,22 @@ impl Parity {
     pub(crate) fn admit(&mut self, core: &mut Core, out: &mut ActionQueue, now: Instant, key: RequestKey) {
         let state = core.request(key);
         let (request, through_cache) = (state.request, state.through_cache);
+        if state.rows.is_some() {
+            return self.admit_rows(core, out, key);
+        }
         match request.op {
             Op::Flush => unreachable!("flushes are sent to the members, not to the stripes"),
             Op::Read if !through_cache => Self::read_past_cache(core, out, key),
             Op::Discard => {
                 if let Some(stripes) = self.whole_stripes(core, request.range) {
-                    self.whole(core, out, key, stripes);
+                    self.whole(core, key, stripes);
                 }
                 core.request(key).admitted = request.range.count;
             }
             Op::Read | Op::Write | Op::WriteZeroes => {
                 core.part_begins(key);
                 self.plug(core, now, request.flags);
-                if self.waiting.is_empty() && self.take_rows(core, out, key) {
+                if self.waiting.is_empty() && self.take_rows(core, key) {
                     core.part_ends(out, key, Ok(()));
                 } else {
                     self.waiting.push_back(key);
@@ -145,7 +149,10 @@ impl Parity {
             self.windows.get(index).gathering = false;
             self.start_runs(core, out, index, gate_open);
         }
-        self.gathering = list;
+        // What ended at once may have left rows to others.
+        if self.gathering.is_empty() {
+            self.gathering = list;
+        }
     }
 
     /// Starts partial stripes that waited for others to read.
@@ -166,18 +173,14 @@ impl Parity {
         while sector < range.end() {
             let count = core.geometry.contiguous(sector).min(range.end() - sector);
             let place = core.geometry.place(sector, 0);
-            if core.failed.contains(place.slot) {
+            if core.is_lost(place.slot, place.sector + count) {
                 Self::read_through_cache(core, key, SectorRange::new(sector, count));
             } else {
                 core.part_begins(key);
                 let seg = core.request_seg(key, sector, count);
                 let segs = out.add_segs([seg]);
-                let record = IoRecord {
-                    slot: place.slot,
-                    op: Op::Read,
-                    range: SectorRange::new(place.sector, count),
-                    owner: Owner::Part { request: key, sector },
-                };
+                let range = SectorRange::new(place.sector, count);
+                let record = core.record(place.slot, Op::Read, range, Owner::Part { request: key, sector });
                 core.io(out, record, false, segs);
             }
             sector += count;
@@ -200,6 +203,8 @@ impl Parity {
             locked: true,
             admitted: 0,
             through_cache: true,
+            job: None,
+            rows: None,
         });
         if core.ranges.lock(part, child) {
             core.granted.push_back(child);
@@ -207,15 +212,18 @@ impl Parity {
     }
 
     /// Cuts a request into pieces as far as stripe-cache entries go. Answers whether it is all taken.
-    fn take_rows(&mut self, core: &mut Core, out: &mut ActionQueue, key: RequestKey) -> bool {
+    fn take_rows(&mut self, core: &mut Core, key: RequestKey) -> bool {
         let state = core.request(key);
         let (request, mut admitted) = (state.request, state.admitted);
+        if state.job.is_some() {
+            return self.take_job_rows(core, key, request.range);
+        }
         let whole =
             if request.op == Op::WriteZeroes { self.whole_stripes(core, request.range) } else { None };
         while admitted < request.range.count {
             let sector = request.range.start + admitted;
             if let Some(whole) = whole.filter(|w| w.start == sector) {
-                self.whole(core, out, key, whole);
+                self.whole(core, key, whole);
                 admitted += whole.count;
                 continue;
             }
@@ -247,11 +255,10 @@ impl Parity {
         let start = offset % window_sectors;
         let count = (window_sectors - start).min(range.count).min(core.geometry.contiguous(range.start));
         let number = (stripe * core.geometry.chunk_sectors() + offset) / window_sectors;
-        let index = self.windows.open(number);
-        let window = self.windows.get(index);
-        let mut piece = Piece {
+        let piece = Piece {
             request: key,
             read: request.op == Op::Read,
+            job: false,
             sync: request.flags.sync,
             fua: request.flags.fua,
             data,
@@ -259,6 +266,15 @@ impl Parity {
             count: count as u32,
             sector: range.start,
         };
+        let taken = self.queue_piece(core, number, piece);
+        (taken, taken == count)
+    }
+
+    /// Queues a piece in the window of a number, as far as stripe-cache entries go. Answers how many sectors that was.
+    fn queue_piece(&mut self, core: &mut Core, number: u64, mut piece: Piece) -> u64 {
+        let window_rows = self.windows.rows;
+        let index = self.windows.open(number);
+        let window = self.windows.get(index);
         let rows = piece.rows();
         for row in rows.0..rows.1 {
             let entry = &mut window.entries[row as usize];
@@ -273,15 +289,15 @@ impl Parity {
         }
         if piece.count == 0 {
             self.windows.close_if_free(index);
-            return (0, false);
+            return 0;
         }
         window.queue.push(piece);
         if !window.gathering {
             window.gathering = true;
             self.gathering.push(index);
         }
-        core.part_begins(key);
-        (u64::from(piece.count), u64::from(piece.count) == count)
+        core.part_begins(piece.request);
+        u64::from(piece.count)
     }
 
     /// Lets the request that has waited longest for entries go on, if active ones are few enough. Answers
@@ -290,7 +306,7 @@ impl Parity {
         let quarters = u64::from(core.policy.cache_wake_quarters);
         let few = u64::from(self.cache.active_count()) * 4 < u64::from(self.cache.entries()) * quarters;
         let Some(&key) = self.waiting.front().filter(|_| few) else { return false };
-        if self.take_rows(core, out, key) {
+        if self.take_rows(core, key) {
             self.waiting.pop_front();
             core.part_ends(out, key, Ok(()));
         }
@@ -307,15 +323,49 @@ impl Parity {
     }
 
     /// Zeroes or discards whole stripes on every member; the parity of zeroes is zero.
-    fn whole(&mut self, core: &mut Core, out: &mut ActionQueue, key: RequestKey, stripes: SectorRange) {
+    /// Makes a request of its own of it, which waits for jobs on these rows.
+    fn whole(&self, core: &mut Core, parent: RequestKey, stripes: SectorRange) {
         let data_disks = u64::from(self.shape.data_disks());
-        let range = SectorRange::new(stripes.start / data_disks, stripes.count / data_disks);
+        let rows = SectorRange::new(stripes.start / data_disks, stripes.count / data_disks);
+        core.part_begins(parent);
+        let request = Request { range: stripes, ..core.request(parent).request };
+        let child = core.requests.insert(RequestState {
+            request,
+            buffer_offset: 0,
+            parent: Some(parent),
+            parts: 1,
+            result: Ok(()),
+            locked: false,
+            admitted: 0,
+            through_cache: false,
+            job: None,
+            rows: Some(rows),
+        });
+        if core.rows.lock(rows, child) {
+            core.granted.push_back(child);
+        }
+    }
+
+    /// Goes on with what holds its rows now: a job, or whole stripes that members zero or discard.
+    fn admit_rows(&mut self, core: &mut Core, out: &mut ActionQueue, key: RequestKey) {
+        let state = core.request(key);
+        if state.job.is_some() {
+            core.part_begins(key);
+            if self.waiting.is_empty() && self.take_rows(core, key) {
+                core.part_ends(out, key, Ok(()));
+            } else {
+                self.waiting.push_back(key);
+            }
+            return;
+        }
+        let Some(range) = state.rows else { unreachable!("whole stripes hold their rows") };
+        let Request { op, flags, range: stripes, .. } = state.request;
+        state.admitted = stripes.count;
         self.cache.forget(range.start / PAGE_SECTORS, range.count / PAGE_SECTORS);
-        let Request { op, flags, .. } = core.request(key).request;
         for slot in core.working() {
             core.part_begins(key);
-            let owner = Owner::Part { request: key, sector: stripes.start };
-            core.io(out, IoRecord { slot, op, range, owner }, flags.fua, SegList::default());
+            let record = core.record(slot, op, range, Owner::Part { request: key, sector: stripes.start });
+            core.io(out, record, flags.fua, SegList::default());
         }
     }
 
@@ -333,23 +383,21 @@ impl Parity {
                     (_, Ok(())) => Ok(()),
                     (Op::Read, Err(error)) => {
                         if error == IoError::Gone {
-                            core.fail(out, record.slot);
+                            core.fail_member_of(out, &record);
                         }
                         // Read again, rebuilding what this member does not give.
                         Self::read_through_cache(core, request, SectorRange::new(sector, record.range.count));
                         Ok(())
                     }
                     (_, Err(error)) => {
-                        core.fail(out, record.slot);
+                        core.fail_member_of(out, &record);
                         if core.read_only { Err(error) } else { Ok(()) }
                     }
                 };
                 core.part_ends(out, request, result);
             }
             Owner::Stripe { op } => self.op_io_ended(core, out, op, &record, result),
-            Owner::CopyRead { .. } | Owner::Flush { .. } | Owner::Metadata { .. } => {
-                unreachable!("not of these levels' machine")
-            }
+            _ => unreachable!("not of these levels' machine"),
         }
     }
 

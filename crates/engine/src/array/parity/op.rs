@@ -13,14 +13,16 @@
 //! A step without work is passed over.
 
 use super::Parity;
+use super::job::JobState;
 use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan, plan_write};
 use super::window::{Piece, Rows};
 use crate::array::core::{Core, IoRecord};
 use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
-use crate::io::{Action, ActionQueue, ArrayEvent, IoError, IoResult, Op, Tag};
+use crate::io::{ActionQueue, IoError, IoResult, Op, Tag, Verdict};
 use crate::level::Level;
 use crate::mutation::{self, Mutation};
+use crate::policy::RmwLevel;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// What the operation is for.
@@ -30,6 +32,8 @@ pub(super) enum Kind {
     Read,
     /// Pieces are written.
     Write,
+    /// The array's own work.
+    Job,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,16 @@ pub(super) enum Step {
     Generating,
     Writing,
     CopyingOut,
+    /// Pages that could not be read are written back, for reads.
+    Rewriting,
+    /// They are read again.
+    Verifying,
+    /// All rows are compared.
+    Checking,
+    /// One row is compared.
+    CheckingRow(u32),
+    /// The block that is wrong is rebuilt.
+    Relocating,
 }
 
 /// An operation.
@@ -58,6 +72,9 @@ pub(super) struct StripeOp {
     /// Slots that did not give these rows although their member works.
     pub(super) unreadable: SlotSet,
     pub(super) plan: WritePlan,
+    /// Parity slots that could be written when it was planned.
+    pub(super) parity: SlotSet,
+    pub(super) job: JobState,
     pub(super) step: Step,
     /// Answers awaited.
     pub(super) pending: u32,
@@ -67,7 +84,7 @@ pub(super) struct StripeOp {
 }
 
 impl StripeOp {
-    pub(super) const fn new(window: u32, rows: Rows, kind: Kind, map: StripeMap, pieces: Vec<Piece>) -> Self {
+    pub(super) fn new(window: u32, rows: Rows, kind: Kind, map: StripeMap, pieces: Vec<Piece>) -> Self {
         let plan = WritePlan { read: SlotSet::EMPTY, recover: SlotSet::EMPTY, method: WriteMethod::NoParity };
         Self {
             window,
@@ -79,6 +96,8 @@ impl StripeOp {
             partial: SlotSet::EMPTY,
             unreadable: SlotSet::EMPTY,
             plan,
+            parity: SlotSet::EMPTY,
+            job: JobState::default(),
             step: Step::Reading,
             pending: 0,
             prereading: false,
@@ -96,6 +115,18 @@ impl StripeOp {
 
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.rows.1 - self.rows.0) * PAGE_BYTES
+    }
+
+    /// Slots that could not be read and were written again.
+    pub(super) fn rewritten(&self, core: &Core) -> SlotSet {
+        if core.read_only {
+            return SlotSet::EMPTY;
+        }
+        match self.kind {
+            Kind::Read => self.plan.recover,
+            Kind::Write => self.covered.union(self.partial).union(self.plan.recover).union(self.parity),
+            Kind::Job => self.job.writes,
+        }
     }
 
     /// Slots whose new content goes into the cache.
@@ -123,7 +154,7 @@ impl Parity {
             covered: op.covered,
             partial: op.partial,
             uptodate,
-            lost: core.failed.union(op.unreadable),
+            lost: core.lost(self.member_range(op).end()).union(op.unreadable),
             failed: core.failed,
         }
     }
@@ -139,8 +170,14 @@ impl Parity {
             return Err(TooMuchLost);
         }
         let policy = &core.policy;
-        let rmw =
-            if core.geometry.level() == Level::Raid6 { policy.raid6_rmw_level } else { policy.rmw_level };
+        let rmw = if !core.is_redundant(self.member_range(op).end()) {
+            // Parity that may be wrong must not be built upon (as md before its resync has passed).
+            RmwLevel::Never
+        } else if core.geometry.level() == Level::Raid6 {
+            policy.raid6_rmw_level
+        } else {
+            policy.rmw_level
+        };
         plan_write(&view, rmw)
     }
 
@@ -160,7 +197,13 @@ impl Parity {
     /// Plans, and asks for the pages that are missing.
     fn read_missing(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
         let mut op = self.take(key);
-        match self.plan(core, &op) {
+        let planned = if op.kind == Kind::Job {
+            let view = self.view(core, &op);
+            self.plan_job(core, &mut op, &view)
+        } else {
+            self.plan(core, &op)
+        };
+        match planned {
             Err(TooMuchLost) => {
                 op.result = Err(if core.read_only && op.kind == Kind::Write {
                     IoError::ReadOnly
@@ -172,6 +215,7 @@ impl Parity {
             }
             Ok(plan) => {
                 op.plan = plan;
+                op.parity = self.view(core, &op).parity();
                 for slot in plan.read.iter() {
                     let segs = self.page_segs(out, &op, slot, op.sectors());
                     self.member_io(core, out, key, &mut op, slot, Op::Read, segs);
@@ -206,19 +250,21 @@ impl Parity {
         match (record.op, result) {
             (Op::Read, Ok(())) => self.mark(&op, record.slot, true),
             (Op::Read, Err(error)) => {
-                if mutation::is(Mutation::RecoverPastFailedRead) {
-                    self.mark(&op, record.slot, true);
-                } else {
+                let is_taken_for_read = mutation::is(Mutation::RecoverPastFailedRead);
+                if !is_taken_for_read {
                     op.unreadable.insert(record.slot);
                 }
-                if error == IoError::Gone {
-                    core.fail(out, record.slot);
+                // A member that does not give back what was just written to it is not to be kept.
+                if error == IoError::Gone || op.step == Step::Verifying {
+                    core.fail_member_of(out, record);
                 }
+                self.mark(&op, record.slot, is_taken_for_read);
             }
             (_, Ok(())) => {}
             (_, Err(error)) => {
-                core.fail(out, record.slot);
-                if core.read_only {
+                core.fail_member_of(out, record);
+                core.drop_replacement(out, record.slot, record.member);
+                if core.read_only && op.kind == Kind::Write {
                     op.result = Err(error);
                 }
             }
@@ -228,9 +274,10 @@ impl Parity {
     }
 
     /// A computation of an operation ended.
-    pub(crate) fn computed(&mut self, core: &mut Core, out: &mut ActionQueue, tag: Tag) {
+    pub(crate) fn computed(&mut self, core: &mut Core, out: &mut ActionQueue, tag: Tag, verdict: Verdict) {
         if let Some(Some(op)) = self.ops.get_mut(tag.0) {
             op.pending -= 1;
+            op.job.verdict = verdict;
             self.advance(core, out, tag.0);
         }
     }
@@ -274,6 +321,7 @@ impl Parity {
                             self.update(core, out, key, &mut op, 0);
                         }
                         (Kind::Write, _) => self.drain(core, out, key, &mut op),
+                        (Kind::Job, _) => self.job_read(core, out, key, &mut op),
                     }
                 }
                 Step::Updating(index) if !op.partial.is_empty() && index + 1 < op.pieces.len() => {
@@ -285,11 +333,17 @@ impl Parity {
                     op.step = Step::Generating;
                     self.generate(core, out, key, &mut op);
                 }
+                Step::Generating if op.kind == Kind::Job => self.write_job(core, out, key, &mut op),
                 Step::Draining | Step::Generating => {
                     op.step = Step::Writing;
                     self.write(core, out, key, &mut op);
                 }
-                Step::Writing | Step::CopyingOut => return self.end(core, out, key, op),
+                Step::CopyingOut => self.rewrite(core, out, key, &mut op),
+                Step::Rewriting => self.verify(core, out, key, &mut op),
+                Step::Checking | Step::CheckingRow(_) => self.checked(core, out, key, &mut op),
+                Step::Relocating => self.relocated(core, out, key, &mut op),
+                Step::Writing if op.kind == Kind::Job => self.verify(core, out, key, &mut op),
+                Step::Writing | Step::Verifying => return self.end(core, out, key, op),
             }
             self.put(key, op);
         }
@@ -305,7 +359,7 @@ impl Parity {
         *self.ops.get_mut(key).expect("an operation lives until its last answer") = Some(op);
     }
 
-    fn mark(&mut self, op: &StripeOp, slot: Slot, uptodate: bool) {
+    pub(super) fn mark(&mut self, op: &StripeOp, slot: Slot, uptodate: bool) {
         let entries = &self.windows.get(op.window).entries;
         for row in op.rows.0..op.rows.1 {
             let set = self.cache.uptodate(entries[row as usize]);
@@ -319,8 +373,7 @@ impl Parity {
         if op.kind == Kind::Write {
             let view = self.view(core, &op);
             let written = op.covered.union(op.partial);
-            let computed =
-                if op.plan.method == WriteMethod::NoParity { SlotSet::EMPTY } else { view.parity() };
+            let computed = if op.plan.method == WriteMethod::NoParity { SlotSet::EMPTY } else { op.parity };
             let known = if op.result.is_ok() { op.drained(core).union(computed) } else { SlotSet::EMPTY };
             let all = SlotSet::first(core.geometry.raid_disks());
             let stale =
@@ -328,8 +381,12 @@ impl Parity {
             known.iter().for_each(|slot| self.mark(&op, slot, true));
             let stale = if mutation::is(Mutation::KeepStalePages) { SlotSet::EMPTY } else { stale };
             stale.iter().for_each(|slot| self.mark(&op, slot, false));
-        } else if op.result.is_ok() {
+        }
+        if op.result.is_ok() {
             self.report_corrected(out, core, &op);
+        }
+        if op.job.split {
+            self.split(core, &op);
         }
         let window = self.windows.get(op.window);
         let position = window.active.iter().position(|r| *r == op.rows).expect("it owned its rows");
@@ -348,12 +405,17 @@ impl Parity {
     }
 
     /// Tells of read errors that the redundancy made good.
-    fn report_corrected(&self, out: &mut ActionQueue, core: &Core, op: &StripeOp) {
+    fn report_corrected(&self, out: &mut ActionQueue, core: &mut Core, op: &StripeOp) {
+        let range = self.member_range(op);
+        for slot in op.unreadable.and(op.rewritten(core)).minus(core.failed).iter() {
+            core.read_error_corrected(out, slot, range);
+        }
+    }
+
+    /// Sectors of every member in an operation's rows.
+    pub(super) fn member_range(&self, op: &StripeOp) -> SectorRange {
         let first_row = self.windows.number(op.window) * self.windows.rows + u64::from(op.rows.0);
         let rows = u64::from(op.rows.1 - op.rows.0);
-        let range = SectorRange::new(first_row * PAGE_SECTORS, rows * PAGE_SECTORS);
-        for slot in op.unreadable.minus(core.failed).iter() {
-            out.push(Action::Event(ArrayEvent::ReadErrorCorrected { slot, range }));
-        }
+        SectorRange::new(first_row * PAGE_SECTORS, rows * PAGE_SECTORS)
     }
 }

@@ -36,7 +36,8 @@ impl Parity {
         self.windows.get(index).gathering = true;
         let map = self.stripe_map(core, index);
         for piece in chosen.iter().filter(|p| p.read) {
-            let op = self.op(core, index, piece.rows(), Kind::Read, map, [*piece].into_iter());
+            let kind = if piece.job { Kind::Job } else { Kind::Read };
+            let op = self.op(core, index, piece.rows(), kind, map, [*piece].into_iter());
             self.start(core, out, op);
         }
         let mut runs = std::mem::take(&mut self.runs);

@@ -27,7 +27,10 @@ pub(crate) const fn share(a: Rows, b: Rows) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) request: RequestKey,
+    /// It is alone with its rows: a read, or a job.
     pub(crate) read: bool,
+    /// A job of the array's own, on all slots.
+    pub(crate) job: bool,
     /// Its submitter waits for it.
     pub(crate) sync: bool,
     /// Forced unit access.

@@ -3,26 +3,57 @@
 //! A read goes to one copy and on to another if that fails; a write goes to all and is acknowledged when the
 //! last working one has it.
 
-use super::core::{Core, IoRecord, Owner, RequestKey};
-use super::slots::SlotSet;
-use crate::io::{ActionQueue, ArrayEvent, IoError, IoResult, Op, SegList};
+mod job;
+
+use std::collections::VecDeque;
+
+use crate::array::core::{Core, IoRecord, Owner, RequestKey};
+use crate::array::slab::Slab;
+use crate::array::slots::SlotSet;
+use crate::io::{ActionQueue, IoError, IoResult, Op, SegList};
 use crate::units::{SectorRange, Slot};
+
+use job::{BUFFERS, CopyJob, JOB_PAGES};
 
 /// The machine of these levels.
 #[derive(Debug)]
 pub(crate) struct Copies {
     /// Where each member's last read ended: a sequential reader stays on its member.
     last_end: Vec<u64>,
+    /// Empty while it is being worked on.
+    jobs: Slab<Option<Box<CopyJob>>>,
+    /// First pages for jobs.
+    buffers: Vec<u32>,
+    /// Jobs that wait for pages.
+    waiting: VecDeque<RequestKey>,
+    /// Rewrites that are under way or wait.
+    rewrites: usize,
 }
 
 impl Copies {
-    pub(crate) fn new(members: u16) -> Self {
-        Self { last_end: vec![0; members.into()] }
+    pub(crate) fn new(members: u16, has_jobs: bool) -> Self {
+        let buffers = if has_jobs { BUFFERS } else { 0 };
+        Self {
+            last_end: vec![0; members.into()],
+            jobs: Slab::new(),
+            buffers: (0..buffers).map(|b| b * JOB_PAGES).collect(),
+            waiting: VecDeque::new(),
+            rewrites: 0,
+        }
+    }
+
+    /// Whether no job is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.jobs.len() == 0 && self.waiting.is_empty()
     }
 
     /// Sends a request's parts.
     pub(crate) fn admit(&mut self, core: &mut Core, out: &mut ActionQueue, key: RequestKey) {
-        let request = core.request(key).request;
+        let state = core.request(key);
+        if state.job.is_some() {
+            return self.admit_job(core, out, key);
+        }
+        let request = state.request;
         let mut sector = request.range.start;
         while sector < request.range.end() {
             let count = core.geometry.contiguous(sector).min(request.range.end() - sector);
@@ -46,7 +77,7 @@ impl Copies {
         tried: SlotSet,
     ) {
         core.part_begins(key);
-        let Some((slot, sector)) = self.choose(core, part.start, tried) else {
+        let Some((slot, sector)) = self.choose(core, part, tried) else {
             let error = if tried.is_empty() { IoError::Lost } else { IoError::Media };
             return core.part_ends(out, key, Err(error));
         };
@@ -57,20 +88,31 @@ impl Copies {
         let seg = core.request_seg(key, part.start, part.count);
         let segs = out.add_segs([seg]);
         let owner = Owner::CopyRead { request: key, sector: part.start, tried };
-        core.io(out, IoRecord { slot, op: Op::Read, range, owner }, false, segs);
+        let record = core.record(slot, Op::Read, range, owner);
+        core.io(out, record, false, segs);
     }
 
     /// The copy to read: the one whose member just read up to here, else the least busy member's, else the
     /// one nearest to where its member read last.
-    fn choose(&self, core: &Core, sector: u64, tried: SlotSet) -> Option<(Slot, u64)> {
-        (0..core.geometry.copies())
-            .map(|copy| core.geometry.place(sector, copy))
-            .filter(|p| !core.failed.contains(p.slot) && !tried.contains(p.slot))
+    /// Copies that may not agree are always read from the first, so that no reader sees two of them.
+    fn choose(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<(Slot, u64)> {
+        let mut copies = (0..core.geometry.copies())
+            .map(|copy| core.geometry.place(part.start, copy))
+            .filter(|p| !core.is_lost(p.slot, p.sector + part.count) && !tried.contains(p.slot));
+        if !core.is_redundant(part.end()) {
+            return copies.next().map(|p| (p.slot, p.sector));
+        }
+        copies
             .min_by_key(|p| {
                 let distance = self.last_end[p.slot.index()].abs_diff(p.sector);
                 (distance != 0, core.in_flight[p.slot.index()], distance)
             })
             .map(|p| (p.slot, p.sector))
+    }
+
+    /// Stripe-cache entries that jobs use as buffers.
+    pub(crate) const fn entries(has_jobs: bool) -> u32 {
+        if has_jobs { BUFFERS * JOB_PAGES } else { 0 }
     }
 
     /// A member answered.
@@ -86,27 +128,23 @@ impl Copies {
                 Ok(()) => core.part_ends(out, request, Ok(())),
                 Err(error) => {
                     if error == IoError::Gone {
-                        core.fail(out, record.slot);
+                        core.fail_member_of(out, &record);
                     }
                     if core.geometry.copies() == 1 {
                         return core.part_ends(out, request, Err(error));
                     }
                     let part = SectorRange::new(sector, record.range.count);
                     self.read(core, out, request, part, tried);
-                    out.push(crate::io::Action::Event(ArrayEvent::ReadErrorCorrected {
-                        slot: record.slot,
-                        range: record.range,
-                    }));
+                    self.begin_rewrites(core, record.slot, part);
                     core.part_ends(out, request, Ok(()));
                 }
             },
             Owner::Part { request, sector } => {
-                let result = result.or_else(|error| written(core, out, record.slot, sector, error));
+                let result = result.or_else(|error| written(core, out, &record, sector, error));
                 core.part_ends(out, request, result);
             }
-            Owner::Flush { .. } | Owner::Stripe { .. } | Owner::Metadata { .. } => {
-                unreachable!("not of these levels' machine")
-            }
+            Owner::CopyJob { job } => self.job_ended(core, out, job, &record, result),
+            _ => unreachable!("not of these levels' machine"),
         }
     }
 }
@@ -135,7 +173,8 @@ fn write(core: &mut Core, out: &mut ActionQueue, key: RequestKey, op: Op, part: 
         let range = SectorRange::new(place.sector, part.count);
         let owner = Owner::Part { request: key, sector: part.start };
         let op = if native { op } else { Op::Write };
-        core.io(out, IoRecord { slot: place.slot, op, range, owner }, fua, segs);
+        let record = core.record(place.slot, op, range, owner);
+        core.io(out, record, fua, segs);
     }
     if !sent {
         core.part_begins(key);
@@ -144,11 +183,19 @@ fn write(core: &mut Core, out: &mut ActionQueue, key: RequestKey, op: Op, part: 
 }
 
 /// A write to one copy failed. The member leaves the array, and the write stands if another copy has it.
-fn written(core: &mut Core, out: &mut ActionQueue, slot: Slot, sector: u64, error: IoError) -> IoResult {
+fn written(
+    core: &mut Core,
+    out: &mut ActionQueue,
+    record: &IoRecord,
+    sector: u64,
+    error: IoError,
+) -> IoResult {
     if core.geometry.copies() > 1 || error == IoError::Gone {
-        core.fail(out, slot);
+        core.fail_member_of(out, record);
     }
-    let elsewhere =
-        (0..core.geometry.copies()).any(|c| !core.failed.contains(core.geometry.place(sector, c).slot));
+    let elsewhere = (0..core.geometry.copies()).any(|c| {
+        let place = core.geometry.place(sector, c);
+        !core.is_lost(place.slot, place.sector + record.range.count)
+    });
     if core.geometry.copies() > 1 && elsewhere { Ok(()) } else { Err(error) }
 }

@@ -1,0 +1,343 @@
+//! The array's own jobs on copies: filling members, comparing and repairing, rewriting what a member could not read.
+//!
+//! | step | asks for | then |
+//! |---|---|---|
+//! | Reading | one copy (Fill, Rewrite) or all (checks) | Reading another, Comparing, Writing |
+//! | Comparing | the copies compared, whole, then page by page for the place | Writing |
+//! | Writing | the first copy to those that lack it, differ or could not be read | Verifying |
+//! | Verifying | what could not be read before | the end |
+//!
+//! A job holds its range of the array, so that no write comes between.
+
+use super::Copies;
+use crate::array::core::{Core, IoRecord, Owner, RequestKey};
+use crate::array::slots::SlotSet;
+use crate::array::sync::{Found, JOB_SECTORS_MAX, Job, JobKind, Mismatch, begin};
+use crate::geometry::Place;
+use crate::io::{
+    Action, ActionQueue, Buf, Compute, IoError, IoResult, Kernel, Op, Operand, OperandList, Role, Seg,
+    SegList, Tag, Verdict,
+};
+use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
+
+/// Pages of each member for one job.
+pub(super) const JOB_PAGES: u32 = (JOB_SECTORS_MAX / PAGE_SECTORS) as u32;
+/// Jobs that have pages at once.
+pub(super) const BUFFERS: u32 = 4;
+/// Most rewrites that are under way or wait.
+const REWRITES_MAX: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Reading,
+    /// All, or from this page on one.
+    Comparing(Option<u32>),
+    Writing,
+    Verifying,
+}
+
+/// A job.
+#[derive(Debug)]
+pub(super) struct CopyJob {
+    request: RequestKey,
+    job: Job,
+    range: SectorRange,
+    /// First page of its own.
+    entry: u32,
+    /// Slots whose content is in the pages.
+    read: SlotSet,
+    /// Slots that could not be read although their member works.
+    unreadable: SlotSet,
+    writes: SlotSet,
+    replacements: SlotSet,
+    verdict: Verdict,
+    disagrees: bool,
+    step: Step,
+    pending: u32,
+}
+
+impl CopyJob {
+    fn pages(&self, slot: Slot, from_page: u32, sectors: u64) -> Seg {
+        let buf = Buf::Page { entry: self.entry + from_page, slot, offset: 0 };
+        Seg { buf, bytes: (sectors * 512) as u32 }
+    }
+}
+
+fn places(core: &Core, sector: u64) -> impl Iterator<Item = Place> {
+    (0..core.geometry.copies()).map(move |copy| core.geometry.place(sector, copy))
+}
+
+impl Copies {
+    /// Starts a job that holds its range, or lets it wait for pages.
+    pub(super) fn admit_job(&mut self, core: &mut Core, out: &mut ActionQueue, request: RequestKey) {
+        core.part_begins(request);
+        let Some(entry) = self.buffers.pop() else { return self.waiting.push_back(request) };
+        self.start_job(core, out, request, entry);
+    }
+
+    fn start_job(&mut self, core: &mut Core, out: &mut ActionQueue, request: RequestKey, entry: u32) {
+        let state = core.request(request);
+        let range = state.request.range;
+        state.admitted = range.count;
+        let job = state.job.expect("only jobs are started as such");
+        let mut new = CopyJob {
+            request,
+            job,
+            range,
+            entry,
+            read: SlotSet::EMPTY,
+            unreadable: SlotSet::EMPTY,
+            writes: SlotSet::EMPTY,
+            replacements: SlotSet::EMPTY,
+            verdict: Verdict::Consistent,
+            disagrees: false,
+            step: Step::Reading,
+            pending: 0,
+        };
+        let sources: SlotSet = readable(core, range).map(|p| p.slot).collect();
+        match job.kind {
+            JobKind::Fill => {
+                for place in places(core, range.start) {
+                    let is_wanted = job.slot.is_none_or(|slot| slot == place.slot);
+                    let lacks = core.members.unfilled(place.sector + range.count).contains(place.slot);
+                    if is_wanted && lacks && core.members.replacing.contains(place.slot) {
+                        new.replacements.insert(place.slot);
+                    } else if is_wanted && lacks {
+                        new.writes.insert(place.slot);
+                    }
+                }
+            }
+            JobKind::Rewrite => job.slot.iter().for_each(|slot| new.unreadable.insert(*slot)),
+            _ => {}
+        }
+        let key = self.jobs.insert(Some(Box::new(new)));
+        let mut job = self.take_job(key);
+        match job.job.kind {
+            JobKind::Fill | JobKind::Rewrite => Self::read_one(core, out, key, &mut job),
+            _ if core.read_only || sources.len() < 2 => {}
+            _ => sources.iter().for_each(|slot| io(core, out, key, &mut job, slot, Op::Read)),
+        }
+        self.put_job(key, job);
+        self.advance_job(core, out, key);
+    }
+
+    /// Reads a copy that was not tried.
+    fn read_one(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob) {
+        let nothing_to_do = job.job.kind == JobKind::Fill && job.writes.union(job.replacements).is_empty();
+        if nothing_to_do || core.read_only {
+            return;
+        }
+        // A slot that is replaced is copied from its own member while that can be read.
+        let place = readable(core, job.range)
+            .filter(|p| !job.unreadable.contains(p.slot))
+            .min_by_key(|p| !job.replacements.contains(p.slot));
+        if let Some(place) = place {
+            io(core, out, key, job, place.slot, Op::Read);
+        }
+    }
+
+    fn take_job(&mut self, key: u64) -> Box<CopyJob> {
+        self.jobs.get_mut(key).and_then(Option::take).expect("a job lives until its last answer")
+    }
+
+    fn put_job(&mut self, key: u64, job: Box<CopyJob>) {
+        *self.jobs.get_mut(key).expect("a job lives until its last answer") = Some(job);
+    }
+
+    /// A member answered a job.
+    pub(super) fn job_ended(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        key: u64,
+        record: &IoRecord,
+        result: IoResult,
+    ) {
+        let mut job = self.take_job(key);
+        job.pending -= 1;
+        match (record.op, result) {
+            (Op::Read, Ok(())) => job.read.insert(record.slot),
+            (Op::Read, Err(error)) => {
+                job.unreadable.insert(record.slot);
+                if error == IoError::Gone || job.step == Step::Verifying {
+                    core.fail_member_of(out, record);
+                }
+            }
+            (_, Ok(())) => {}
+            (_, Err(_)) => {
+                core.fail_member_of(out, record);
+                core.drop_replacement(out, record.slot, record.member);
+            }
+        }
+        self.put_job(key, job);
+        self.advance_job(core, out, key);
+    }
+
+    /// A comparison ended.
+    pub(crate) fn computed(&mut self, core: &mut Core, out: &mut ActionQueue, tag: Tag, verdict: Verdict) {
+        let mut job = self.take_job(tag.0);
+        job.pending -= 1;
+        job.verdict = verdict;
+        self.put_job(tag.0, job);
+        self.advance_job(core, out, tag.0);
+    }
+
+    fn advance_job(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
+        loop {
+            let mut job = self.take_job(key);
+            if job.pending > 0 {
+                return self.put_job(key, job);
+            }
+            match job.step {
+                Step::Reading => Self::read_done(core, out, key, &mut job),
+                Step::Comparing(page) => compared(core, out, key, &mut job, page),
+                Step::Writing => {
+                    job.step = Step::Verifying;
+                    for slot in job.writes.and(job.unreadable).minus(core.failed).iter() {
+                        io(core, out, key, &mut job, slot, Op::Read);
+                    }
+                }
+                Step::Verifying => return self.end_job(core, out, key, &job),
+            }
+            self.put_job(key, job);
+        }
+    }
+
+    fn read_done(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob) {
+        if job.read.is_empty() {
+            Self::read_one(core, out, key, job);
+            if job.pending > 0 {
+                return;
+            }
+        }
+        if matches!(job.job.kind, JobKind::Fill | JobKind::Rewrite) || job.read.len() < 2 {
+            return write(core, out, key, job);
+        }
+        job.step = Step::Comparing(None);
+        compare(out, key, job, 0, job.range.count);
+    }
+
+    fn end_job(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, job: &CopyJob) {
+        for place in places(core, job.range.start).collect::<Vec<_>>() {
+            let is_corrected = job.writes.and(job.unreadable).minus(core.failed).contains(place.slot);
+            if is_corrected && !job.read.is_empty() {
+                let range = SectorRange::new(place.sector, job.range.count);
+                core.read_error_corrected(out, place.slot, range);
+            }
+        }
+        let wanted = job.writes.union(job.replacements);
+        let is_lost =
+            job.job.kind == JobKind::Fill && !wanted.is_empty() && job.read.is_empty() && !core.read_only;
+        self.rewrites -= usize::from(job.job.kind == JobKind::Rewrite);
+        self.jobs.remove(key);
+        core.part_ends(out, job.request, if is_lost { Err(IoError::Lost) } else { Ok(()) });
+        match self.waiting.pop_front() {
+            Some(request) => self.start_job(core, out, request, job.entry),
+            None => self.buffers.push(job.entry),
+        }
+    }
+
+    /// Begins to rewrite what a copy could not read.
+    pub(super) fn begin_rewrites(&mut self, core: &mut Core, slot: Slot, range: SectorRange) {
+        if core.failed.contains(slot) || core.read_only {
+            return;
+        }
+        let mut sector = range.start;
+        while sector < range.end() && self.rewrites < REWRITES_MAX {
+            let count = (range.end() - sector).min(JOB_SECTORS_MAX);
+            begin(core, SectorRange::new(sector, count), Job { kind: JobKind::Rewrite, slot: Some(slot) });
+            self.rewrites += 1;
+            sector += count;
+        }
+    }
+}
+
+/// Copies of a range that can be read.
+fn readable(core: &Core, range: SectorRange) -> impl Iterator<Item = Place> {
+    places(core, range.start).filter(move |p| !core.is_lost(p.slot, p.sector + range.count))
+}
+
+fn io(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, slot: Slot, op: Op) {
+    let place =
+        places(core, job.range.start).find(|p| p.slot == slot).expect("jobs go to the range's copies");
+    let source = if op == Op::Read { slot } else { first_read(job) };
+    let segs = out.add_segs([job.pages(source, 0, job.range.count)]);
+    let range = SectorRange::new(place.sector, job.range.count);
+    job.pending += 1;
+    let record = core.record(slot, op, range, Owner::CopyJob { job: key });
+    core.io(out, record, false, segs);
+    core.foreground_sectors[slot.index()] -= range.count;
+}
+
+/// The copy that is held to be right.
+fn first_read(job: &CopyJob) -> Slot {
+    job.read.iter().next().expect("nothing is written that was not read")
+}
+
+fn compare(out: &mut ActionQueue, key: u64, job: &mut CopyJob, page: u32, sectors: u64) {
+    let first = out.operands.len() as u32;
+    for (index, slot) in job.read.iter().enumerate() {
+        let segs = out.add_segs([job.pages(slot, page, sectors)]);
+        out.operands.push(Operand { role: Role::Data(index as u16), segs });
+    }
+    let sources = OperandList { first, count: out.operands.len() as u32 - first };
+    job.pending += 1;
+    let (bytes, targets) = (sectors * 512, OperandList::default());
+    out.push(Action::Compute(Compute { tag: Tag(key), kernel: Kernel::Check, bytes, sources, targets }));
+}
+
+fn compared(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, page: Option<u32>) {
+    let page_of = |page: u32| {
+        let start = u64::from(page) * PAGE_SECTORS;
+        SectorRange::new(job.range.start + start, PAGE_SECTORS.min(job.range.count - start))
+    };
+    let next = match (page, job.verdict) {
+        (None, Verdict::Consistent) => JOB_PAGES,
+        (None, _) => 0,
+        (Some(page), verdict) => {
+            if verdict != Verdict::Consistent {
+                let array = page_of(page);
+                let place = core.geometry.place(array.start, 0);
+                let member = SectorRange::new(place.sector, array.count);
+                core.found.push(Found {
+                    mismatch: Mismatch { array, member, slot: None, verdict },
+                    sectors: array.count,
+                });
+                job.disagrees = true;
+            }
+            page + 1
+        }
+    };
+    if u64::from(next) * PAGE_BYTES < job.range.count * 512 {
+        let sectors = page_of(next).count;
+        job.step = Step::Comparing(Some(next));
+        return compare(out, key, job, next, sectors);
+    }
+    if job.disagrees && job.job.kind == JobKind::Repair {
+        job.writes = job.read.minus(SlotSet::one(first_read(job)));
+    }
+    write(core, out, key, job);
+}
+
+/// Writes the first copy to those that need it.
+fn write(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob) {
+    job.step = Step::Writing;
+    job.writes = job.writes.union(job.unreadable).minus(core.failed);
+    if core.read_only || job.read.is_empty() {
+        return;
+    }
+    for slot in job.writes.iter() {
+        io(core, out, key, job, slot, Op::Write);
+    }
+    for slot in job.replacements.and(core.members.replacing).minus(job.writes).iter() {
+        let Some(replacement) = core.members.replacement(slot) else { continue };
+        let place = places(core, job.range.start).find(|p| p.slot == slot).expect("of the range's copies");
+        let segs: SegList = out.add_segs([job.pages(first_read(job), 0, job.range.count)]);
+        let range = SectorRange::new(place.sector, job.range.count);
+        let mut record = core.record(slot, Op::Write, range, Owner::CopyJob { job: key });
+        record.member = replacement.member;
+        job.pending += 1;
+        core.send(out, record, false, segs);
+        core.foreground_sectors[slot.index()] -= range.count;
+    }
+}

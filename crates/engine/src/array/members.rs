@@ -1,0 +1,285 @@
+//! Which member stands where: in a slot, recovering, as a slot's replacement, as a spare, out.
+//!
+//! | standing | read | written |
+//! |---|---|---|
+//! | in a slot | yes | yes |
+//! | in a slot, recovering | before its recovery offset | yes |
+//! | replacement | no | with the slot's member |
+//! | spare, failed, absent | no | no |
+//!
+//! # Contract
+//! *Ordering.* A recovery offset moves only over sectors whose content is on the member. An answer of a member that has
+//! left its slot changes nothing about the slot.
+
+use super::core::{Core, IoRecord, Owner};
+use super::slots::SlotSet;
+use crate::io::{Action, ActionQueue, ArrayEvent, IoResult, SegList};
+use crate::metadata::StateChange;
+use crate::units::{Instant, MemberIndex, Nanos, SectorRange, Slot};
+
+/// Corrected read errors that a member may have, halved every hour (md's `max_read_errors`).
+pub const READ_ERRORS_MAX: u32 = 20;
+const READ_ERRORS_HALVED: Nanos = Nanos::from_millis(3_600_000);
+
+/// Where a member stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    InSlot(Slot),
+    Replacement(Slot),
+    Spare,
+    Failed,
+    Absent,
+}
+
+/// A write to a slot's member and to its replacement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Twin {
+    record: IoRecord,
+    pending: u8,
+    result: IoResult,
+}
+
+/// A slot's replacement: the member, and how far it is filled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replacement {
+    pub(crate) member: MemberIndex,
+    pub(crate) filled: u64,
+}
+
+/// Members beside the slots' own, and what is not whole yet.
+#[derive(Debug)]
+pub(crate) struct Members {
+    /// By member index.
+    standing: Vec<Standing>,
+    /// Slots whose member is being recovered.
+    pub(crate) recovering: SlotSet,
+    /// Sectors already there, of slots that are being recovered.
+    recovered: Vec<u64>,
+    /// Slots that are being replaced.
+    pub(crate) replacing: SlotSet,
+    replacements: Vec<Option<Replacement>>,
+    read_errors: Vec<(u32, Instant)>,
+}
+
+impl Members {
+    pub(crate) fn new(raid_disks: u16, spares: u16) -> Self {
+        let slots = usize::from(raid_disks);
+        let standing = (0..raid_disks).map(|s| Standing::InSlot(Slot(s)));
+        Self {
+            standing: standing.chain((0..spares).map(|_| Standing::Spare)).collect(),
+            recovering: SlotSet::EMPTY,
+            recovered: vec![0; slots],
+            replacing: SlotSet::EMPTY,
+            replacements: vec![None; slots],
+            read_errors: vec![(0, Instant::ZERO); slots],
+        }
+    }
+
+    pub(crate) fn standing(&self, member: MemberIndex) -> Standing {
+        self.standing.get(member.index()).copied().unwrap_or(Standing::Absent)
+    }
+
+    pub(crate) fn set_standing(&mut self, member: MemberIndex, standing: Standing) {
+        if self.standing.len() <= member.index() {
+            self.standing.resize(member.index() + 1, Standing::Absent);
+        }
+        self.standing[member.index()] = standing;
+    }
+
+    /// The spare of the lowest index.
+    pub(crate) fn first_spare(&self) -> Option<MemberIndex> {
+        self.standing.iter().position(|s| *s == Standing::Spare).map(|m| MemberIndex(m as u16))
+    }
+
+    pub(crate) fn replacement(&self, slot: Slot) -> Option<Replacement> {
+        self.replacements[slot.index()]
+    }
+
+    /// Sectors from which on a slot that is recovered, or its replacement, lacks its content.
+    pub(crate) fn filled(&self, slot: Slot) -> u64 {
+        match self.replacements[slot.index()] {
+            Some(replacement) => replacement.filled,
+            None => self.recovered[slot.index()],
+        }
+    }
+
+    /// Slots to be recovered or replaced, whose content before `end` is not all there.
+    pub(crate) fn unfilled(&self, end: u64) -> SlotSet {
+        self.recovering.union(self.replacing).iter().filter(|s| self.filled(*s) < end).collect()
+    }
+}
+
+impl Core {
+    /// Slots that cannot be read up to a member's sector: without a member, or not recovered so far.
+    #[inline]
+    pub(crate) fn lost(&self, end: u64) -> SlotSet {
+        if self.members.recovering.is_empty() {
+            return self.failed;
+        }
+        let lacking = self.members.recovering.iter().filter(|s| self.members.recovered[s.index()] < end);
+        lacking.collect::<SlotSet>().union(self.failed)
+    }
+
+    /// Whether a slot cannot be read up to a member's sector.
+    #[inline]
+    pub(crate) fn is_lost(&self, slot: Slot, end: u64) -> bool {
+        self.failed.contains(slot)
+            || self.members.recovering.contains(slot) && self.members.recovered[slot.index()] < end
+    }
+
+    /// Whether parity, or copies, agree up to a sector that resync counts.
+    #[inline]
+    pub(crate) fn is_redundant(&self, end: u64) -> bool {
+        self.resync_from >= end
+    }
+
+    /// Slots that lack some of their content.
+    pub(crate) fn incomplete(&self) -> SlotSet {
+        self.failed.union(self.members.recovering)
+    }
+
+    /// Takes a slot's member out of use. Answers whether it was in use before.
+    pub(crate) fn fail(&mut self, out: &mut ActionQueue, slot: Slot) -> bool {
+        if self.failed.contains(slot) {
+            return false;
+        }
+        self.members.set_standing(self.member_of[slot.index()], Standing::Failed);
+        self.changed(StateChange::MemberFailed(slot));
+        self.held.is_holding = self.is_kept;
+        out.push(Action::Event(ArrayEvent::MemberFailed { slot }));
+        self.members.recovering.remove(slot);
+        match self.members.replacements[slot.index()].take() {
+            // What was to replace it goes on as a member that is recovered.
+            Some(Replacement { member, filled }) => {
+                self.members.replacing.remove(slot);
+                self.take_slot(slot, member, filled);
+            }
+            None => self.failed.insert(slot),
+        }
+        self.standing_changed = true;
+        if !self.read_only && !super::survives(&self.geometry, self.incomplete()) {
+            self.read_only = true;
+            out.push(Action::Event(ArrayEvent::ArrayFailed));
+        }
+        true
+    }
+
+    /// Takes out of use the member that an I/O failed on, unless it has left its slot since.
+    pub(crate) fn fail_member_of(&mut self, out: &mut ActionQueue, record: &IoRecord) {
+        if self.member_of[record.slot.index()] == record.member {
+            self.fail(out, record.slot);
+        }
+    }
+
+    /// Puts a member into a slot, to be recovered from a sector on.
+    pub(crate) fn take_slot(&mut self, slot: Slot, member: MemberIndex, from: u64) {
+        self.failed.remove(slot);
+        self.member_of[slot.index()] = member;
+        self.members.set_standing(member, Standing::InSlot(slot));
+        self.members.recovering.insert(slot);
+        self.members.recovered[slot.index()] = from;
+        self.members.read_errors[slot.index()].0 = 0;
+        self.changed(StateChange::SpareStarted { slot, member });
+        if from > 0 {
+            self.changed(StateChange::RecoveryOffset { slot, sectors: from });
+        }
+        self.standing_changed = true;
+    }
+
+    /// Begins to fill a member that will replace the slot's.
+    pub(crate) fn begin_replacement(&mut self, slot: Slot, member: MemberIndex, filled: u64) {
+        self.members.replacing.insert(slot);
+        self.members.replacements[slot.index()] = Some(Replacement { member, filled });
+        self.members.set_standing(member, Standing::Replacement(slot));
+        self.changed(StateChange::ReplacementStarted { slot, member });
+        self.standing_changed = true;
+    }
+
+    /// A slot's member, or its replacement, holds its content up to a sector.
+    pub(crate) fn filled_to(&mut self, slot: Slot, sector: u64) {
+        match &mut self.members.replacements[slot.index()] {
+            Some(replacement) => replacement.filled = replacement.filled.max(sector),
+            None => {
+                let recovered = &mut self.members.recovered[slot.index()];
+                *recovered = (*recovered).max(sector);
+            }
+        }
+    }
+
+    /// A slot's member, or its replacement, holds all of its content.
+    pub(crate) fn filled(&mut self, out: &mut ActionQueue, slot: Slot) {
+        if let Some(Replacement { member, .. }) = self.members.replacements[slot.index()].take() {
+            self.members.replacing.remove(slot);
+            self.members.set_standing(self.member_of[slot.index()], Standing::Failed);
+            self.members.set_standing(member, Standing::InSlot(slot));
+            self.member_of[slot.index()] = member;
+            self.members.read_errors[slot.index()].0 = 0;
+            self.changed(StateChange::ReplacementDone { slot, member });
+        } else {
+            self.members.recovering.remove(slot);
+            self.changed(StateChange::MemberInSync(slot));
+        }
+        out.push(Action::Event(ArrayEvent::MemberInSync { slot }));
+    }
+
+    /// A replacement does not take writes: it is given up.
+    pub(crate) fn drop_replacement(&mut self, out: &mut ActionQueue, slot: Slot, member: MemberIndex) {
+        if self.members.replacement(slot).is_some_and(|r| r.member == member) {
+            self.members.replacements[slot.index()] = None;
+            self.members.replacing.remove(slot);
+            self.members.set_standing(member, Standing::Failed);
+            self.changed(StateChange::MemberRemoved(member));
+            out.push(Action::Event(ArrayEvent::ReplacementFailed { slot }));
+            self.standing_changed = true;
+        }
+    }
+
+    /// Writes to a slot's member and to its replacement; the answer is one.
+    pub(crate) fn twin_io(&mut self, out: &mut ActionQueue, record: IoRecord, fua: bool, segs: SegList) {
+        let replacement =
+            self.members.replacement(record.slot).expect("a slot being replaced has a replacement");
+        let twin = self.twins.insert(Twin { record, pending: 2, result: Ok(()) });
+        let owner = Owner::Twin { twin };
+        self.send(out, IoRecord { owner, ..record }, fua, segs);
+        self.send(out, IoRecord { owner, member: replacement.member, ..record }, fua, segs);
+    }
+
+    /// One of two answered. The second brings the answer of the slot's member.
+    pub(crate) fn twin_ended(
+        &mut self,
+        out: &mut ActionQueue,
+        key: u64,
+        member: MemberIndex,
+        result: IoResult,
+    ) -> Option<(IoRecord, IoResult)> {
+        let twin = self.twins.get_mut(key).expect("a twin lives until its second answer");
+        twin.pending -= 1;
+        let Twin { record, pending, .. } = *twin;
+        if member == record.member {
+            twin.result = result;
+        } else if result.is_err() {
+            self.drop_replacement(out, record.slot, member);
+            // It may have taken the slot meanwhile.
+            self.fail_member_of(out, &IoRecord { member, ..record });
+        }
+        if pending > 0 {
+            return None;
+        }
+        self.twins.remove(key).map(|twin| (twin.record, twin.result))
+    }
+
+    /// A sector that could not be read was rewritten from the redundancy. A member with too many of them fails, if
+    /// the array can do without.
+    pub(crate) fn read_error_corrected(&mut self, out: &mut ActionQueue, slot: Slot, range: SectorRange) {
+        out.push(Action::Event(ArrayEvent::ReadErrorCorrected { slot, range }));
+        let (count, since) = &mut self.members.read_errors[slot.index()];
+        let hours = self.now.since(*since).0 / READ_ERRORS_HALVED.0;
+        *count = count.checked_shr(hours as u32).unwrap_or(0) + 1;
+        *since = *since + Nanos(hours * READ_ERRORS_HALVED.0);
+        let is_past_limit = *count > READ_ERRORS_MAX;
+        let without = self.incomplete().union(SlotSet::one(slot));
+        if is_past_limit && super::survives(&self.geometry, without) {
+            self.fail(out, slot);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The units of the array's own work, and what it finds.
+
+use crate::io::Verdict;
+use crate::units::{SectorRange, Slot};
+
+/// Most jobs at once.
+pub(crate) const JOBS_MAX: usize = 4;
+/// Most sectors of a member that one job works on.
+pub(crate) const JOB_SECTORS_MAX: u64 = 256;
+/// Located mismatches that are kept.
+pub const MISMATCHES_KEPT: usize = 64;
+
+/// What a job does with its rows, or with its range of copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobKind {
+    /// Writes what recovering members and replacements lack.
+    Fill,
+    /// Compares and counts.
+    Check,
+    /// Compares, and rewrites parity, or the copies that differ from the first.
+    Repair,
+    /// Compares, and rewrites the block that is located.
+    RepairLocated,
+    /// Rewrites what a member could not read, and reads it back.
+    Rewrite,
+}
+
+/// A job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub(crate) kind: JobKind,
+    /// Only this slot is written to.
+    pub(crate) slot: Option<Slot>,
+}
+
+/// A place where redundancy disagrees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) mismatch: Mismatch,
+    pub(crate) sectors: u64,
+}
+
+/// Where redundancy disagrees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Sectors of the array: of the located block, else of all the data that parity stands for.
+    pub array: SectorRange,
+    /// Sectors of the members.
+    pub member: SectorRange,
+    /// The slot that P and Q show to be wrong.
+    pub slot: Option<Slot>,
+    /// What disagrees.
+    pub verdict: Verdict,
+}

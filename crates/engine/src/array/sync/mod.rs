@@ -1,0 +1,529 @@
+//! The array's own work: resync, recovery onto spares and replacements, check and repair.
+//!
+//! | what holds | what runs |
+//! |---|---|
+//! | members that lack content, or spares for empty slots | Recover |
+//! | redundancy may not be right | Resync |
+//! | an administrator asked | Check, Repair, `RepairLocated` |
+//!
+//! The first line that holds wins; a change of the members' standing interrupts what runs, and the table is read anew.
+//!
+//! # Contract
+//! *Ordering.* Jobs are begun in ascending order, and what lies before the oldest one in flight is done. *Fairness.* A
+//! job takes its rows, or its range, in its turn with requests. *Limits.* [`job::JOBS_MAX`] jobs at once.
+
+mod admin;
+mod job;
+mod lost;
+mod speed;
+
+use std::collections::VecDeque;
+
+pub(crate) use job::{Found, JOB_SECTORS_MAX, JOBS_MAX, Job, JobKind};
+pub use job::{MISMATCHES_KEPT, Mismatch};
+pub(crate) use lost::lost_ranges;
+pub use lost::{LOST_RANGES_MAX, LostRanges};
+pub use speed::SpeedLimits;
+
+use super::core::{Core, RequestKey, RequestState};
+use super::members::Replacement;
+use super::slots::SlotSet;
+use crate::geometry::{Holds, Place, Shape};
+use crate::io::{Action, ActionQueue, ArrayEvent, Flags, IoError, Op, Request, RequestId, SyncAction};
+use crate::metadata::StateChange;
+use crate::units::{Instant, SectorRange, Slot};
+use speed::Speed;
+
+/// How the array works by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncConfig {
+    /// Bounds of its speed.
+    pub speed: SpeedLimits,
+    /// It begins by itself; otherwise it is frozen until [`SyncAction::Idle`] is asked for.
+    pub start: bool,
+}
+
+impl SyncConfig {
+    /// md's defaults.
+    pub const DEFAULT: Self = Self { speed: SpeedLimits::DEFAULT, start: true };
+}
+
+/// How far the array's own work has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncStatus {
+    /// What runs.
+    pub action: SyncAction,
+    /// Sectors done, in the action's units (of a member; for resync and check of RAID-10 of the array).
+    pub done_sectors: u64,
+    /// Sectors in all.
+    pub total_sectors: u64,
+    /// Sectors of what runs, or ran last, that disagreed (md's `mismatch_cnt`).
+    pub mismatch_sectors: u64,
+    /// Where, the first [`MISMATCHES_KEPT`].
+    pub mismatches: Vec<Mismatch>,
+    /// Average speed in KiB/s.
+    pub speed_kib: u64,
+}
+
+/// A job in flight.
+#[derive(Debug)]
+struct InFlight {
+    request: RequestKey,
+    /// Where the action stands when this and those before are done.
+    upto: u64,
+    is_done: bool,
+}
+
+/// What runs.
+#[derive(Debug)]
+struct Run {
+    action: SyncAction,
+    /// Next sector to begin.
+    cursor: u64,
+    /// Slots of RAID-10 still to be recovered at the cursor, once it is begun.
+    slots: Option<SlotSet>,
+    /// Sectors before it are done.
+    done: u64,
+    /// Where it began.
+    from: u64,
+    total: u64,
+    /// Slots that are filled.
+    filling: SlotSet,
+    /// Only what the write-intent bitmap names.
+    by_intent: bool,
+    /// What `done` was when the metadata was last told.
+    told: u64,
+    in_flight: VecDeque<InFlight>,
+    end: Option<Ending>,
+}
+
+/// Why nothing more begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Interrupted,
+    Failed(SectorRange),
+}
+
+/// The machine.
+#[derive(Debug)]
+pub(crate) struct Sync {
+    speed: Speed,
+    run: Option<Run>,
+    frozen: bool,
+    /// The table is to be read anew.
+    look: bool,
+    /// What an administrator asked for.
+    asked: Option<SyncAction>,
+    /// Sectors that cannot be had ended the last one: it does not begin again by itself until members change.
+    gave_up: bool,
+    /// Slots that come back with only what was written since missing.
+    returned: SlotSet,
+    mismatch_sectors: u64,
+    mismatches: Vec<Mismatch>,
+}
+
+impl Sync {
+    pub(crate) fn new(config: SyncConfig) -> Self {
+        Self {
+            speed: Speed::new(config.speed),
+            run: None,
+            frozen: !config.start,
+            look: false,
+            asked: None,
+            gave_up: false,
+            returned: SlotSet::EMPTY,
+            mismatch_sectors: 0,
+            mismatches: Vec::new(),
+        }
+    }
+
+    /// Lets the array's own work go on. To be called after every input; answers whether it began something.
+    pub(crate) fn settle(&mut self, core: &mut Core, out: &mut ActionQueue) -> bool {
+        if core.standing_changed {
+            core.standing_changed = false;
+            self.gave_up = false;
+            self.interrupt();
+        }
+        if self.run.is_none() {
+            core.jobs_ended.clear();
+            core.found.clear();
+            if !self.wants_work(core) || !self.decide(core, out) {
+                return false;
+            }
+        }
+        self.collect(core);
+        self.advance(core, out);
+        if self.run.is_none() {
+            // What was interrupted makes room for what comes now.
+            return self.decide(core, out) && self.begin_jobs(core);
+        }
+        self.begin_jobs(core)
+    }
+
+    /// Whether there may be something to do: cheap, for it is asked after every input.
+    fn wants_work(&mut self, core: &Core) -> bool {
+        self.asked.is_some() || std::mem::take(&mut self.look) && !core.read_only
+    }
+
+    /// Nothing more begins.
+    pub(crate) fn stop(&mut self) {
+        self.frozen = true;
+        self.asked = None;
+        self.interrupt();
+    }
+
+    fn interrupt(&mut self) {
+        self.look = true;
+        if let Some(run) = &mut self.run {
+            run.end.get_or_insert(Ending::Interrupted);
+        }
+    }
+
+    /// When the array's own work wants to go on.
+    pub(crate) fn next_deadline(&self, core: &Core) -> Option<Instant> {
+        if core.standing_changed {
+            return Some(core.now);
+        }
+        let run = self.run.as_ref()?;
+        self.speed.paused_until().filter(|_| run.end.is_none())
+    }
+
+    /// Chooses what to do. Answers whether there is anything.
+    fn decide(&mut self, core: &mut Core, out: &mut ActionQueue) -> bool {
+        if !has_redundancy(core) || core.read_only {
+            self.asked = None;
+            return false;
+        }
+        if !self.frozen && !self.gave_up {
+            self.place_spares(core);
+            core.standing_changed = false;
+            let unfilled = core.members.recovering.union(core.members.replacing);
+            if !unfilled.is_empty() {
+                let from = unfilled.iter().map(|s| core.members.filled(s)).min().unwrap_or(0);
+                // The bitmap of RAID-10 counts sectors of the array, a recovery those of a member.
+                let is_raid10 = matches!(core.geometry.shape(), Shape::Raid10(_));
+                let by_intent = unfilled.minus(self.returned).is_empty() && !is_raid10;
+                return self.start(core, out, SyncAction::Recover, from, by_intent);
+            }
+            if core.resync_from < sync_sectors(core, SyncAction::Resync) {
+                return self.start(core, out, SyncAction::Resync, core.resync_from, true);
+            }
+        }
+        match self.asked.take() {
+            Some(action) => {
+                self.mismatch_sectors = 0;
+                self.mismatches.clear();
+                self.start(core, out, action, 0, false)
+            }
+            None => false,
+        }
+    }
+
+    fn start(
+        &mut self,
+        core: &Core,
+        out: &mut ActionQueue,
+        action: SyncAction,
+        from: u64,
+        by_intent: bool,
+    ) -> bool {
+        let total = sync_sectors(core, action);
+        self.speed.start(core);
+        self.run = Some(Run {
+            action,
+            cursor: from,
+            slots: None,
+            done: from,
+            from,
+            total,
+            filling: core.members.recovering.union(core.members.replacing),
+            by_intent,
+            told: from,
+            in_flight: VecDeque::new(),
+            end: None,
+        });
+        out.push(Action::Event(ArrayEvent::SyncStarted(action)));
+        true
+    }
+
+    /// Gives spares to empty slots.
+    fn place_spares(&mut self, core: &mut Core) {
+        for slot in core.failed.iter() {
+            let Some(member) = core.members.first_spare() else { return };
+            self.returned.remove(slot);
+            core.take_slot(slot, member, 0);
+        }
+    }
+
+    /// Takes note of jobs that ended, and of what they found.
+    fn collect(&mut self, core: &mut Core) {
+        for Found { mismatch, sectors } in core.found.drain(..) {
+            self.mismatch_sectors += sectors;
+            if self.mismatches.len() < MISMATCHES_KEPT {
+                self.mismatches.push(mismatch);
+            }
+        }
+        while let Some((key, result)) = core.jobs_ended.pop_front() {
+            let Some(run) = &mut self.run else { continue };
+            let Some(index) = run.in_flight.iter().position(|j| j.request == key) else { continue };
+            run.in_flight[index].is_done = true;
+            if result.is_err() {
+                let range = SectorRange::new(run.done, run.in_flight[index].upto - run.done);
+                run.end = Some(match result {
+                    Err(IoError::Lost | IoError::Media) => Ending::Failed(range),
+                    _ => Ending::Interrupted,
+                });
+                // What failed is not done, nor what comes after it.
+                run.in_flight.iter_mut().skip(index).for_each(|j| j.upto = run.done);
+            }
+        }
+    }
+
+    /// Moves `done` forward, and ends what has come to its end.
+    fn advance(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        let Some(run) = &mut self.run else { return };
+        let before = run.done;
+        while run.in_flight.front().is_some_and(|j| j.is_done) {
+            let job = run.in_flight.pop_front().expect("it was there a moment ago");
+            run.done = run.done.max(job.upto);
+        }
+        let is_over = run.cursor >= run.total && run.end.is_none() && run.slots.is_none();
+        if run.in_flight.is_empty() && is_over {
+            run.done = run.total;
+        }
+        if run.done > before && run.end != Some(Ending::Interrupted) {
+            run.progress(core, before);
+        }
+        if run.in_flight.is_empty() && (is_over || run.end.is_some()) {
+            self.finish(core, out);
+        }
+    }
+
+    fn finish(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        let Some(mut run) = self.run.take() else { return };
+        let action = run.action;
+        let event = match run.end {
+            None => {
+                run.complete(core, out);
+                ArrayEvent::SyncDone(action)
+            }
+            Some(ending) => {
+                run.tell(core);
+                match ending {
+                    Ending::Interrupted => ArrayEvent::SyncInterrupted(action),
+                    Ending::Failed(range) => {
+                        self.gave_up = true;
+                        ArrayEvent::SyncFailed { action, range }
+                    }
+                }
+            }
+        };
+        if core.members.recovering.is_empty() {
+            self.returned = SlotSet::EMPTY;
+        }
+        out.push(Action::Event(event));
+    }
+
+    /// Begins jobs as far as limits go. Answers whether it began any.
+    fn begin_jobs(&mut self, core: &mut Core) -> bool {
+        let mut began = false;
+        while let Some(run) = &mut self.run {
+            if run.end.is_some() || run.in_flight.len() >= JOBS_MAX || run.is_past_end(core) {
+                break;
+            }
+            if !self.speed.may_begin(core, run.cursor - run.from, run.done - run.from) {
+                break;
+            }
+            run.begin_one(core);
+            began = true;
+        }
+        // A run over nothing ends at once.
+        began || self.run.as_ref().is_some_and(|r| r.in_flight.is_empty() && r.cursor >= r.total)
+    }
+
+    /// How far the array's own work has come.
+    pub(crate) fn status(&self, core: &Core) -> Option<SyncStatus> {
+        if !has_redundancy(core) {
+            return None;
+        }
+        let run = self.run.as_ref();
+        let idle = if self.frozen { SyncAction::Frozen } else { SyncAction::Idle };
+        Some(SyncStatus {
+            action: run.map_or(idle, |r| r.action),
+            done_sectors: run.map_or(0, |r| r.done),
+            total_sectors: run.map_or(0, |r| r.total),
+            mismatch_sectors: self.mismatch_sectors,
+            mismatches: self.mismatches.clone(),
+            speed_kib: run.map_or(0, |r| self.speed.kib_per_second(core.now, r.done - r.from)),
+        })
+    }
+}
+
+impl Run {
+    /// Moves the cursor over what need not be done. Answers whether that was all.
+    fn is_past_end(&mut self, core: &Core) -> bool {
+        if self.slots.is_none() && self.by_intent {
+            self.cursor = next_needed(core, self.cursor).min(self.total);
+        }
+        self.cursor >= self.total
+    }
+
+    /// Begins a job at the cursor.
+    fn begin_one(&mut self, core: &mut Core) {
+        let kind = match self.action {
+            SyncAction::Recover => JobKind::Fill,
+            SyncAction::Check => JobKind::Check,
+            SyncAction::RepairLocated => JobKind::RepairLocated,
+            _ => JobKind::Repair,
+        };
+        let left = (self.total - self.cursor).min(JOB_SECTORS_MAX);
+        if let (Shape::Raid10(_), JobKind::Fill) = (core.geometry.shape(), kind) {
+            return self.begin_raid10_fill(core, left);
+        }
+        let count = match core.geometry.shape() {
+            Shape::Parity(_) => {
+                left.min(core.geometry.chunk_sectors() - self.cursor % core.geometry.chunk_sectors())
+            }
+            _ => left.min(core.geometry.contiguous(self.cursor)),
+        };
+        let range = SectorRange::new(self.cursor, count);
+        self.cursor += count;
+        let request = begin(core, range, Job { kind, slot: None });
+        self.in_flight.push_back(InFlight { request, upto: self.cursor, is_done: false });
+    }
+
+    /// Recovers one slot's sectors at the cursor; the cursor moves on after the last slot.
+    fn begin_raid10_fill(&mut self, core: &mut Core, left: u64) {
+        let chunk = core.geometry.chunk_sectors();
+        let count = left.min(chunk - self.cursor % chunk);
+        let end = self.cursor + count;
+        let slots = self.slots.get_or_insert_with(|| core.members.unfilled(end));
+        let slot = slots.iter().next();
+        if let Some(slot) = slot {
+            slots.remove(slot);
+        }
+        let is_last = slots.is_empty();
+        let upto = if is_last { end } else { self.cursor };
+        let place = slot.map(|slot| Place { slot, sector: self.cursor });
+        if is_last {
+            self.slots = None;
+            self.cursor = end;
+        }
+        let request = match place.map(|p| (p.slot, core.geometry.holds(p))) {
+            Some((slot, Holds::Data(sector))) => {
+                let count = count.min(core.geometry.array_sectors() - sector);
+                let job = Job { kind: JobKind::Fill, slot: Some(slot) };
+                Some(begin(core, SectorRange::new(sector, count), job))
+            }
+            _ => None,
+        };
+        self.in_flight.push_back(InFlight {
+            request: request.unwrap_or(RequestKey::MAX),
+            upto,
+            is_done: request.is_none(),
+        });
+    }
+
+    /// Notes how far it came. No member's standing has changed since it began.
+    fn progress(&mut self, core: &mut Core, before: u64) {
+        if let Some(intent) = core.intent.as_mut().filter(|_| self.by_intent) {
+            intent.synced(SectorRange::new(before, self.done - before));
+        }
+        match self.action {
+            SyncAction::Recover => self.filling.iter().for_each(|slot| core.filled_to(slot, self.done)),
+            SyncAction::Resync => core.resync_from = core.resync_from.max(self.done),
+            _ => return,
+        }
+        if self.done - self.told >= (self.total / 16).max(1) {
+            self.tell(core);
+        }
+    }
+
+    /// Tells the metadata how far it came.
+    fn tell(&mut self, core: &mut Core) {
+        self.told = self.done;
+        match self.action {
+            SyncAction::Recover => {
+                for slot in core.members.recovering.iter() {
+                    let sectors = core.members.filled(slot);
+                    core.changed(StateChange::RecoveryOffset { slot, sectors });
+                }
+            }
+            SyncAction::Resync => core.changed(StateChange::ResyncOffset(core.resync_from)),
+            _ => {}
+        }
+    }
+
+    /// It came to its end.
+    fn complete(&self, core: &mut Core, out: &mut ActionQueue) {
+        match self.action {
+            SyncAction::Recover => self.filling.iter().for_each(|slot| core.filled(out, slot)),
+            SyncAction::Resync => {
+                core.resync_from = u64::MAX;
+                core.changed(StateChange::ResyncOffset(u64::MAX));
+            }
+            _ => return,
+        }
+        if core.incomplete().is_empty()
+            && core.resync_from == u64::MAX
+            && let Some(intent) = &mut core.intent
+        {
+            intent.redundant();
+        }
+    }
+}
+
+/// The first sector from `sector` on that must be resynced or recovered.
+fn next_needed(core: &Core, sector: u64) -> u64 {
+    match &core.intent {
+        Some(intent) => intent.next_needed(sector).map_or(u64::MAX, |range| range.start),
+        None => sector,
+    }
+}
+
+/// Hands a job to the level's machine.
+pub(crate) fn begin(core: &mut Core, range: SectorRange, job: Job) -> RequestKey {
+    let is_parity = matches!(core.geometry.shape(), Shape::Parity(_));
+    let request = Request { id: RequestId(u32::MAX), op: Op::Read, range, flags: Flags::default() };
+    let key = core.requests.insert(RequestState {
+        request,
+        buffer_offset: 0,
+        parent: None,
+        parts: 1,
+        result: Ok(()),
+        locked: !is_parity,
+        admitted: 0,
+        through_cache: true,
+        job: Some(job),
+        rows: is_parity.then_some(range),
+    });
+    let lock = if is_parity { &mut core.rows } else { &mut core.ranges };
+    if lock.lock(range, key) {
+        core.granted.push_back(key);
+    }
+    key
+}
+
+/// Whether the level has anything to sync.
+pub(crate) fn has_redundancy(core: &Core) -> bool {
+    match core.geometry.shape() {
+        Shape::Parity(_) | Shape::Raid10(_) => true,
+        Shape::Mirror => core.geometry.raid_disks() > 1,
+        Shape::Linear(_) | Shape::Raid0(_) => false,
+    }
+}
+
+/// Sectors that an action goes over.
+fn sync_sectors(core: &Core, action: SyncAction) -> u64 {
+    match (core.geometry.shape(), action) {
+        (Shape::Raid10(_), SyncAction::Recover) => core.geometry.used_sectors(Slot(0)),
+        (Shape::Raid10(_), _) => core.geometry.array_sectors(),
+        _ => core.geometry.used_sectors(Slot(0)),
+    }
+}
+
+/// How far a slot's replacement was filled when the array was taken up.
+pub(crate) fn take_up_replacement(core: &mut Core, slot: Slot, replacement: Replacement) {
+    core.begin_replacement(slot, replacement.member, replacement.filled);
+    core.changes.clear();
+}

@@ -1,0 +1,110 @@
+//! How fast the array works by itself: full speed when idle, the least speed under load, never above the greatest.
+//!
+//! As md (md.c, `md_do_sync`): after every window of sectors the average speed is compared with the bounds, and if it
+//! is above the greatest, or above the least while others use the members, the work pauses.
+
+use std::collections::VecDeque;
+
+use crate::array::core::Core;
+use crate::policy::{IdleTest, SyncPolicy};
+use crate::units::Instant;
+
+/// md's `sync_speed_min` and `sync_speed_max`, in KiB/s of each member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpeedLimits {
+    /// Not slowed below this.
+    pub min_kib: u32,
+    /// Never faster.
+    pub max_kib: u32,
+}
+
+impl SpeedLimits {
+    /// md's defaults.
+    pub const DEFAULT: Self = Self { min_kib: 1000, max_kib: 200_000 };
+}
+
+/// The brake.
+#[derive(Debug)]
+pub(crate) struct Speed {
+    pub(crate) limits: SpeedLimits,
+    /// Sectors done at past times, oldest first.
+    marks: VecDeque<(Instant, u64)>,
+    /// Sectors begun when the speed was last looked at.
+    looked_at: u64,
+    pause: Option<Instant>,
+    /// Others' sectors on each member when they were last found busy.
+    foreground: Vec<u64>,
+}
+
+impl Speed {
+    pub(crate) fn new(limits: SpeedLimits) -> Self {
+        Self { limits, marks: VecDeque::new(), looked_at: 0, pause: None, foreground: Vec::new() }
+    }
+
+    /// Begins anew.
+    pub(crate) fn start(&mut self, core: &Core) {
+        self.marks.clear();
+        self.marks.push_back((core.now, 0));
+        self.looked_at = 0;
+        self.pause = None;
+        self.foreground.clone_from(&core.foreground_sectors);
+    }
+
+    /// Average of the last marks in KiB/s, as md computes it: a second more than has passed, so that it starts low.
+    pub(crate) fn kib_per_second(&self, now: Instant, done: u64) -> u64 {
+        let Some(&(at, sectors)) = self.marks.front() else { return 0 };
+        (done - sectors) / 2 / (now.since(at).0 / 1_000_000_000 + 1) + 1
+    }
+
+    /// When the pause ends.
+    pub(crate) const fn paused_until(&self) -> Option<Instant> {
+        self.pause
+    }
+
+    /// Whether the next sectors may begin; `begun` and `done` are counted from the start.
+    pub(crate) fn may_begin(&mut self, core: &Core, begun: u64, done: u64) -> bool {
+        let policy = &core.policy.sync;
+        if self.pause.is_some_and(|until| core.now < until) {
+            return false;
+        }
+        let was_paused = self.pause.take().is_some();
+        if !was_paused && begun - self.looked_at < policy.window_sectors {
+            return true;
+        }
+        self.looked_at = begun;
+        self.mark(policy, core.now, done);
+        let speed = self.kib_per_second(core.now, done);
+        let is_idle = self.is_idle(core, policy.idle, begun - done);
+        if speed > u64::from(self.limits.min_kib) && (speed > u64::from(self.limits.max_kib) || !is_idle) {
+            self.pause = Some(core.now + policy.pause);
+            return false;
+        }
+        true
+    }
+
+    fn mark(&mut self, policy: &SyncPolicy, now: Instant, done: u64) {
+        if self.marks.back().is_some_and(|(at, _)| now.since(*at) >= policy.mark_interval) {
+            self.marks.push_back((now, done));
+            if self.marks.len() > policy.marks {
+                self.marks.pop_front();
+            }
+        }
+    }
+
+    /// Whether others left all members alone since they were last found busy.
+    fn is_idle(&mut self, core: &Core, test: IdleTest, own_in_flight: u64) -> bool {
+        let mut is_idle = true;
+        for (seen, &now) in self.foreground.iter_mut().zip(&core.foreground_sectors) {
+            // Old kernels compared what had ended with what had been begun, so that sectors of the sync itself that
+            // were under way counted as a difference.
+            let own = if test.own_io_counts { own_in_flight as i64 } else { 0 };
+            let difference = (now - *seen) as i64 - own;
+            let is_busy = difference > test.sectors || test.own_io_counts && difference < -test.sectors;
+            if is_busy {
+                *seen = now;
+                is_idle = false;
+            }
+        }
+        is_idle
+    }
+}
