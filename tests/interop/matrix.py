@@ -15,6 +15,7 @@ import pathlib
 import platform
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -94,6 +95,7 @@ def main():
         print(f"not installed: {' '.join(lacking)} (apt-get install {' '.join(lacking)}); nothing was tested", file=sys.stderr)
         return NOT_INSTALLED
     stripewise = binary(options)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through `finally`: kernels must not outlive this program
     started = time.monotonic()
     failed = run_all(chosen, stripewise, options)
     print(f"{len(chosen) - failed} passed, {failed} failed, {time.monotonic() - started:.0f} s")
