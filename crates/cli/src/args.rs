@@ -43,6 +43,9 @@ pub(crate) enum Command {
     /// List the drive, controller and CPU models, with the source of every value.
     #[command(subcommand)]
     Models(ModelsCommand),
+    /// Try the engine itself on simulated members that fail.
+    #[command(subcommand)]
+    Sim(crate::sim::SimCommand),
 }
 
 #[derive(Debug, Subcommand)]

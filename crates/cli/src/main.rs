@@ -17,6 +17,7 @@ mod luks;
 mod models;
 mod output;
 mod progress;
+mod sim;
 mod study;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => array::serve::run(args),
         Command::Luks(command) => luks::run(command),
         Command::Models(command) => models::run(command),
+        Command::Sim(command) => sim::run(command),
     };
     match outcome {
         Ok(exit) => exit.into(),
