@@ -1,65 +1,27 @@
 //! Existing arrays through the command: in any order, degraded, read-only, under an overlay.
 
+mod common;
+
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
+
+use common::{blanks, images, ok, pattern, refused};
 
 const MEMBERS: [&str; 3] = ["a.img", "b.img", "c.img"];
 /// Of a RAID-5 of three members of 4 MiB whose data begin 1 MiB in.
 const ARRAY_BYTES: usize = 6 << 20;
 
-fn run(folder: &Path, arguments: &str, input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_stripewise"))
-        .args(arguments.split_whitespace())
-        .current_dir(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    std::thread::scope(|scope| {
-        // A command that refuses does not read its input.
-        scope.spawn(move || stdin.write_all(input).unwrap_or_default());
-        child.wait_with_output().unwrap()
-    })
-}
-
-fn ok(folder: &Path, arguments: &str, input: &[u8]) -> Vec<u8> {
-    let output = run(folder, arguments, input);
-    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
-}
-
-fn refused(folder: &Path, arguments: &str) -> String {
-    let output = run(folder, arguments, b"");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{arguments}: {text}");
-    text
-}
-
 /// A RAID-5 that holds the bytes answered.
 fn array() -> (TempDir, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
-    for name in MEMBERS {
-        fs::File::create(folder.path().join(name)).unwrap().set_len(4 << 20).unwrap();
-    }
+    blanks(folder.path(), &MEMBERS, 4 << 20);
     let create = "create -l 5 -n 3 -c 16K --data-offset 1M --assume-clean --name t a.img b.img c.img";
     ok(folder.path(), create, b"");
-    let bytes: Vec<u8> = (0..ARRAY_BYTES).map(|i| (i / 3 % 253) as u8).collect();
+    let bytes = pattern(ARRAY_BYTES);
     ok(folder.path(), "write a.img b.img c.img", &bytes);
     (folder, bytes)
-}
-
-fn state(folder: &Path) -> Vec<(Vec<u8>, std::time::SystemTime)> {
-    let one = |name: &&str| {
-        let path = folder.join(name);
-        (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap())
-    };
-    MEMBERS.iter().map(one).collect()
 }
 
 #[test]
@@ -96,7 +58,7 @@ fn bytes_may_begin_and_end_anywhere_and_not_beyond_the_array() {
 fn readonly_and_an_overlay_leave_members_alone() {
     let (folder, bytes) = array();
     let folder = folder.path();
-    let before = state(folder);
+    let before = images(folder, &MEMBERS);
     ok(folder, "assemble --readonly a.img b.img c.img", b"");
     ok(folder, "detail --json --scan .", b"");
     ok(folder, "read --readonly --run a.img b.img", b"");
@@ -106,7 +68,7 @@ fn readonly_and_an_overlay_leave_members_alone() {
     changed[5000..15_000].fill(7);
     assert!(ok(folder, "read --scan . --overlay cow", b"") == changed);
     assert!(ok(folder, "read a.img c.img --run --overlay cow", b"") == changed, "parity is in it too");
-    assert!(state(folder) == before);
+    assert!(images(folder, &MEMBERS) == before);
 }
 
 #[test]

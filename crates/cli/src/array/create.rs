@@ -4,7 +4,7 @@ mod output;
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
@@ -14,7 +14,8 @@ use stripewise_format::level::{Layout, Level, Raid0Layout};
 use stripewise_format::placement::{Consistency, Metadata, Plan};
 use stripewise_format::time::Timestamp;
 use stripewise_format::uuid::Uuid;
-use stripewise_host::md::create::{Candidate, MemberWrite, write};
+use stripewise_host::md::create::{Candidate, MemberWrite, begin_overlay, overlay_has_data, write};
+use stripewise_host::md::overlay::{Overlay, OverlayProblem};
 use stripewise_host::{HostError, MemberProblem};
 
 use super::{Size, host_error, hostname};
@@ -84,6 +85,9 @@ pub(crate) struct CreateArgs {
     /// A block device that may be overwritten; may be repeated
     #[arg(long, value_name = "DEV")]
     destroy: Vec<PathBuf>,
+    /// Create the array in this copy-on-write file, anew each time; members are only read, whatever they hold
+    #[arg(long, value_name = "FILE", conflicts_with = "destroy")]
+    overlay: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -121,12 +125,12 @@ fn size_or_max(text: &str) -> Result<MaxSize, String> {
 pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
     let plan = args.plan().map_err(Impossible)?;
     let paths: Vec<PathBuf> = args.members.iter().filter(|path| !is_missing(path)).cloned().collect();
-    let candidates = Candidate::open_all(&paths, &args.destroy).map_err(member_error)?;
-    if !args.force {
-        candidates.iter().try_for_each(Candidate::require_blank).map_err(host_error)?;
-    }
+    let mut candidates = args.candidates(&paths)?;
     let request = args.request(plan, &candidates)?;
     let array = plan::create(&request).map_err(|error| args.create_error(&error))?;
+    if let Some(path) = &args.overlay {
+        args.begin_overlay(path, &mut candidates).map_err(host_error)?;
+    }
     let writes: Vec<MemberWrite> = array
         .labels
         .iter()
@@ -141,7 +145,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn is_missing(path: &std::path::Path) -> bool {
+fn is_missing(path: &Path) -> bool {
     path.as_os_str() == "missing"
 }
 
@@ -158,6 +162,27 @@ fn member_error(error: HostError) -> anyhow::Error {
 }
 
 impl CreateArgs {
+    /// Opens the members, which hold nothing unless that is allowed or they are not written to.
+    fn candidates(&self, paths: &[PathBuf]) -> Result<Vec<Candidate>> {
+        if self.overlay.is_some() {
+            return Candidate::open_all_under_overlay(paths).map_err(member_error);
+        }
+        let candidates = Candidate::open_all(paths, &self.destroy).map_err(member_error)?;
+        if !self.force {
+            candidates.iter().try_for_each(Candidate::require_blank).map_err(host_error)?;
+        }
+        Ok(candidates)
+    }
+
+    /// Puts an overlay over the members. One that holds data of an array is not dropped unless that is allowed.
+    fn begin_overlay(&self, path: &Path, candidates: &mut [Candidate]) -> Result<(), HostError> {
+        let overlay = Overlay::open(path)?;
+        if !self.force && overlay_has_data(&overlay)? {
+            return Err(HostError::Overlay { path: path.to_owned(), problem: OverlayProblem::HasData });
+        }
+        begin_overlay(&overlay, candidates)
+    }
+
     fn plan(&self) -> Result<Plan, String> {
         let level = self.level;
         let chunk_sectors = match self.chunk {

@@ -3,14 +3,14 @@
 mod json;
 
 use std::fmt::Write;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
 use stripewise_format::examine::{self, Context};
 use stripewise_format::superblock::Superblock;
-use stripewise_host::md::probe::{Found, Probe, open, probe_source, read_bad_blocks, read_bitmap};
+use stripewise_host::md::overlay::Overlay;
+use stripewise_host::md::probe::{Found, Probe, Source, open, probe_source, read_bad_blocks, read_bitmap};
 use stripewise_host::md::signature;
 
 use super::{host_error, hostname};
@@ -39,6 +39,9 @@ pub(crate) struct ExamineArgs {
     /// The line of mdadm.conf that names the array
     #[arg(long, short, group = "what")]
     brief: bool,
+    /// Look at devices as this copy-on-write file has them
+    #[arg(long, value_name = "FILE")]
+    overlay: Option<PathBuf>,
     /// Print JSON: superblock, bitmap and bad blocks of each device
     #[arg(long, group = "what")]
     json: bool,
@@ -46,16 +49,17 @@ pub(crate) struct ExamineArgs {
 
 /// A device that is open, and what was found on it.
 struct Device {
-    file: File,
+    source: Box<dyn Source>,
     probe: Probe,
 }
 
 pub(crate) fn run(args: &ExamineArgs) -> Result<Exit> {
+    let overlay = args.overlay.as_deref().map(Overlay::open_readonly).transpose()?;
     let mut text = String::new();
     let mut documents = Vec::new();
     let mut problems = Vec::new();
     for path in &args.devices {
-        let device = Device::open(path)?;
+        let device = Device::open(path, overlay.as_ref())?;
         if args.json {
             documents.push(json::device(&device));
         }
@@ -73,16 +77,20 @@ pub(crate) fn run(args: &ExamineArgs) -> Result<Exit> {
 }
 
 impl Device {
-    fn open(path: &Path) -> Result<Self> {
+    fn open(path: &Path, overlay: Option<&Overlay>) -> Result<Self> {
         let (file, sectors) = open(path).map_err(host_error)?;
-        let probe = probe_source(path, sectors, &file).map_err(host_error)?;
-        Ok(Self { file, probe })
+        let source: Box<dyn Source> = match overlay {
+            Some(overlay) => Box::new(overlay.look(path).map_err(host_error)?),
+            None => Box::new(file),
+        };
+        let probe = probe_source(path, sectors, &*source).map_err(host_error)?;
+        Ok(Self { source, probe })
     }
 
     /// The superblock the device goes by, or why there is none.
     fn superblock(&self) -> Result<(&Found, &Superblock), String> {
         let Some(found) = self.probe.found.first() else {
-            let held = signature::find(&self.file, self.probe.device_sectors).unwrap_or_default();
+            let held = signature::find(&*self.source, self.probe.device_sectors).unwrap_or_default();
             return Err(match held.as_slice() {
                 [] => "holds no md superblock".to_owned(),
                 held => format!("holds no md superblock; it holds {}", held.join(", ")),
@@ -117,7 +125,7 @@ impl Device {
 
     fn whole(&self, found: &Found, superblock: &Superblock) -> String {
         let sectors = self.probe.device_sectors;
-        let bitmap = read_bitmap(&self.file, sectors, superblock, found.at_sector).ok().flatten();
+        let bitmap = read_bitmap(&*self.source, sectors, superblock, found.at_sector).ok().flatten();
         let homehost = hostname();
         let context = Context {
             device_sectors: sectors,
@@ -135,7 +143,7 @@ impl Device {
     }
 
     fn bitmap(&self, found: &Found, superblock: &Superblock) -> Result<String, String> {
-        let read = read_bitmap(&self.file, self.probe.device_sectors, superblock, found.at_sector);
+        let read = read_bitmap(&*self.source, self.probe.device_sectors, superblock, found.at_sector);
         let (head, bits) =
             read.map_err(|error| error.to_string())?.ok_or("its array has no internal bitmap")?;
         let mut lines = vec![examine::Line::Field("Filename", self.probe.path.display().to_string())];
@@ -145,7 +153,7 @@ impl Device {
 
     fn bad_blocks(&self, superblock: &Superblock) -> Result<String, String> {
         let path = self.probe.path.display();
-        let read = read_bad_blocks(&self.file, self.probe.device_sectors, superblock);
+        let read = read_bad_blocks(&*self.source, self.probe.device_sectors, superblock);
         let Some(ranges) = read.map_err(|error| error.to_string())? else {
             return Ok(format!("No bad-blocks list configured on {path}\n"));
         };

@@ -1,7 +1,9 @@
 //! Opens the files and devices that become an array, and writes it onto them: onto all or onto none.
 //!
 //! # Contract
-//! *Ownership.* A candidate is locked (`flock`; a block device also with `O_EXCL`) from [`Candidate::open`] on.
+//! *Ownership.* A candidate is locked (`flock`; a block device also with `O_EXCL`) from [`Candidate::open`] on. One that
+//! lies under an overlay is only read, whoever else reads it, and shown as it is without the overlay: an array that is
+//! created there begins from the members, and what the overlay held before is dropped.
 //! *Ordering.* [`write`] saves what it will overwrite, then writes logs and flushes every member, then superblocks and
 //! flushes again: a member is never labelled before its bitmap and logs are there. *Failure.* What was overwritten is
 //! put back on every member, and the error says whether that worked.
@@ -10,26 +12,60 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use stripewise_format::create::Area;
-use stripewise_format::superblock::SuperblockError;
+use stripewise_format::superblock::{self, SuperblockError};
 
-use super::probe::{Probe, probe_source};
+use super::overlay::{Overlay, OverlayMember};
+use super::probe::{self, Probe, probe_source};
 use super::signature;
 use crate::error::{HostError, MemberProblem};
-use crate::members::size_of;
+use crate::members::{lock, size_of};
 
 const SECTOR_BYTES: u64 = 512;
 /// What is cleared of a superblock that is in the way.
 const OLD_BLOCK_BYTES: u64 = 4096;
 
-/// A file or block device that may become a member, locked.
+/// What takes a candidate's bytes.
+#[derive(Debug)]
+enum Storage {
+    File(File),
+    /// Nothing, before [`begin_overlay`].
+    None(File),
+    Overlay(OverlayMember),
+}
+
+impl Storage {
+    fn read(&self, bytes: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) | Self::None(file) => file.read_exact_at(bytes, offset_bytes),
+            Self::Overlay(member) => member.read_at(offset_bytes, bytes),
+        }
+    }
+
+    fn write(&self, bytes: &[u8], offset_bytes: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.write_all_at(bytes, offset_bytes),
+            Self::None(_) => Err(io::Error::from_raw_os_error(libc::EROFS)),
+            Self::Overlay(member) => member.write_at(offset_bytes, bytes),
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.sync_all(),
+            Self::None(_) => Ok(()),
+            Self::Overlay(member) => member.flush(),
+        }
+    }
+}
+
+/// A file or block device that may become a member.
 #[derive(Debug)]
 pub struct Candidate {
-    file: File,
+    storage: Storage,
     /// The superblocks it holds, its path and its length.
     pub probe: Probe,
     /// What else it holds.
@@ -60,25 +96,42 @@ impl Candidate {
         if kind.is_file() && is_behind_loop_device(path) {
             return Err(MemberProblem::Busy.at(path));
         }
-        let claim = if kind.is_block_device() { libc::O_EXCL } else { 0 };
-        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC | claim).open(path);
+        let alone = if kind.is_block_device() { libc::O_EXCL } else { 0 };
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC | alone).open(path);
         let file = file.map_err(problem)?;
-        lock(&file, path)?;
-        // The lock is on the file that was opened, so its metadata count, not those of the path.
+        claim(&file, path)?;
+        Self::look(path, file, Storage::File)
+    }
+
+    /// Opens a member that an overlay will stand for: it is only read, with others who do.
+    pub fn open_under_overlay(path: &Path) -> Result<Self, HostError> {
+        let (file, _) = probe::open(path)?;
+        Self::look(path, file, Storage::None)
+    }
+
+    /// Looks at what was opened: the path may be another's by now.
+    fn look(path: &Path, file: File, storage: impl FnOnce(File) -> Storage) -> Result<Self, HostError> {
+        let problem = |e: io::Error| MemberProblem::from_io(&e, 0).at(path);
         let metadata = file.metadata().map_err(problem)?;
         let device_sectors = size_of(&file).map_err(problem)? / SECTOR_BYTES;
+        let is_device = metadata.file_type().is_block_device();
         let number = metadata.rdev();
-        let device_number =
-            if kind.is_block_device() { (libc::major(number), libc::minor(number)) } else { (0, 0) };
+        let device_number = if is_device { (libc::major(number), libc::minor(number)) } else { (0, 0) };
         let probe = probe_source(path, device_sectors, &file)?;
         let signatures = signature::find(&file, device_sectors).map_err(problem)?;
-        Ok(Self { file, probe, signatures, device_number })
+        Ok(Self { storage: storage(file), probe, signatures, device_number })
     }
 
     /// Opens several, none of which may be given twice.
     pub fn open_all(paths: &[PathBuf], destroy: &[PathBuf]) -> Result<Vec<Self>, HostError> {
         refuse_twice(paths)?;
         paths.iter().map(|path| Self::open(path, destroy)).collect()
+    }
+
+    /// As [`open_all`](Self::open_all), for members that an overlay will stand for.
+    pub fn open_all_under_overlay(paths: &[PathBuf]) -> Result<Vec<Self>, HostError> {
+        refuse_twice(paths)?;
+        paths.iter().map(|path| Self::open_under_overlay(path)).collect()
     }
 
     /// Refuses a member that holds anything.
@@ -105,6 +158,43 @@ fn damaged(metadata: &str, error: &SuperblockError) -> String {
     format!("an md superblock of version {metadata} that cannot be used ({error})")
 }
 
+/// Whether an overlay holds array data: what was written elsewhere than to superblocks, bitmap and logs, or to a member
+/// that is no longer there.
+pub fn overlay_has_data(overlay: &Overlay) -> Result<bool, HostError> {
+    for path in overlay.paths() {
+        let Ok(member) = overlay.look(&path) else { return Ok(true) };
+        let device_sectors = member.size_bytes() / SECTOR_BYTES;
+        let probe = probe_source(&path, device_sectors, &member)?;
+        let data = probe.found.first().and_then(|found| {
+            let superblock = found.superblock.as_ref().ok()?;
+            let start = superblock.data_offset_sectors();
+            Some(start..start.saturating_add(superblock.data_size_sectors(found.at_sector)))
+        });
+        let data = data.unwrap_or(0..device_sectors);
+        // Superblocks of another version, which were in the way.
+        let places: Vec<u64> = superblock::places(device_sectors).map(|(_, sector)| sector).collect();
+        let is_data = |offset_bytes: u64| {
+            let sector = offset_bytes / SECTOR_BYTES;
+            let block = sector..sector + OLD_BLOCK_BYTES / SECTOR_BYTES;
+            data.contains(&sector) && !places.iter().any(|place| block.contains(place))
+        };
+        let problem = |e: io::Error| MemberProblem::from_io(&e, 0).at(&path);
+        if member.any_written(is_data).map_err(problem)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Begins an overlay anew, with these members.
+pub fn begin_overlay(overlay: &Overlay, candidates: &mut [Candidate]) -> Result<(), HostError> {
+    overlay.reset()?;
+    for candidate in candidates {
+        candidate.storage = Storage::Overlay(overlay.member(&candidate.probe.path)?);
+    }
+    Ok(())
+}
+
 /// Whether two paths lead to the same file.
 fn is_same(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
@@ -127,18 +217,11 @@ fn refuse_twice(paths: &[PathBuf]) -> Result<(), HostError> {
     Ok(())
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), HostError> {
-    // SAFETY: the descriptor is open; no pointers are passed.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EWOULDBLOCK) => Err(MemberProblem::Locked.at(path)),
-        // File systems without locks are no reason to refuse.
-        Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
-        _ => Err(MemberProblem::from_io(&error, 0).at(path)),
-    }
+fn claim(file: &File, path: &Path) -> Result<(), HostError> {
+    lock(file, true).map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY) => MemberProblem::Locked.at(path),
+        _ => MemberProblem::from_io(&error, 0).at(path),
+    })
 }
 
 /// Whether the kernel has made a block device of a file, which may be mounted.
@@ -235,7 +318,7 @@ pub fn write(members: &[MemberWrite]) -> Result<(), WriteError> {
 fn save<'a>(member: &MemberWrite<'a>) -> io::Result<Saved<'a>> {
     let read = |(at_sector, length)| {
         let mut bytes = vec![0; length];
-        member.candidate.file.read_exact_at(&mut bytes, at_sector * SECTOR_BYTES)?;
+        member.candidate.storage.read(&mut bytes, at_sector * SECTOR_BYTES)?;
         Ok(Area { at_sector, bytes })
     };
     let areas = member.areas().map(read).collect::<io::Result<_>>()?;
@@ -243,25 +326,25 @@ fn save<'a>(member: &MemberWrite<'a>) -> io::Result<Saved<'a>> {
 }
 
 fn write_area(candidate: &Candidate, area: &Area) -> io::Result<()> {
-    candidate.file.write_all_at(&area.bytes, area.at_sector * SECTOR_BYTES)
+    candidate.storage.write(&area.bytes, area.at_sector * SECTOR_BYTES)
 }
 
 fn write_logs(member: &MemberWrite) -> io::Result<()> {
     member.clearings().try_for_each(|area| write_area(member.candidate, &area))?;
     member.logs.iter().try_for_each(|area| write_area(member.candidate, area))?;
-    member.candidate.file.sync_all()
+    member.candidate.storage.flush()
 }
 
 fn write_superblock(member: &MemberWrite) -> io::Result<()> {
     write_area(member.candidate, member.superblock)?;
-    member.candidate.file.sync_all()
+    member.candidate.storage.flush()
 }
 
 /// Puts everything back, whether or not it was overwritten, and returns the members where that failed.
 fn restore(saved: &[Saved]) -> Vec<(PathBuf, io::Error)> {
     let restore = |saved: &Saved| {
         saved.areas.iter().try_for_each(|area| write_area(saved.candidate, area))?;
-        saved.candidate.file.sync_all()
+        saved.candidate.storage.flush()
     };
     let failure = |saved| Some((saved, restore(saved).err()?));
     saved.iter().filter_map(failure).map(|(saved, e)| (saved.candidate.probe.path.clone(), e)).collect()
@@ -289,7 +372,7 @@ mod tests {
         let paths = [member(folder.path(), "a", 0xa5), member(folder.path(), "b", 0x5a)];
         let mut candidates = Candidate::open_all(&paths, &[]).unwrap();
         // Reading it still works, writing does not.
-        candidates[1].file = File::open(&paths[1]).unwrap();
+        candidates[1].storage = Storage::File(File::open(&paths[1]).unwrap());
         let (logs, superblock) = ([area(16), area(SECTORS - 8)], area(8));
         let writes: Vec<_> = candidates
             .iter()

@@ -100,6 +100,24 @@ impl Overlay {
         self.open_member(path, false)
     }
 
+    /// The members it knows, by canonical path.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        lock_of(&self.0.rows).iter().map(|row| row.path.clone()).collect()
+    }
+
+    /// Forgets every member and all that was written. Members that are open keep reading, and may not be written.
+    ///
+    /// # Errors
+    /// The overlay is only read, or the system's error.
+    pub fn reset(&self) -> Result<(), HostError> {
+        let problem = |e: io::Error| OverlayProblem::from_io(&e).at(self.path());
+        if !self.0.writable {
+            return Err(problem(io::Error::from_raw_os_error(libc::EROFS)));
+        }
+        lock_of(&self.0.rows).clear();
+        table::create(&self.0.file).map_err(problem)
+    }
+
     fn open_member(&self, path: &Path, may_add: bool) -> Result<OverlayMember, HostError> {
         let member_problem = |e: io::Error| MemberProblem::from_io(&e, 0).at(path);
         let canonical = path.canonicalize().map_err(member_problem)?;
@@ -212,6 +230,17 @@ impl OverlayMember {
         match region {
             Some(region) if overlay.0.writable => lock_of(region).flush(&overlay.0.file),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether a block was written that begins at a byte that is `wanted`.
+    ///
+    /// # Errors
+    /// The overlay cannot be read.
+    pub fn any_written(&self, wanted: impl Fn(u64) -> bool) -> io::Result<bool> {
+        match &self.0.region {
+            Some(region) => lock_of(region).any_present(&self.0.overlay.0.file, wanted),
+            None => Ok(false),
         }
     }
 

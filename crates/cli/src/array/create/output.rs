@@ -29,6 +29,7 @@ struct Document {
     bitmap_chunk_bytes: Option<u32>,
     start: &'static str,
     members: Vec<Member>,
+    overlay: Option<String>,
     warnings: Vec<String>,
 }
 
@@ -87,6 +88,7 @@ fn document(args: &CreateArgs, request: &Request, array: &NewArray) -> Document 
         bitmap_chunk_bytes: array.bitmap_chunk_bytes,
         start: array.start.name(),
         members: array.labels.iter().map(member).collect(),
+        overlay: args.overlay.as_ref().map(|path| path.display().to_string()),
         warnings: args.warnings(array),
     }
 }
@@ -126,5 +128,8 @@ fn text(document: &Document, start: Start) -> String {
         Start::Degraded => "members for the slots that are missing",
     };
     let _ = writeln!(text, "    Due  : {next}");
+    if let Some(overlay) = &document.overlay {
+        let _ = writeln!(text, " Overlay : {overlay}; no member is changed");
+    }
     text
 }

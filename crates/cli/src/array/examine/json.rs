@@ -126,7 +126,7 @@ pub(super) fn device(device: &Device) -> DeviceDocument {
         path: probe.path.display().to_string(),
         size_bytes: probe.device_sectors * 512,
         superblocks: probe.found.iter().map(|found| superblock(device, found)).collect(),
-        holds: signature::find(&device.file, probe.device_sectors).unwrap_or_default(),
+        holds: signature::find(&*device.source, probe.device_sectors).unwrap_or_default(),
     }
 }
 
@@ -146,11 +146,11 @@ fn superblock(device: &Device, found: &Found) -> SuperblockDocument {
     document.array = Some(array(superblock));
     document.device = Some(member(superblock, found.at_sector));
     let sectors = device.probe.device_sectors;
-    match read_bitmap(&device.file, sectors, superblock, found.at_sector) {
+    match read_bitmap(&*device.source, sectors, superblock, found.at_sector) {
         Ok(read) => document.bitmap = read.map(|(head, bits)| bitmap(&head, &bits, superblock)),
         Err(error) => document.unreadable.push(error.to_string()),
     }
-    match read_bad_blocks(&device.file, sectors, superblock) {
+    match read_bad_blocks(&*device.source, sectors, superblock) {
         Ok(read) => document.bad_blocks = read.map(|ranges| ranges.iter().map(bad_range).collect()),
         Err(error) => document.unreadable.push(error.to_string()),
     }

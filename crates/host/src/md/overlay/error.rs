@@ -48,6 +48,8 @@ pub enum OverlayProblem {
         /// The longest possible.
         most: usize,
     },
+    /// It holds data of an array, and another is to be created in it.
+    HasData,
     /// Anything else the system says.
     System {
         /// Its error number.
@@ -92,6 +94,9 @@ impl fmt::Display for OverlayProblem {
             Self::LongPath { bytes, most } => {
                 write!(f, "a member's path of {bytes} bytes does not fit; {most} do")
             }
+            Self::HasData => f.write_str(
+                "the overlay holds data that were written to its array; name a new file, or drop them with --force",
+            ),
             Self::System { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
         }
     }

@@ -70,6 +70,27 @@ impl Region {
         Ok(())
     }
 
+    /// Whether a block is present that begins at a byte that is `wanted`. Pages that are not in use yet are read one
+    /// after the other and not kept: there may be many.
+    pub(super) fn any_present(&self, file: &File, wanted: impl Fn(u64) -> bool) -> io::Result<bool> {
+        let mut page = [0; BLOCK_BYTES as usize];
+        for index in 0..bits_bytes(self.size_bytes) / BLOCK_BYTES {
+            match self.pages.get(&index) {
+                Some(known) => page = *known.bits,
+                None => file.read_exact_at(&mut page, self.start_bytes + index * BLOCK_BYTES)?,
+            }
+            for (at, byte) in (0..).zip(page).filter(|(_, byte)| *byte != 0) {
+                let is_wanted = |bit: u64| {
+                    byte & 1 << bit != 0 && wanted((index * BLOCKS_PER_PAGE + at * 8 + bit) * BLOCK_BYTES)
+                };
+                if (0..8).any(is_wanted) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
     /// The longest run of blocks from the one of `offset` on that are all present or all absent, cut off at `end`:
     /// where it ends, and which.
     fn run(&mut self, file: &File, offset: u64, end: u64) -> io::Result<(u64, bool)> {

@@ -88,10 +88,15 @@ fn check_seal(record: &Record) -> Result<(), String> {
     if found == right { Ok(()) } else { Err(format!("its sum is {found:08x}; the bytes sum to {right:08x}")) }
 }
 
-/// Makes an empty file an overlay.
+/// Makes a file, empty or an overlay, an overlay without members.
 pub(super) fn create(file: &File) -> io::Result<()> {
-    file.set_len(REGIONS_AT)?;
+    if file.metadata()?.len() < REGIONS_AT {
+        file.set_len(REGIONS_AT)?;
+    }
     file.write_all_at(&header(0), 0)?;
+    file.sync_all()?;
+    // No member is counted any more: what regions held can go.
+    file.set_len(REGIONS_AT)?;
     file.sync_all()
 }
 
