@@ -9,19 +9,19 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::SystemTime;
 
 /// The command with arguments that are separated by spaces.
-pub fn command(folder: &Path, arguments: &str) -> Command {
+pub(crate) fn command(folder: &Path, arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stripewise"));
     command.args(arguments.split_whitespace()).current_dir(folder);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-pub fn run(folder: &Path, arguments: &str, input: &[u8]) -> Output {
+pub(crate) fn run(folder: &Path, arguments: &str, input: &[u8]) -> Output {
     finish(command(folder, arguments).spawn().unwrap(), input)
 }
 
 /// Feeds a child its input and waits for its end.
-pub fn finish(mut child: Child, input: &[u8]) -> Output {
+pub(crate) fn finish(mut child: Child, input: &[u8]) -> Output {
     let stdin = child.stdin.take();
     std::thread::scope(|scope| {
         // A command that refuses does not read its input.
@@ -30,46 +30,46 @@ pub fn finish(mut child: Child, input: &[u8]) -> Output {
     })
 }
 
-pub fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// What a command says that ends well.
-pub fn ok(folder: &Path, arguments: &str, input: &[u8]) -> Vec<u8> {
+pub(crate) fn ok(folder: &Path, arguments: &str, input: &[u8]) -> Vec<u8> {
     let output = run(folder, arguments, input);
     assert!(output.status.success(), "{arguments}: {}", stderr(&output));
     output.stdout
 }
 
-pub fn json(folder: &Path, arguments: &str) -> serde_json::Value {
+pub(crate) fn json(folder: &Path, arguments: &str) -> serde_json::Value {
     serde_json::from_slice(&ok(folder, arguments, b"")).unwrap()
 }
 
 /// What a command says that ends with a code of its own.
-pub fn fails(folder: &Path, arguments: &str, input: &[u8], code: i32) -> String {
+pub(crate) fn fails(folder: &Path, arguments: &str, input: &[u8], code: i32) -> String {
     let output = run(folder, arguments, input);
     assert_eq!(output.status.code(), Some(code), "{arguments}: {}", stderr(&output));
     stderr(&output)
 }
 
-pub fn refused(folder: &Path, arguments: &str) -> String {
+pub(crate) fn refused(folder: &Path, arguments: &str) -> String {
     fails(folder, arguments, b"", 2)
 }
 
 /// Makes sparse files.
-pub fn blanks(folder: &Path, names: &[&str], bytes: u64) {
+pub(crate) fn blanks(folder: &Path, names: &[&str], bytes: u64) {
     for name in names {
         fs::File::create(folder.join(name)).unwrap().set_len(bytes).unwrap();
     }
 }
 
 /// Bytes of which no two stripes are alike.
-pub fn pattern(length: usize) -> Vec<u8> {
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i / 3 % 253) as u8 ^ (i >> 13) as u8).collect()
 }
 
 /// Every file's bytes, and when they were written.
-pub fn images(folder: &Path, names: &[&str]) -> Vec<(Vec<u8>, SystemTime)> {
+pub(crate) fn images(folder: &Path, names: &[&str]) -> Vec<(Vec<u8>, SystemTime)> {
     let one = |name: &&str| {
         let path = folder.join(name);
         (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap())
@@ -78,7 +78,7 @@ pub fn images(folder: &Path, names: &[&str]) -> Vec<(Vec<u8>, SystemTime)> {
 }
 
 /// Sends a signal, such as `INT`.
-pub fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
     assert!(status.unwrap().success());
 }
