@@ -352,6 +352,8 @@ pub enum Kernel {
     /// Sources are compared, and the answer is a [`Verdict`]: data with the parities among them, or, if there is no
     /// parity among them, copies with each other. There are no targets.
     Check,
+    /// The one source is summed, and the answer is [`Verdict::Checksum`]. There are no targets.
+    Checksum,
 }
 
 /// What a comparison of redundancy found.
@@ -370,6 +372,8 @@ pub enum Verdict {
     Data(u16),
     /// They disagree, and no single block explains it or there is nothing to tell by.
     Unlocated,
+    /// Not a comparison but the sum that [`Kernel::Checksum`] was asked for (CRC-32C).
+    Checksum(u32),
 }
 
 /// A computation over buffers.

@@ -154,7 +154,8 @@ impl Volume {
             if !(STRIPE_CACHE_MIN..=STRIPE_CACHE_MAX).contains(&entries) {
                 return Err(VolumeError::StripeCacheSize(entries));
             }
-            Machine::Parity(Box::new(Parity::new(shape.clone(), geometry.chunk_sectors(), entries)))
+            let logs = config.metadata.as_ref().filter(|_| !config.read_only).and_then(MetadataConfig::logs);
+            Machine::Parity(Box::new(Parity::new(shape.clone(), geometry.chunk_sectors(), entries, logs)))
         } else {
             Machine::Copies(Copies::new(geometry.raid_disks(), geometry.copies() > 1))
         };

@@ -68,7 +68,7 @@ impl Computer {
             used: 0,
         }));
         let mut left = compute.bytes;
-        let mut verdict = Verdict::Consistent;
+        let (mut verdict, mut sum) = (Verdict::Consistent, 0);
         while left > 0 {
             let length = self.next_piece(left, queue, bytes);
             let (sources, targets) = self.pieces.split_at(sources.len());
@@ -83,6 +83,11 @@ impl Computer {
                 (Verdict::Consistent, other) | (other, Verdict::Consistent) => other,
                 _ => Verdict::Unlocated,
             };
+            if let (Kernel::Checksum, [piece]) = (compute.kernel, sources) {
+                // SAFETY: as above.
+                sum = crc32c::crc32c_append(sum, unsafe { block(*piece, length) });
+                verdict = Verdict::Checksum(sum);
+            }
             left -= length as u64;
         }
         verdict
@@ -139,6 +144,7 @@ unsafe fn run_piece(
             Kernel::Update => update(kernels, sources, targets, length, lists),
             Kernel::Recover => recover(kernels, sources, targets, length, lists),
             Kernel::Check => return check(kernels, sources, length, lists),
+            Kernel::Checksum => {}
         }
     }
     Verdict::Consistent
@@ -164,7 +170,9 @@ unsafe fn check(kernels: &Kernels, sources: &[Piece], length: usize, lists: &mut
             None => {
                 let (mut p, mut computed) = (vec![0; length], vec![0; length]);
                 kernels.pq(&mut p, &mut computed, lists.data);
-                if q == Some(&computed) { return Verdict::Consistent }
+                if q == Some(&computed) {
+                    return Verdict::Consistent;
+                }
                 return Verdict::Unlocated;
             }
         };

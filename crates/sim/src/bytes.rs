@@ -249,6 +249,9 @@ impl Data for BytesStore {
             Kernel::Update => self.update(&sources, &targets, out),
             Kernel::Recover => self.recover(&sources, &targets, out),
             Kernel::Check => return self.check(&sources),
+            Kernel::Checksum => {
+                return Verdict::Checksum(stripewise_format::ppl::parity_checksum(&sources[0].1));
+            }
         }
         Verdict::Consistent
     }

@@ -54,6 +54,8 @@ pub(crate) enum Owner {
     Stripe { op: u64 },
     /// The keeper of superblocks and bitmap.
     Metadata { member: MemberIndex },
+    /// The partial parity log of a slot.
+    Log { slot: Slot },
     /// A job on copies.
     CopyJob { job: u64 },
     /// A write to a slot's member and its replacement.
@@ -81,6 +83,7 @@ pub(crate) struct Held {
 
 /// State that all levels share.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(crate) struct Core {
     /// The time of the input that is handled.
     pub(crate) now: Instant,
@@ -125,7 +128,7 @@ pub(crate) struct Core {
     pub(crate) writes_ended: Vec<SectorRange>,
     /// Answers that wait for a member's failure to be recorded.
     pub(crate) held: Held,
-    /// I/Os of the keeper under way.
+    /// I/Os beside the data under way.
     pub(crate) metadata_ios: u32,
 }
 
@@ -174,17 +177,18 @@ impl Core {
         self.member_of.iter().position(|m| *m == member).map(|slot| Slot(slot as u16))
     }
 
-    /// Asks a member for an I/O of the keeper; what it writes is durable when it is answered.
-    pub(crate) fn metadata_io(
+    /// Asks a member for an I/O beside its data, for the keeper or a log; what it writes is durable when it is
+    /// answered.
+    pub(crate) fn device_io(
         &mut self,
         out: &mut ActionQueue,
         member: MemberIndex,
+        owner: Owner,
         op: Op,
         range: SectorRange,
         segs: SegList,
     ) {
         self.metadata_ios += 1;
-        let owner = Owner::Metadata { member };
         // No slot is busier for it: the members' load steers reads of data.
         let tag = Tag(self.ios.insert(IoRecord { slot: Slot(u16::MAX), member, op, range, owner }));
         let (area, fua) = (Area::Device, op == Op::Write);
@@ -217,7 +221,7 @@ impl Core {
     /// Takes the record of an I/O that ended.
     pub(crate) fn io_ended(&mut self, tag: Tag) -> Option<IoRecord> {
         let record = self.ios.remove(tag.0)?;
-        if matches!(record.owner, Owner::Metadata { .. }) {
+        if matches!(record.owner, Owner::Metadata { .. } | Owner::Log { .. }) {
             self.metadata_ios -= 1;
         } else {
             self.in_flight[record.slot.index()] -= 1;

@@ -197,13 +197,11 @@ impl Core {
 
     /// A slot's member, or its replacement, holds its content up to a sector.
     pub(crate) fn filled_to(&mut self, slot: Slot, sector: u64) {
-        match &mut self.members.replacements[slot.index()] {
-            Some(replacement) => replacement.filled = replacement.filled.max(sector),
-            None => {
-                let recovered = &mut self.members.recovered[slot.index()];
-                *recovered = (*recovered).max(sector);
-            }
-        }
+        let filled = match &mut self.members.replacements[slot.index()] {
+            Some(replacement) => &mut replacement.filled,
+            None => &mut self.members.recovered[slot.index()],
+        };
+        *filled = (*filled).max(sector);
     }
 
     /// A slot's member, or its replacement, holds all of its content.

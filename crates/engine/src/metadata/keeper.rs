@@ -9,7 +9,7 @@ use stripewise_format::time::Timestamp;
 
 use super::superblocks::{ArrayState, Known, Standing, render};
 use super::{MetadataConfig, StateChange, WriteIntent};
-use crate::array::core::{Core, RequestKey};
+use crate::array::core::{Core, Owner, RequestKey};
 use crate::geometry::{Geometry, Shape};
 use crate::io::{ActionQueue, IoResult, Op, SegList};
 use crate::mutation::{self, Mutation};
@@ -344,7 +344,7 @@ impl Keeper {
         segs: SegList,
     ) {
         self.pending += 1;
-        core.metadata_io(out, member, op, range, segs);
+        core.device_io(out, member, Owner::Metadata { member }, op, range, segs);
     }
 
     /// Names the writes whose bits are durable, once the array is active.

@@ -22,12 +22,14 @@ mod superblocks;
 #[cfg(test)]
 mod tests;
 
+use stripewise_format::ppl;
 use stripewise_format::superblock::Superblock;
 use stripewise_format::time::Timestamp;
 
 pub use intent::{BitmapConfig, WriteIntent};
 pub(crate) use keeper::Keeper;
 
+use crate::array::parity::LogPlaces;
 use crate::level::Level;
 use crate::units::{MemberIndex, Nanos, Slot};
 
@@ -41,6 +43,35 @@ pub struct MemberMetadata {
     pub superblock: Superblock,
     /// The device's sector where it lies.
     pub sector: u64,
+}
+
+/// Where a member keeps its partial parity log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogArea {
+    /// The device's first sector of the area.
+    pub sector: u64,
+    /// Its length.
+    pub sectors: u64,
+}
+
+impl MemberMetadata {
+    /// Where the member keeps its partial parity log, if its superblock names one.
+    pub fn log_area(&self) -> Option<LogArea> {
+        let Superblock::V1(superblock) = &self.superblock else { return None };
+        let area = superblock.ppl()?;
+        let sector = self.sector.checked_add_signed(area.offset_sectors.into())?;
+        Some(LogArea { sector, sectors: area.size_sectors.into() })
+    }
+}
+
+impl MetadataConfig {
+    /// The partial parity logs, if the members have any.
+    pub(crate) fn logs(&self) -> Option<LogPlaces> {
+        let areas: Vec<_> =
+            self.members.iter().map(|m| m.as_ref().and_then(MemberMetadata::log_area)).collect();
+        let uuid = self.members.iter().flatten().next()?.superblock.set_uuid();
+        areas.iter().any(Option::is_some).then(|| LogPlaces { signature: ppl::signature(&uuid), areas })
+    }
 }
 
 /// What was found on the members when the array was assembled.

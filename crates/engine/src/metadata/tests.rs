@@ -136,7 +136,7 @@ impl Bench {
                         inputs.push_back(Input::IoDone { tag: io.tag, result });
                     }
                     Action::Compute(compute) => {
-                        inputs.push_back(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent })
+                        inputs.push_back(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent });
                     }
                     Action::Complete { result, .. } => self.told.push((0, Told::Answer(result))),
                     Action::Replied { reply, .. } => {

@@ -136,7 +136,6 @@ impl<S: MemberStorage> Recovery<'_, S> {
         let (data, parity) = (u64::from(entry.data_bytes), u64::from(entry.partial_parity_bytes));
         let all = u64::from(self.shape.data_disks());
         let (data_disks, bytes) = match data.checked_div(parity) {
-            Some(_) if parity >= chunk * SECTOR_BYTES => (all, chunk * SECTOR_BYTES),
             Some(data_disks) => (data_disks, parity),
             None => (all, data / all),
         };

@@ -171,7 +171,9 @@ impl Driver {
     }
 
     fn note(&mut self, words: &[u64], text: impl FnOnce() -> String) {
-        words.iter().for_each(|w| self.hash.add(*w));
+        for word in words {
+            self.hash.add(*word);
+        }
         if let Some(log) = &mut self.log {
             log.push(text());
         }

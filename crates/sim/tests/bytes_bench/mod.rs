@@ -189,9 +189,9 @@ impl Bench {
 
     /// The slot whose member has unreadable sectors.
     fn flaky_slot(&self) -> Option<Slot> {
-        let slots = (0..self.volume.geometry().raid_disks()).map(Slot);
+        let mut slots = (0..self.volume.geometry().raid_disks()).map(Slot);
         let flaky = self.flaky?;
-        slots.filter(|s| self.volume.member_of(*s) == Some(MemberIndex(flaky))).last()
+        slots.rfind(|s| self.volume.member_of(*s) == Some(MemberIndex(flaky)))
     }
 
     /// Whether the array does without a slot, and without the one with unreadable sectors.

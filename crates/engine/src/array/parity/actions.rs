@@ -43,7 +43,13 @@ impl Parity {
     }
 
     /// The new content of a slot: the pieces' own bytes, or its pages.
-    fn new_content(&mut self, core: &mut Core, out: &mut ActionQueue, op: &StripeOp, slot: Slot) -> SegList {
+    pub(super) fn new_content(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        op: &StripeOp,
+        slot: Slot,
+    ) -> SegList {
         if !op.covered.contains(slot) || op.drained(core).contains(slot) {
             return self.page_segs(out, op, slot, op.sectors());
         }

@@ -175,7 +175,7 @@ impl Parity {
             (Some(JobKind::Repair), _) => op.job.writes = op.job.writes.union(view.parity()),
             (Some(JobKind::RepairLocated), Verdict::P) => op.job.writes.insert(op.map.p),
             (Some(JobKind::RepairLocated), Verdict::Q) => {
-                op.map.q.iter().for_each(|q| op.job.writes.insert(*q))
+                op.map.q.iter().for_each(|q| op.job.writes.insert(*q));
             }
             (Some(JobKind::RepairLocated), Verdict::Data(index)) => {
                 if let Some(slot) = located(op, &view, index) {

@@ -14,6 +14,7 @@
 mod actions;
 mod cache;
 mod job;
+mod log;
 mod op;
 pub mod plan;
 mod runs;
@@ -27,6 +28,8 @@ use crate::geometry::ParityShape;
 use crate::io::{ActionQueue, Flags, IoError, IoResult, Op, Request, SegList};
 use crate::units::{Instant, PAGE_SECTORS, SectorRange};
 use cache::StripeCache;
+pub(crate) use log::LogPlaces;
+use log::Logs;
 use op::StripeOp;
 use window::{Piece, Windows};
 
@@ -54,10 +57,13 @@ pub(crate) struct Parity {
     spare_ops: Vec<Box<StripeOp>>,
     cuts: Vec<u32>,
     runs: Vec<runs::Run>,
+    /// Partial parity logs, where the array has them.
+    logs: Option<Logs>,
 }
 
 impl Parity {
-    pub(crate) fn new(shape: ParityShape, chunk_sectors: u64, entries: u32) -> Self {
+    pub(crate) fn new(shape: ParityShape, chunk_sectors: u64, entries: u32, logs: Option<LogPlaces>) -> Self {
+        let slots = shape.data_disks() + shape.parity_disks();
         Self {
             shape,
             cache: StripeCache::new(entries),
@@ -72,6 +78,7 @@ impl Parity {
             spare_ops: Vec::new(),
             cuts: Vec::new(),
             runs: Vec::new(),
+            logs: logs.map(|places| Logs::new(places, slots)),
         }
     }
 
@@ -319,7 +326,8 @@ impl Parity {
         let stripe = self.shape.stripe_sectors();
         let start = range.start.next_multiple_of(stripe);
         let end = range.end() / stripe * stripe;
-        (core.discard && start < end).then(|| SectorRange::new(start, end - start))
+        // Zeroing members at once would go past the logs.
+        (core.discard && self.logs.is_none() && start < end).then(|| SectorRange::new(start, end - start))
     }
 
     /// Zeroes or discards whole stripes on every member; the parity of zeroes is zero.
@@ -397,13 +405,15 @@ impl Parity {
                 core.part_ends(out, request, result);
             }
             Owner::Stripe { op } => self.op_io_ended(core, out, op, &record, result),
+            Owner::Log { slot } => self.log_ended(core, out, slot, (record.member, record.op, result)),
             _ => unreachable!("not of these levels' machine"),
         }
     }
 
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.ops.len() == 0 && self.waiting.is_empty() && self.windows.len() == 0
+        let logs_idle = self.logs.as_ref().is_none_or(Logs::is_idle);
+        logs_idle && self.ops.len() == 0 && self.waiting.is_empty() && self.windows.len() == 0
     }
 
     /// Panics if the machine contradicts itself.

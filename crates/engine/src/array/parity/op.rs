@@ -5,6 +5,7 @@
 //! | Reading | missing pages | Recovering, or Reading again if a member did not answer |
 //! | Recovering | lost pages from the others | copying out (reads), updating (RMW), draining (RCW) |
 //! | Updating | parity from old and new data | Draining |
+//! | `LoggingParity`, `LoggingSum`, Logging | a log entry, where there are logs | Draining, then Generating or Adding |
 //! | Draining | new data into the cache | Generating (RCW), Writing (RMW) |
 //! | Generating | parity from all data | Writing |
 //! | Writing | data and parity to the members | the end |
@@ -14,6 +15,7 @@
 
 use super::Parity;
 use super::job::JobState;
+use super::log::Logged;
 use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan, plan_write};
 use super::window::{Piece, Rows};
 use crate::array::core::{Core, IoRecord};
@@ -56,6 +58,14 @@ pub(super) enum Step {
     CheckingRow(u32),
     /// The block that is wrong is rebuilt.
     Relocating,
+    /// What the write leaves alone is computed, for the log.
+    LoggingParity,
+    /// It is summed.
+    LoggingSum,
+    /// Its entry is on its way.
+    Logging,
+    /// The new data are added to what was logged.
+    Adding,
 }
 
 /// An operation.
@@ -75,6 +85,7 @@ pub(super) struct StripeOp {
     /// Parity slots that could be written when it was planned.
     pub(super) parity: SlotSet,
     pub(super) job: JobState,
+    pub(super) logged: Logged,
     pub(super) step: Step,
     /// Answers awaited.
     pub(super) pending: u32,
@@ -98,6 +109,7 @@ impl StripeOp {
             plan,
             parity: SlotSet::EMPTY,
             job: JobState::default(),
+            logged: Logged::default(),
             step: Step::Reading,
             pending: 0,
             prereading: false,
@@ -283,7 +295,7 @@ impl Parity {
     }
 
     /// Goes from step to step until an answer is awaited.
-    fn advance(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
+    pub(super) fn advance(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
         loop {
             let mut op = self.take(key);
             if op.pending > 0 {
@@ -304,37 +316,29 @@ impl Parity {
                     }
                 }
                 Step::Recovering => {
-                    op.plan.recover.iter().for_each(|slot| self.mark(&op, slot, true));
-                    match (op.kind, op.plan.method) {
-                        (Kind::Read, _) => {
-                            op.step = Step::CopyingOut;
-                            self.copy_pieces(
-                                core,
-                                out,
-                                key,
-                                &mut op,
-                                SlotSet::first(core.geometry.raid_disks()),
-                            );
-                        }
-                        (Kind::Write, WriteMethod::Rmw) => {
-                            op.step = Step::Updating(0);
-                            self.update(core, out, key, &mut op, 0);
-                        }
-                        (Kind::Write, _) => self.drain(core, out, key, &mut op),
-                        (Kind::Job, _) => self.job_read(core, out, key, &mut op),
-                    }
+                    self.all_there(core, out, key, &mut op);
                 }
                 Step::Updating(index) if !op.partial.is_empty() && index + 1 < op.pieces.len() => {
                     op.step = Step::Updating(index + 1);
                     self.update(core, out, key, &mut op, index + 1);
                 }
-                Step::Updating(_) => self.drain(core, out, key, &mut op),
+                Step::Updating(_) | Step::Logging => self.drain(core, out, key, &mut op),
+                Step::LoggingParity => self.log_sum(core, out, key, &mut op),
+                Step::LoggingSum => {
+                    self.log_wait(&mut op, key);
+                    let slot = op.map.p;
+                    self.put(key, op);
+                    return self.log_on(core, out, slot);
+                }
+                Step::Draining if op.logged.is_logged() && op.plan.method == WriteMethod::Rmw => {
+                    self.add_to_log(core, out, key, &mut op);
+                }
                 Step::Draining if op.plan.method == WriteMethod::Rcw => {
                     op.step = Step::Generating;
                     self.generate(core, out, key, &mut op);
                 }
                 Step::Generating if op.kind == Kind::Job => self.write_job(core, out, key, &mut op),
-                Step::Draining | Step::Generating => {
+                Step::Draining | Step::Generating | Step::Adding => {
                     op.step = Step::Writing;
                     self.write(core, out, key, &mut op);
                 }
@@ -349,13 +353,31 @@ impl Parity {
         }
     }
 
+    /// What had to be read or recovered is there.
+    fn all_there(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
+        op.plan.recover.iter().for_each(|slot| self.mark(op, slot, true));
+        match (op.kind, op.plan.method) {
+            (Kind::Read, _) => {
+                op.step = Step::CopyingOut;
+                self.copy_pieces(core, out, key, op, SlotSet::first(core.geometry.raid_disks()));
+            }
+            (Kind::Write, _) if self.is_to_be_logged(core, op) => self.log_parity(core, out, key, op),
+            (Kind::Write, WriteMethod::Rmw) => {
+                op.step = Step::Updating(0);
+                self.update(core, out, key, op, 0);
+            }
+            (Kind::Write, _) => self.drain(core, out, key, op),
+            (Kind::Job, _) => self.job_read(core, out, key, op),
+        }
+    }
+
     /// Takes an operation out to work on it; by its box, which is cheap to move.
-    fn take(&mut self, key: u64) -> Box<StripeOp> {
+    pub(super) fn take(&mut self, key: u64) -> Box<StripeOp> {
         let op = self.ops.get_mut(key).and_then(Option::take);
         op.expect("an operation lives until its last answer")
     }
 
-    fn put(&mut self, key: u64, op: Box<StripeOp>) {
+    pub(super) fn put(&mut self, key: u64, op: Box<StripeOp>) {
         *self.ops.get_mut(key).expect("an operation lives until its last answer") = Some(op);
     }
 
@@ -398,6 +420,7 @@ impl Parity {
         }
         self.windows.close_if_free(op.window);
         self.ops.remove(key);
+        self.log_is_done(core, out, key, op.logged);
         for piece in &op.pieces {
             core.part_ends(out, piece.request, op.result);
         }

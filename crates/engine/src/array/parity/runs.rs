@@ -131,6 +131,7 @@ impl Parity {
             let pieces = starting.chosen.iter().filter_map(|p| p.clip(rows));
             let mut op = self.op(core, index, rows, Kind::Write, starting.map, pieces);
             (op.covered, op.partial) = (run.covered, run.partial);
+            self.keep_neighbours(&mut op);
             let waited_for = core.policy.sync_writes_skip_delay && op.pieces.iter().any(|p| p.sync);
             if starting.gate_open || waited_for || !self.must_read(core, &op) {
                 self.start(core, out, op);

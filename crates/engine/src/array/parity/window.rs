@@ -25,6 +25,7 @@ pub(crate) const fn share(a: Rows, b: Rows) -> bool {
 
 /// A part of a request in one data chunk of one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(crate) struct Piece {
     pub(crate) request: RequestKey,
     /// It is alone with its rows: a read, or a job.
