@@ -168,9 +168,10 @@ pub enum AdminCommand {
     Stop,
     /// Let go of a failed member or a spare.
     Remove(MemberIndex),
-    /// Keep a member of the loop's table as a spare. It is as large as the array uses its members.
+    /// Keep a member of the loop's table as a spare. It is as large as the array uses its members; where members bear
+    /// superblocks, [`crate::volume::Volume::introduce`] has named its own.
     AddSpare(MemberIndex),
-    /// Take back a slot's former member. With a write-intent bitmap only what was written since is recovered.
+    /// Take back a slot's former member, introduced like a spare if it was removed. With a write-intent bitmap only what was written since is recovered.
     ReAdd {
         /// The slot.
         slot: Slot,
@@ -184,6 +185,8 @@ pub enum AdminCommand {
         /// The spare; any if none is named.
         with: Option<MemberIndex>,
     },
+    /// Give up a slot's replacement; the slot's member stays.
+    CancelReplacement(Slot),
     /// Begin a check or repair, stop what is running, or forbid that anything begins by itself.
     Sync(SyncAction),
     /// Bounds of the speed of resync, recovery and checks, in KiB/s of each member.

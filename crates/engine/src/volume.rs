@@ -1,14 +1,17 @@
 //! A volume: an array as the layers above see it. Today the array is its only layer.
 
+use stripewise_format::bitmap::BitmapSuperblock;
+
 use crate::array::copies::Copies;
 use crate::array::core::{Core, IoRecord, Owner, RequestKey, RequestState};
-use crate::array::members::Replacement;
+use crate::array::members::{Replacement, Standing};
 use crate::array::parity::Parity;
-use crate::array::slot_exists;
+use crate::array::slots::SlotSet;
 use crate::array::sync::{self, LostRanges, Sync, SyncConfig, SyncStatus};
+use crate::array::{slot_exists, survives};
 use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
 use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request};
-use crate::metadata::{Keeper, MetadataConfig, WriteIntent, keeps_state};
+use crate::metadata::{Keeper, MemberMetadata, MetadataConfig, WriteIntent, keeps_state};
 use crate::policy::Policy;
 use crate::units::{Instant, MemberIndex, Slot};
 
@@ -167,7 +170,7 @@ impl Volume {
             core.failed.insert(*slot);
         }
         take_up(&mut core, config)?;
-        if !crate::array::survives(&core.geometry, core.incomplete()) {
+        if !survives(&core.geometry, core.incomplete()) {
             return Err(VolumeError::TooManyFailed(core.incomplete().len()));
         }
         core.read_only = config.read_only;
@@ -345,6 +348,52 @@ impl Volume {
     /// What cannot be had any more after one failure too many.
     pub fn lost_ranges(&self) -> LostRanges {
         sync::lost_ranges(&self.core)
+    }
+
+    /// Names the superblock of a member that the next command adds. Nothing is written by it.
+    pub fn introduce(&mut self, member: MemberIndex, metadata: MemberMetadata) {
+        if let Machine::Parity(parity) = &mut self.machine {
+            parity.introduce(member, metadata.log_area());
+        }
+        if let Some(keeper) = &mut self.keeper {
+            keeper.introduce(member, metadata);
+        }
+    }
+
+    /// What the members' superblocks say when everything is written, by member index; those of failed members as they
+    /// were left. Nothing for arrays that keep none.
+    pub fn superblocks(&self) -> Vec<Option<MemberMetadata>> {
+        self.keeper.as_ref().map_or_else(Vec::new, Keeper::superblocks)
+    }
+
+    /// Whether the members' superblocks say what is so.
+    pub fn is_recorded(&self) -> bool {
+        self.keeper.as_ref().is_none_or(|keeper| keeper.is_recorded(&self.core))
+    }
+
+    /// The write-intent bitmap's superblock.
+    pub fn bitmap(&self) -> Option<&BitmapSuperblock> {
+        self.core.intent.as_ref().map(WriteIntent::header)
+    }
+
+    /// Where a member of the loop's table stands.
+    pub fn standing(&self, member: MemberIndex) -> Standing {
+        self.core.members.standing(member)
+    }
+
+    /// How many sectors of a slot's replacement are filled; none when there is none.
+    pub fn replaced_sectors(&self, slot: Slot) -> Option<u64> {
+        self.core.members.replacement(slot).map(|replacement| replacement.filled)
+    }
+
+    /// Whether every byte could still be had without a slot's member.
+    pub fn survives_without(&self, slot: Slot) -> bool {
+        survives(&self.core.geometry, self.core.incomplete().union(SlotSet::one(slot)))
+    }
+
+    /// Whether the array takes writes.
+    pub const fn is_writable(&self) -> bool {
+        !self.core.read_only
     }
 
     /// The member in a slot, unless the slot is empty.

@@ -7,6 +7,7 @@
 //! place on the device (4 KiB for all but the bitmap's bits, whose bytes the caller has already read).
 #![forbid(unsafe_code)]
 
+pub mod add;
 pub mod bad_blocks;
 pub mod bitmap;
 mod bytes;

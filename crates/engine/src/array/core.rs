@@ -172,11 +172,6 @@ impl Core {
         }
     }
 
-    /// The slot whose member this is.
-    pub(crate) fn slot_of(&self, member: MemberIndex) -> Option<Slot> {
-        self.member_of.iter().position(|m| *m == member).map(|slot| Slot(slot as u16))
-    }
-
     /// Asks a member for an I/O beside its data, for the keeper or a log; what it writes is durable when it is
     /// answered.
     pub(crate) fn device_io(

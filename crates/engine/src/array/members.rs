@@ -23,11 +23,16 @@ const READ_ERRORS_HALVED: Nanos = Nanos::from_millis(3_600_000);
 
 /// Where a member stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
+    /// It is a slot's member, recovered or not.
     InSlot(Slot),
+    /// It is being filled to replace a slot's member.
     Replacement(Slot),
+    /// It waits.
     Spare,
+    /// It is out of use and not yet let go of.
     Failed,
+    /// It is none of the array's.
     Absent,
 }
 
@@ -162,6 +167,19 @@ impl Core {
             out.push(Action::Event(ArrayEvent::ArrayFailed));
         }
         true
+    }
+
+    /// Takes a member out of use, whatever it is to the array.
+    pub(crate) fn fail_member(&mut self, out: &mut ActionQueue, member: MemberIndex) {
+        match self.members.standing(member) {
+            Standing::InSlot(slot) => drop(self.fail(out, slot)),
+            Standing::Replacement(slot) => self.drop_replacement(out, slot, member),
+            Standing::Spare => {
+                self.members.set_standing(member, Standing::Failed);
+                self.changed(StateChange::MemberRemoved(member));
+            }
+            Standing::Failed | Standing::Absent => {}
+        }
     }
 
     /// Takes out of use the member that an I/O failed on, unless it has left its slot since.

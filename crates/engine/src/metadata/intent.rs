@@ -193,6 +193,17 @@ impl WriteIntent {
         self.dirty_count > 0
     }
 
+    /// Every page is to be written, for a member that has none of them.
+    pub(crate) fn dirty_all(&mut self) {
+        self.dirty_pages.fill(true);
+        self.dirty_count = self.dirty_pages.len();
+    }
+
+    /// The bitmap's own superblock.
+    pub(crate) const fn header(&self) -> &BitmapSuperblock {
+        &self.header
+    }
+
     /// Records the array's events; `events_cleared` follows while no member is missing.
     pub(crate) fn set_events(&mut self, events: u64, is_degraded: bool) {
         self.header.events = events;

@@ -8,7 +8,7 @@ use stripewise_format::superblock_1::{MAX_SECTOR, Role};
 use stripewise_format::time::Timestamp;
 
 use super::superblocks::{ArrayState, Known, Standing, render};
-use super::{MetadataConfig, StateChange, WriteIntent};
+use super::{MemberMetadata, MetadataConfig, StateChange, WriteIntent};
 use crate::array::core::{Core, Owner, RequestKey};
 use crate::geometry::{Geometry, Shape};
 use crate::io::{ActionQueue, IoResult, Op, SegList};
@@ -28,7 +28,8 @@ enum Step {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     members: Vec<Option<Known>>,
-    bitmap_sectors: Vec<Option<u64>>,
+    /// The superblock of a member that is about to come in.
+    introduced: Option<(MemberIndex, MemberMetadata)>,
     state: ArrayState,
     clock_start: Timestamp,
     safe_mode_delay: Nanos,
@@ -60,14 +61,9 @@ impl Keeper {
                 Some(Known { metadata, standing })
             })
             .collect();
-        let bitmap_sectors = config
-            .members
-            .iter()
-            .map(|m| m.as_ref().and_then(|m| m.superblock.bitmap_sector(m.sector)))
-            .collect();
         Self {
             members,
-            bitmap_sectors,
+            introduced: None,
             state: ArrayState {
                 events: freshest.map_or(0, Superblock::events),
                 is_clean: resync_offset_sectors == MAX_SECTOR,
@@ -85,6 +81,31 @@ impl Keeper {
             next_age: None,
             is_stopping: false,
         }
+    }
+
+    /// Takes note of the superblock of a member that is about to come in; it replaces what was known of it.
+    pub(crate) fn introduce(&mut self, member: MemberIndex, metadata: MemberMetadata) {
+        self.introduced = Some((member, metadata));
+    }
+
+    /// What the members' superblocks say when everything is written; those of failed members as they were left.
+    pub(crate) fn superblocks(&self) -> Vec<Option<MemberMetadata>> {
+        (0..self.members.len())
+            .map(|index| {
+                let Known { metadata, standing } = self.members[index].as_ref()?;
+                if *standing == Standing::Faulty {
+                    return Some(metadata.clone());
+                }
+                let superblock = render(&self.members, MemberIndex(index as u16), &self.state)?;
+                Some(MemberMetadata { superblock, sector: metadata.sector })
+            })
+            .collect()
+    }
+
+    /// Whether the members say all that is so.
+    pub(crate) fn is_recorded(&self, core: &Core) -> bool {
+        core.read_only
+            || matches!(self.step, Step::Idle) && !self.is_superblock_due && core.changes.is_empty()
     }
 
     /// Takes note of a write that is about to start. Answers whether it may; if not, [`Self::settle`] names it
@@ -156,7 +177,7 @@ impl Keeper {
         released: &mut Vec<RequestKey>,
     ) {
         while let Some(change) = core.changes.pop_front() {
-            self.change(change);
+            self.change(core, change);
         }
         while let Some(range) = core.writes_ended.pop() {
             let range = sync_range(&core.geometry, range);
@@ -195,10 +216,8 @@ impl Keeper {
         result: IoResult,
     ) {
         self.pending -= 1;
-        if result.is_err()
-            && let Some(slot) = core.slot_of(member)
-        {
-            core.fail(out, slot);
+        if result.is_err() {
+            core.fail_member(out, member);
         }
     }
 
@@ -291,21 +310,29 @@ impl Keeper {
         self.step = Step::WritingBitmap { becomes };
         let is_degraded = self.is_degraded(core);
         let Some(mut intent) = core.intent.take() else { return };
+        let places = self.bitmap_places();
         if becomes.is_some() {
             intent.set_events(self.state.events + 1, is_degraded);
         }
         for page in intent.take_dirty_pages() {
-            for slot in core.working().filter(|_| !mutation::is(Mutation::SkipBitmapSet)) {
-                let member = core.member_of[slot.index()];
-                let Some(sector) = self.bitmap_sectors.get(member.index()).copied().flatten() else {
-                    continue;
-                };
+            for &(member, sector) in places.iter().filter(|_| !mutation::is(Mutation::SkipBitmapSet)) {
                 let range = SectorRange::new(sector + u64::from(page.number) * PAGE_SECTORS, PAGE_SECTORS);
                 let segs = out.add_metadata(&page.bytes);
                 self.io(core, out, member, Op::Write, range, segs);
             }
         }
         core.intent = Some(intent);
+    }
+
+    /// The members of slots, and those that are to become so, with the sectors of their bitmaps.
+    fn bitmap_places(&self) -> Vec<(MemberIndex, u64)> {
+        let places = self.members.iter().enumerate().filter_map(|(index, known)| {
+            let Known { metadata, standing } = known.as_ref()?;
+            let holds = !matches!(standing, Standing::Spare | Standing::Faulty);
+            let sector = metadata.superblock.bitmap_sector(metadata.sector).filter(|_| holds)?;
+            Some((MemberIndex(index as u16), sector))
+        });
+        places.collect()
     }
 
     fn write_superblocks(
@@ -327,7 +354,8 @@ impl Keeper {
                 continue;
             }
             let sector = known.metadata.sector;
-            let Some(bytes) = render(&self.members, member, &state) else { continue };
+            let Some(superblock) = render(&self.members, member, &state) else { continue };
+            let bytes = superblock.to_bytes();
             let range = SectorRange::new(sector, bytes.len() as u64 / SECTOR_BYTES);
             let segs = out.add_metadata(&bytes);
             self.io(core, out, member, Op::Write, range, segs);
@@ -366,11 +394,12 @@ impl Keeper {
         }
     }
 
-    fn change(&mut self, change: StateChange) {
+    fn change(&mut self, core: &mut Core, change: StateChange) {
         if mutation::is(Mutation::SkipSuperblockOnFailure) {
             return;
         }
         self.is_superblock_due = true;
+        self.welcome(core, change);
         let stand = |members: &mut Vec<Option<Known>>, member: MemberIndex, standing: Standing| {
             if let Some(Some(known)) = members.get_mut(member.index()) {
                 known.standing = standing;
@@ -427,6 +456,28 @@ impl Keeper {
             }
             StateChange::SpareAdded(member) => stand(&mut self.members, member, Standing::Spare),
         }
+    }
+
+    /// Makes ready for a member that comes in.
+    fn welcome(&mut self, core: &mut Core, change: StateChange) {
+        let (member, takes_slot) = match change {
+            StateChange::SpareAdded(member) => (member, false),
+            StateChange::SpareStarted { member, .. } | StateChange::ReplacementStarted { member, .. } => {
+                (member, true)
+            }
+            _ => return,
+        };
+        if let Some(intent) = core.intent.as_mut().filter(|_| takes_slot) {
+            // Its bitmap is of another time, or none.
+            intent.dirty_all();
+        }
+        let Some((_, metadata)) = self.introduced.take_if(|(introduced, _)| *introduced == member) else {
+            return;
+        };
+        if self.members.len() <= member.index() {
+            self.members.resize_with(member.index() + 1, || None);
+        }
+        self.members[member.index()] = Some(Known { metadata, standing: Standing::Spare });
     }
 
     /// Panics if the keeper contradicts itself.

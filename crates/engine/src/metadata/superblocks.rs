@@ -45,12 +45,16 @@ pub(crate) struct Known {
     pub(crate) standing: Standing,
 }
 
-/// The superblock of a member, as bytes.
-pub(crate) fn render(members: &[Option<Known>], member: MemberIndex, state: &ArrayState) -> Option<Vec<u8>> {
+/// The superblock of a member as it should be.
+pub(crate) fn render(
+    members: &[Option<Known>],
+    member: MemberIndex,
+    state: &ArrayState,
+) -> Option<Superblock> {
     let known = members.get(member.index())?.as_ref()?;
     Some(match &known.metadata.superblock {
-        Superblock::V1(superblock) => render_1(members, known, superblock, state),
-        Superblock::V0(superblock) => render_0(members, member, superblock, state),
+        Superblock::V1(superblock) => Superblock::V1(Box::new(render_1(members, known, superblock, state))),
+        Superblock::V0(superblock) => Superblock::V0(Box::new(render_0(members, member, superblock, state))),
     })
 }
 
@@ -59,7 +63,7 @@ fn render_1(
     known: &Known,
     superblock: &Superblock1,
     state: &ArrayState,
-) -> Vec<u8> {
+) -> Superblock1 {
     let mut new = superblock.clone();
     new.events = state.events;
     new.utime = state.utime;
@@ -93,7 +97,7 @@ fn render_1(
             Standing::Faulty => Role::Faulty,
         };
     }
-    new.to_bytes()
+    new
 }
 
 /// 0.90 numbers its devices anew at each writing: those in sync by their slots, the others after them.
@@ -102,7 +106,7 @@ fn render_0(
     member: MemberIndex,
     superblock: &Superblock0,
     state: &ArrayState,
-) -> Vec<u8> {
+) -> Superblock0 {
     let mut new = superblock.clone();
     new.events = state.events;
     new.utime_seconds = state.utime.seconds() as u32;
@@ -158,5 +162,5 @@ fn render_0(
             new.failed_disks += 1;
         }
     }
-    new.to_bytes()
+    new
 }

@@ -16,7 +16,7 @@ use crate::io::{
     RequestId, Verdict,
 };
 use crate::policy::Policy;
-use crate::units::{Instant, Nanos, SectorRange, Slot};
+use crate::units::{Instant, MemberIndex, Nanos, SectorRange, Slot};
 use crate::volume::{Volume, VolumeConfig};
 
 const SUPERBLOCK_SECTOR: u64 = 8;
@@ -121,7 +121,10 @@ impl Bench {
                                     other => panic!("{other:?} in a superblock"),
                                 };
                                 let bytes = &bytes[offset..offset + segs[0].bytes as usize];
-                                self.superblocks[io.member.index()] = bytes.to_vec();
+                                let place = io.member.index();
+                                let places = self.superblocks.len().max(place + 1);
+                                self.superblocks.resize(places, Vec::new());
+                                self.superblocks[place] = bytes.to_vec();
                                 let mut block = bytes.to_vec();
                                 block.resize(4096, 0);
                                 let parsed = Superblock1::parse(&block, SUPERBLOCK_SECTOR).unwrap();
@@ -270,4 +273,31 @@ fn an_array_that_lost_too_much_records_nothing_more() {
     assert_eq!(bench.superblock(4).dev_roles[0], Role::Faulty, "the first failure was recorded");
     assert_eq!(bench.superblock(4).dev_roles[1], Role::Slot(1), "the last one is not: --force can go back");
     assert_eq!(bench.rest(), []);
+}
+
+#[test]
+fn a_member_that_comes_in_gets_its_superblock_and_with_its_slot_the_bitmap() {
+    let mut bench = bench(3, true);
+    let mut own = superblock(Level::Raid5, 5, 3, true);
+    own.dev_number = 5;
+    own.dev_roles.resize(6, Role::Spare);
+    let superblock = Superblock::V1(Box::new(own));
+    let member = MemberIndex(3);
+    bench.volume.introduce(member, MemberMetadata { superblock, sector: SUPERBLOCK_SECTOR });
+    bench.input(Input::Admin { id: 1, command: AdminCommand::AddSpare(member) });
+    assert!(bench.told.contains(&(3, Told::Superblock { events: 11, is_clean: true })), "{:?}", bench.told);
+    assert!(!bench.told.contains(&(3, Told::Bitmap)), "a spare's bitmap says nothing");
+    assert!(bench.volume.is_recorded());
+    let role = |bench: &Bench, of: usize, number: usize| {
+        let mut block = bench.superblocks[of].clone();
+        block.resize(4096, 0);
+        Superblock1::parse(&block, SUPERBLOCK_SECTOR).unwrap().dev_roles[number]
+    };
+    assert_eq!(role(&bench, 0, 5), Role::Spare);
+    bench.told.clear();
+    bench.input(Input::Admin { id: 2, command: AdminCommand::Fail(Slot(1)) });
+    assert!(bench.told.contains(&(3, Told::Bitmap)), "{:?}", bench.told);
+    assert_eq!(bench.volume.member_of(Slot(1)), Some(member));
+    assert_eq!((role(&bench, 0, 1), role(&bench, 0, 5)), (Role::Faulty, Role::Slot(1)));
+    assert_eq!(role(&bench, 3, 5), Role::Slot(1));
 }

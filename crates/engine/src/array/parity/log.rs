@@ -121,6 +121,14 @@ impl Parity {
         op.partial = op.partial.and(kept);
     }
 
+    /// Takes note of where a member that is about to come in keeps its log.
+    pub(crate) fn introduce(&mut self, member: MemberIndex, area: Option<LogArea>) {
+        let Some(logs) = &mut self.logs else { return };
+        let areas = &mut logs.places.areas;
+        areas.resize(areas.len().max(member.index() + 1), None);
+        areas[member.index()] = area;
+    }
+
     /// Whether an operation must be logged before it writes.
     pub(super) fn is_to_be_logged(&self, core: &Core, op: &StripeOp) -> bool {
         let Some(logs) = &self.logs else { return false };
@@ -339,10 +347,8 @@ impl Parity {
         slot: Slot,
         (member, what, result): (MemberIndex, Op, IoResult),
     ) {
-        if result.is_err()
-            && let Some(failed) = core.slot_of(member)
-        {
-            core.fail(out, failed);
+        if result.is_err() {
+            core.fail_member(out, member);
         }
         let log = self.log(slot);
         if what == Op::Write {

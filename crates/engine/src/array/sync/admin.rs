@@ -23,6 +23,7 @@ impl Sync {
             AdminCommand::AddSpare(member) => add_spare(core, member),
             AdminCommand::ReAdd { slot, member } => self.re_add(core, slot, member),
             AdminCommand::Replace { slot, with } => replace(core, slot, with),
+            AdminCommand::CancelReplacement(slot) => cancel_replacement(core, out, slot),
             AdminCommand::Sync(action) => self.ask(core, action),
             AdminCommand::SetSpeed { min_kib, max_kib } => {
                 if min_kib == 0 || min_kib > max_kib {
@@ -107,6 +108,9 @@ fn addable(core: &Core, member: MemberIndex) -> Result<(), AdminReply> {
     if !has_redundancy(core) {
         return Err(AdminReply::NoRedundancy);
     }
+    if core.read_only {
+        return Err(AdminReply::ArrayFailed);
+    }
     if member.index() >= 2 * MEMBERS_MAX {
         return Err(AdminReply::NoSuchMember);
     }
@@ -122,6 +126,13 @@ fn add_spare(core: &mut Core, member: MemberIndex) -> Result<(), AdminReply> {
     core.changed(StateChange::SpareAdded(member));
     // What runs goes on unless the spare is needed.
     core.standing_changed |= !core.failed.is_empty();
+    Ok(())
+}
+
+fn cancel_replacement(core: &mut Core, out: &mut ActionQueue, slot: Slot) -> Result<(), AdminReply> {
+    slot_in(core, slot)?;
+    let replacement = core.members.replacement(slot).ok_or(AdminReply::NoSuchMember)?;
+    core.drop_replacement(out, slot, replacement.member);
     Ok(())
 }
 
