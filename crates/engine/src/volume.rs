@@ -11,7 +11,7 @@ use crate::array::sync::{self, LostRanges, Sync, SyncConfig, SyncStatus};
 use crate::array::{slot_exists, survives};
 use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
 use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request};
-use crate::metadata::{Keeper, MemberMetadata, MetadataConfig, WriteIntent, keeps_state};
+use crate::metadata::{BadBlocks, Keeper, MemberMetadata, MetadataConfig, WriteIntent, keeps_state};
 use crate::policy::Policy;
 use crate::units::{Instant, MemberIndex, Slot};
 
@@ -177,6 +177,10 @@ impl Volume {
         let keeper =
             config.metadata.as_ref().filter(|_| !config.read_only && keeps_state(core.geometry.level())).map(
                 |metadata| {
+                    for (index, member) in metadata.members.iter().enumerate() {
+                        let list = member.as_ref().and_then(BadBlocks::new);
+                        core.set_bad_blocks(MemberIndex(index as u16), list);
+                    }
                     let keeper = Keeper::new(metadata, &core.geometry);
                     core.intent = metadata.bitmap.clone().map(|b| WriteIntent::new(b, keeper.is_dirty()));
                     core.is_kept = true;
@@ -310,6 +314,10 @@ impl Volume {
     }
 
     fn io_ended(&mut self, record: IoRecord, result: IoResult, out: &mut ActionQueue) {
+        let is_data = !matches!(record.owner, Owner::Metadata { .. } | Owner::Log { .. });
+        if is_data && result.is_ok() && matches!(record.op, Op::Write | Op::WriteZeroes) {
+            self.core.written(&record);
+        }
         match (record.owner, &mut self.keeper) {
             (Owner::Flush { .. }, _) => return self.core.flushed(out, record, result),
             (Owner::Metadata { member }, Some(keeper)) => {
@@ -355,6 +363,7 @@ impl Volume {
         if let Machine::Parity(parity) = &mut self.machine {
             parity.introduce(member, metadata.log_area());
         }
+        self.core.set_bad_blocks(member, BadBlocks::new(&metadata));
         if let Some(keeper) = &mut self.keeper {
             keeper.introduce(member, metadata);
         }

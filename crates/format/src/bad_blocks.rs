@@ -21,8 +21,8 @@ structure_error! {
     Full { ranges: usize, room: usize } => "{ranges} ranges do not fit the {room} entries there is room for"
 }
 
-/// Sectors of a member that cannot be read, counted from the start of the device's data (as the kernel keeps them:
-/// `data_offset` is not included).
+/// Sectors of a member that do not hold their content, counted from the start of the device (`data_offset` is
+/// included, as the kernel's `rdev_set_badblocks` has it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BadRange {
     /// The first sector.

@@ -63,7 +63,7 @@ fn superblock(member: u16, has_log: bool) -> MemberMetadata {
             multiple: false,
         });
     }
-    MemberMetadata { superblock: Superblock::V1(Box::new(superblock)), sector: SUPERBLOCK }
+    MemberMetadata { superblock: Superblock::V1(Box::new(superblock)), sector: SUPERBLOCK, bad_blocks: None }
 }
 
 enum Pending {

@@ -11,7 +11,7 @@ use crate::geometry::Geometry;
 use crate::io::{
     Action, ActionQueue, Area, Buf, IoError, IoResult, MemberIo, Op, Request, RequestId, Seg, SegList, Tag,
 };
-use crate::metadata::{StateChange, WriteIntent};
+use crate::metadata::{BadBlocks, StateChange, WriteIntent};
 use crate::mutation::{self, Mutation};
 use crate::policy::Policy;
 use crate::units::{Instant, MemberIndex, SectorRange, Slot};
@@ -130,6 +130,10 @@ pub(crate) struct Core {
     pub(crate) held: Held,
     /// I/Os beside the data under way.
     pub(crate) metadata_ios: u32,
+    /// What members are known not to hold, by member; empty where nothing was ever listed.
+    pub(crate) bad_blocks: Vec<Option<BadBlocks>>,
+    /// One of them lists something.
+    pub(crate) has_bad_blocks: bool,
 }
 
 impl Core {
@@ -162,6 +166,8 @@ impl Core {
             writes_ended: Vec::new(),
             held: Held::default(),
             metadata_ios: 0,
+            bad_blocks: Vec::new(),
+            has_bad_blocks: false,
         }
     }
 
@@ -262,11 +268,9 @@ impl Core {
         if let Some(rows) = state.rows {
             self.rows.unlock(rows, &mut self.granted);
         }
-        if state.job.is_some() {
-            return self.jobs_ended.push_back((key, state.result));
-        }
         match state.parent {
             Some(parent) => self.part_ends(out, parent, state.result),
+            None if state.job.is_some() => self.jobs_ended.push_back((key, state.result)),
             None => self.answer(out, &state),
         }
     }

@@ -13,11 +13,11 @@
 
 use super::core::{Core, IoRecord, Owner};
 use super::slots::SlotSet;
-use crate::io::{Action, ActionQueue, ArrayEvent, IoResult, SegList};
+use crate::io::{Action, ActionQueue, ArrayEvent, IoError, IoResult, Op, SegList};
 use crate::metadata::StateChange;
 use crate::units::{Instant, MemberIndex, Nanos, SectorRange, Slot};
 
-/// Corrected read errors that a member may have, halved every hour (md's `max_read_errors`).
+/// Corrected read errors, and writes not taken, that a member may have, halved every hour (md's `max_read_errors`).
 pub const READ_ERRORS_MAX: u32 = 20;
 const READ_ERRORS_HALVED: Nanos = Nanos::from_millis(3_600_000);
 
@@ -189,6 +189,21 @@ impl Core {
         }
     }
 
+    /// A member did not take a write, or not give it back. It is listed that it does not hold these sectors, if it has a log for that and
+    /// answers at all; otherwise, or if this happened too often, it fails.
+    pub(crate) fn write_failed(&mut self, out: &mut ActionQueue, record: &IoRecord, error: IoError) {
+        let is_its = self.member_of[record.slot.index()] == record.member;
+        let is_data = matches!(record.op, Op::Read | Op::Write);
+        let can_be_listed = error == IoError::Media && is_data && is_its;
+        if can_be_listed && self.bad_blocks_of(record.member).is_some_and(|l| l.has_all(record.range)) {
+            // It is known already.
+        } else if can_be_listed && self.list_bad(record.member, record.range) {
+            self.count_error(out, record.slot);
+        } else {
+            self.fail_member_of(out, record);
+        }
+    }
+
     /// Puts a member into a slot, to be recovered from a sector on.
     pub(crate) fn take_slot(&mut self, slot: Slot, member: MemberIndex, from: u64) {
         self.failed.remove(slot);
@@ -288,6 +303,11 @@ impl Core {
     /// the array can do without.
     pub(crate) fn read_error_corrected(&mut self, out: &mut ActionQueue, slot: Slot, range: SectorRange) {
         out.push(Action::Event(ArrayEvent::ReadErrorCorrected { slot, range }));
+        self.count_error(out, slot);
+    }
+
+    /// A member with too many errors fails, if the array can do without.
+    fn count_error(&mut self, out: &mut ActionQueue, slot: Slot) {
         let (count, since) = &mut self.members.read_errors[slot.index()];
         let hours = self.now.since(*since).0 / READ_ERRORS_HALVED.0;
         *count = count.checked_shr(hours as u32).unwrap_or(0) + 1;

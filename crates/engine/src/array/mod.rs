@@ -3,6 +3,7 @@
 //! `copies` serves the levels that keep whole copies of a block (linear, 0, 1, 10), `parity` those that keep
 //! parity (4, 5, 6) with their stripe cache.
 
+mod bad;
 pub(crate) mod copies;
 pub(crate) mod core;
 pub mod members;

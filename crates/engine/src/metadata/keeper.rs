@@ -58,7 +58,8 @@ impl Keeper {
             .map(|(index, member)| {
                 let metadata = member.clone()?;
                 let standing = standing(&metadata, index, geometry);
-                Some(Known { metadata, standing })
+                let has_bad_blocks = metadata.bad_blocks.as_ref().is_some_and(|list| !list.is_empty());
+                Some(Known { metadata, standing, has_bad_blocks })
             })
             .collect();
         Self {
@@ -92,12 +93,16 @@ impl Keeper {
     pub(crate) fn superblocks(&self) -> Vec<Option<MemberMetadata>> {
         (0..self.members.len())
             .map(|index| {
-                let Known { metadata, standing } = self.members[index].as_ref()?;
+                let Known { metadata, standing, .. } = self.members[index].as_ref()?;
                 if *standing == Standing::Faulty {
                     return Some(metadata.clone());
                 }
                 let superblock = render(&self.members, MemberIndex(index as u16), &self.state)?;
-                Some(MemberMetadata { superblock, sector: metadata.sector })
+                Some(MemberMetadata {
+                    superblock,
+                    sector: metadata.sector,
+                    bad_blocks: metadata.bad_blocks.clone(),
+                })
             })
             .collect()
     }
@@ -308,6 +313,9 @@ impl Keeper {
     /// Writes the bitmap's changed pages; `becomes` says what the superblocks after it will, if any follow.
     fn write_bitmap(&mut self, core: &mut Core, out: &mut ActionQueue, becomes: Option<bool>) {
         self.step = Step::WritingBitmap { becomes };
+        if becomes.is_some() {
+            self.write_bad_blocks(core, out);
+        }
         let is_degraded = self.is_degraded(core);
         let Some(mut intent) = core.intent.take() else { return };
         let places = self.bitmap_places();
@@ -327,12 +335,31 @@ impl Keeper {
     /// The members of slots, and those that are to become so, with the sectors of their bitmaps.
     fn bitmap_places(&self) -> Vec<(MemberIndex, u64)> {
         let places = self.members.iter().enumerate().filter_map(|(index, known)| {
-            let Known { metadata, standing } = known.as_ref()?;
+            let Known { metadata, standing, .. } = known.as_ref()?;
             let holds = !matches!(standing, Standing::Spare | Standing::Faulty);
             let sector = metadata.superblock.bitmap_sector(metadata.sector).filter(|_| holds)?;
             Some((MemberIndex(index as u16), sector))
         });
         places.collect()
+    }
+
+    /// Writes the logs of members whose lists changed.
+    fn write_bad_blocks(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        for index in 0..self.members.len() {
+            let member = MemberIndex(index as u16);
+            let is_in_use = self.members[index].as_ref().is_some_and(|m| m.standing != Standing::Faulty);
+            let Some(list) = core.bad_blocks_of(member).filter(|list| list.is_changed) else { continue };
+            list.is_changed = false;
+            if let Some(known) = &mut self.members[index] {
+                known.has_bad_blocks = !list.is_empty();
+            }
+            if let Ok((range, bytes)) = list.log()
+                && is_in_use
+            {
+                let segs = out.add_metadata(&bytes);
+                self.io(core, out, member, Op::Write, range, segs);
+            }
+        }
     }
 
     fn write_superblocks(
@@ -343,7 +370,8 @@ impl Keeper {
         becomes_clean: bool,
     ) {
         self.step = Step::WritingSuperblocks { becomes_clean };
-        self.is_superblock_due = false;
+        // A list that changed since the logs were asked for has another round.
+        self.is_superblock_due = core.has_changed_bad_blocks();
         self.state.events += 1;
         self.state.utime = Timestamp::from_seconds(self.clock_start.seconds() + now.0 / 1_000_000_000);
         let state = ArrayState { is_clean: becomes_clean, ..self.state };
@@ -455,6 +483,8 @@ impl Keeper {
                 }
             }
             StateChange::SpareAdded(member) => stand(&mut self.members, member, Standing::Spare),
+            // The list itself is the core's.
+            StateChange::BadBlocks(_) => {}
         }
     }
 
@@ -477,7 +507,8 @@ impl Keeper {
         if self.members.len() <= member.index() {
             self.members.resize_with(member.index() + 1, || None);
         }
-        self.members[member.index()] = Some(Known { metadata, standing: Standing::Spare });
+        self.members[member.index()] =
+            Some(Known { metadata, standing: Standing::Spare, has_bad_blocks: false });
     }
 
     /// Panics if the keeper contradicts itself.

@@ -6,7 +6,7 @@
 //! | step | asks for | when |
 //! |---|---|---|
 //! | Flushing | a flush of every member | the array becomes clean, or bits are cleared |
-//! | `WritingBitmap` | the bitmap's changed pages (FUA) | bits changed, or superblocks are to follow |
+//! | `WritingBitmap` | the bitmap's changed pages and bad-block logs that changed (FUA) | bits changed, or superblocks are to follow |
 //! | `WritingSuperblocks` | every member's superblock (FUA), events one higher | clean or active, a member's standing, a resync's progress |
 //!
 //! # Contract
@@ -16,16 +16,19 @@
 //! event apart, which either side takes for current (md insists on the freshest events but one).
 //! *Failure.* A member that does not take its superblock fails; an array that failed writes nothing any more.
 
+mod bad_blocks;
 mod intent;
 mod keeper;
 mod superblocks;
 #[cfg(test)]
 mod tests;
 
+use stripewise_format::bad_blocks::BadRange;
 use stripewise_format::ppl;
 use stripewise_format::superblock::Superblock;
 use stripewise_format::time::Timestamp;
 
+pub(crate) use bad_blocks::BadBlocks;
 pub use intent::{BitmapConfig, WriteIntent};
 pub(crate) use keeper::Keeper;
 
@@ -43,6 +46,8 @@ pub struct MemberMetadata {
     pub superblock: Superblock,
     /// The device's sector where it lies.
     pub sector: u64,
+    /// What its bad-block log lists; none if it has no log.
+    pub bad_blocks: Option<Vec<BadRange>>,
 }
 
 /// Where a member keeps its partial parity log.
@@ -128,6 +133,8 @@ pub enum StateChange {
     MemberRemoved(MemberIndex),
     /// The member waits as a spare.
     SpareAdded(MemberIndex),
+    /// The member's list of bad blocks is another.
+    BadBlocks(MemberIndex),
 }
 
 /// Whether arrays of a level keep their superblocks up to date while they run. Those without redundancy have nothing

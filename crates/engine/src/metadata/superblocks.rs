@@ -43,6 +43,8 @@ pub(crate) struct ArrayState {
 pub(crate) struct Known {
     pub(crate) metadata: MemberMetadata,
     pub(crate) standing: Standing,
+    /// Its bad-block log lists something.
+    pub(crate) has_bad_blocks: bool,
 }
 
 /// The superblock of a member as it should be.
@@ -71,6 +73,12 @@ fn render_1(
     new.features =
         new.features.without(Features::RECOVERY_OFFSET | Features::RECOVERY_BITMAP | Features::REPLACEMENT);
     new.recovery_offset_sectors = 0;
+    if superblock.has_bad_block_log() {
+        new.features = new.features.without(Features::BAD_BLOCKS);
+        if known.has_bad_blocks {
+            new.features |= Features::BAD_BLOCKS;
+        }
+    }
     let (recovered, replaces) = match known.standing {
         Standing::Recovering(_, sectors) => (Some(sectors), false),
         Standing::Replacing(_, sectors) => (Some(sectors), true),

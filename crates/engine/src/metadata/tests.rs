@@ -74,6 +74,7 @@ fn bench(members: u16, has_bitmap: bool) -> Bench {
             .map(|m| {
                 let superblock = superblock(Level::Raid5, m, members, has_bitmap);
                 Some(MemberMetadata {
+                    bad_blocks: None,
                     superblock: Superblock::V1(Box::new(superblock)),
                     sector: SUPERBLOCK_SECTOR,
                 })
@@ -283,7 +284,9 @@ fn a_member_that_comes_in_gets_its_superblock_and_with_its_slot_the_bitmap() {
     own.dev_roles.resize(6, Role::Spare);
     let superblock = Superblock::V1(Box::new(own));
     let member = MemberIndex(3);
-    bench.volume.introduce(member, MemberMetadata { superblock, sector: SUPERBLOCK_SECTOR });
+    bench
+        .volume
+        .introduce(member, MemberMetadata { superblock, sector: SUPERBLOCK_SECTOR, bad_blocks: None });
     bench.input(Input::Admin { id: 1, command: AdminCommand::AddSpare(member) });
     assert!(bench.told.contains(&(3, Told::Superblock { events: 11, is_clean: true })), "{:?}", bench.told);
     assert!(!bench.told.contains(&(3, Told::Bitmap)), "a spare's bitmap says nothing");

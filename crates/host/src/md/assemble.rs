@@ -322,7 +322,7 @@ impl Assembled {
                 if assembly.forced_clean {
                     call_clean(&mut superblock);
                 }
-                Some(MemberMetadata { superblock, sector: *at_sector })
+                Some(MemberMetadata { superblock, sector: *at_sector, bad_blocks: None })
             }
             SlotState::Recovering { .. } | SlotState::Missing => None,
         });

@@ -218,7 +218,7 @@ fn candidate(index: usize, device: &MemberStorage) -> Option<Candidate> {
 }
 
 fn member_metadata(candidate: &Candidate) -> MemberMetadata {
-    MemberMetadata { superblock: candidate.superblock.clone(), sector: candidate.at_sector }
+    MemberMetadata { superblock: candidate.superblock.clone(), sector: candidate.at_sector, bad_blocks: None }
 }
 
 /// An array that can be started.

@@ -2,21 +2,21 @@
 //!
 //! | step | asks for | then |
 //! |---|---|---|
-//! | Reading | one copy (Fill, Rewrite) or all (checks) | Reading another, Comparing, Writing |
+//! | Reading | one copy (Fill, and Rewrite after its own) or all (checks) | Reading another, Comparing, Writing |
 //! | Comparing | the copies compared, whole, then page by page for the place | Writing |
 //! | Writing | the first copy to those that lack it, differ or could not be read | Verifying |
 //! | Verifying | what could not be read before | the end |
 //!
 //! A job holds its range of the array, so that no write comes between.
 
-use super::Copies;
-use crate::array::core::{Core, IoRecord, Owner, RequestKey};
+use super::{Copies, holds};
+use crate::array::core::{Core, IoRecord, Owner, RequestKey, RequestState};
 use crate::array::slots::SlotSet;
 use crate::array::sync::{Found, JOB_SECTORS_MAX, Job, JobKind, Mismatch, begin};
 use crate::geometry::Place;
 use crate::io::{
-    Action, ActionQueue, Buf, Compute, IoError, IoResult, Kernel, Op, Operand, OperandList, Role, Seg,
-    SegList, Tag, Verdict,
+    Action, ActionQueue, Buf, Compute, Flags, IoError, IoResult, Kernel, Op, Operand, OperandList, Request,
+    RequestId, Role, Seg, SegList, Tag, Verdict,
 };
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
@@ -80,6 +80,14 @@ impl Copies {
         let range = state.request.range;
         state.admitted = range.count;
         let job = state.job.expect("only jobs are started as such");
+        let is_bad = |p: Place| core.is_bad(p.slot, SectorRange::new(p.sector, range.count));
+        let by_pages =
+            job.kind == JobKind::Rewrite || core.has_bad_blocks() && places(core, range.start).any(is_bad);
+        if range.count > PAGE_SECTORS && by_pages {
+            self.buffers.push(entry);
+            self.page_by_page(core, out, request);
+            return core.part_ends(out, request, Ok(()));
+        }
         let mut new = CopyJob {
             request,
             job,
@@ -95,26 +103,36 @@ impl Copies {
             pending: 0,
         };
         let sources: SlotSet = readable(core, range).map(|p| p.slot).collect();
-        match job.kind {
-            JobKind::Fill => {
-                for place in places(core, range.start) {
-                    let is_wanted = job.slot.is_none_or(|slot| slot == place.slot);
-                    let lacks = core.members.unfilled(place.sector + range.count).contains(place.slot);
-                    if is_wanted && lacks && core.members.replacing.contains(place.slot) {
-                        new.replacements.insert(place.slot);
-                    } else if is_wanted && lacks {
-                        new.writes.insert(place.slot);
-                    }
+        if job.kind == JobKind::Fill {
+            for place in places(core, range.start) {
+                let is_wanted = job.slot.is_none_or(|slot| slot == place.slot);
+                let lacks = core.members.unfilled(place.sector + range.count).contains(place.slot);
+                if is_wanted && lacks && core.members.replacing.contains(place.slot) {
+                    new.replacements.insert(place.slot);
+                } else if is_wanted && lacks {
+                    new.writes.insert(place.slot);
                 }
             }
-            JobKind::Rewrite => job.slot.iter().for_each(|slot| new.unreadable.insert(*slot)),
-            _ => {}
+        }
+        // What is known to be bad is written, and so struck from the list.
+        for place in places(core, range.start).filter(|_| job.kind != JobKind::Rewrite) {
+            let is_wanted = job.slot.is_none_or(|slot| slot == place.slot);
+            if is_wanted && core.is_bad(place.slot, SectorRange::new(place.sector, range.count)) {
+                new.writes.insert(place.slot);
+            }
         }
         let key = self.jobs.insert(Some(Box::new(new)));
         let mut job = self.take_job(key);
         match job.job.kind {
-            JobKind::Fill | JobKind::Rewrite => Self::read_one(core, out, key, &mut job),
-            _ if core.read_only || sources.len() < 2 => {}
+            JobKind::Fill => Self::read_one(core, out, key, &mut job),
+            // Which page it was is seen by reading again.
+            JobKind::Rewrite => {
+                let slot = job.job.slot.filter(|slot| !core.failed.contains(*slot) && !core.read_only);
+                if let Some(slot) = slot {
+                    io(core, out, key, &mut job, slot, Op::Read);
+                }
+            }
+            _ if core.read_only || sources.len() < 2 && job.writes.is_empty() => {}
             _ => sources.iter().for_each(|slot| io(core, out, key, &mut job, slot, Op::Read)),
         }
         self.put_job(key, job);
@@ -160,12 +178,14 @@ impl Copies {
             (Op::Read, Err(error)) => {
                 job.unreadable.insert(record.slot);
                 if error == IoError::Gone || job.step == Step::Verifying {
-                    core.fail_member_of(out, record);
+                    job.writes.remove(record.slot);
+                    core.write_failed(out, record, error);
                 }
             }
             (_, Ok(())) => {}
-            (_, Err(_)) => {
-                core.fail_member_of(out, record);
+            (_, Err(error)) => {
+                job.writes.remove(record.slot);
+                core.write_failed(out, record, error);
                 core.drop_replacement(out, record.slot, record.member);
             }
         }
@@ -193,7 +213,8 @@ impl Copies {
                 Step::Comparing(page) => compared(core, out, key, &mut job, page),
                 Step::Writing => {
                     job.step = Step::Verifying;
-                    for slot in job.writes.and(job.unreadable).minus(core.failed).iter() {
+                    let written = if job.read.is_empty() { SlotSet::EMPTY } else { job.writes };
+                    for slot in written.and(job.unreadable).minus(core.failed).iter() {
                         io(core, out, key, &mut job, slot, Op::Read);
                     }
                 }
@@ -226,14 +247,55 @@ impl Copies {
             }
         }
         let wanted = job.writes.union(job.replacements);
-        let is_lost =
+        let lacks =
             job.job.kind == JobKind::Fill && !wanted.is_empty() && job.read.is_empty() && !core.read_only;
+        let is_lost = lacks && !self.goes_without(core, out, job);
         self.rewrites -= usize::from(job.job.kind == JobKind::Rewrite);
         self.jobs.remove(key);
         core.part_ends(out, job.request, if is_lost { Err(IoError::Lost) } else { Ok(()) });
         match self.waiting.pop_front() {
             Some(request) => self.start_job(core, out, request, job.entry),
             None => self.buffers.push(job.entry),
+        }
+    }
+
+    /// Leaves alone what cannot be had while members are filled: page by page, a page that they lack is listed as bad.
+    /// Answers whether they have room for that.
+    fn goes_without(&mut self, core: &mut Core, out: &mut ActionQueue, job: &CopyJob) -> bool {
+        if job.range.count <= PAGE_SECTORS {
+            let places: Vec<Place> = places(core, job.range.start).collect();
+            let listed = |place: Place| {
+                let range = SectorRange::new(place.sector, job.range.count);
+                let replacement = core.members.replacement(place.slot).map(|r| r.member);
+                let member = match (job.writes.contains(place.slot), job.replacements.contains(place.slot)) {
+                    (true, _) => Some(core.member_of[place.slot.index()]),
+                    (_, true) => replacement,
+                    _ => return true,
+                };
+                member.is_some_and(|member| core.list_bad(member, range))
+            };
+            return places.into_iter().all(listed);
+        }
+        self.page_by_page(core, out, job.request);
+        true
+    }
+
+    /// Does a job again in parts of its range.
+    fn page_by_page(&mut self, core: &mut Core, out: &mut ActionQueue, request: RequestKey) {
+        let state = core.request(request);
+        let (range, job) = (state.request.range, state.job);
+        if job.is_some_and(|job| job.kind == JobKind::Rewrite) {
+            // Each part counts as one when it ends; the whole was counted once.
+            self.rewrites += range.count.div_ceil(PAGE_SECTORS) as usize - 1;
+        }
+        let mut sector = range.start;
+        while sector < range.end() {
+            let count = PAGE_SECTORS.min(range.end() - sector);
+            core.part_begins(request);
+            let child = core.requests.insert(child(request, job, SectorRange::new(sector, count)));
+            self.admit_job(core, out, child);
+            core.part_ends(out, child, Ok(()));
+            sector += count;
         }
     }
 
@@ -252,9 +314,26 @@ impl Copies {
     }
 }
 
+/// A part of a job, in the range that the job holds.
+fn child(parent: RequestKey, job: Option<Job>, range: SectorRange) -> RequestState {
+    let request = Request { id: RequestId(u32::MAX), op: Op::Read, range, flags: Flags::default() };
+    RequestState {
+        request,
+        buffer_offset: 0,
+        parent: Some(parent),
+        parts: 1,
+        result: Ok(()),
+        locked: false,
+        admitted: 0,
+        through_cache: true,
+        job,
+        rows: None,
+    }
+}
+
 /// Copies of a range that can be read.
 fn readable(core: &Core, range: SectorRange) -> impl Iterator<Item = Place> {
-    places(core, range.start).filter(move |p| !core.is_lost(p.slot, p.sector + range.count))
+    places(core, range.start).filter(move |p| holds(core, *p, range.count))
 }
 
 fn io(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, slot: Slot, op: Op) {

@@ -10,8 +10,9 @@ use std::collections::VecDeque;
 use crate::array::core::{Core, IoRecord, Owner, RequestKey};
 use crate::array::slab::Slab;
 use crate::array::slots::SlotSet;
+use crate::geometry::Place;
 use crate::io::{ActionQueue, IoError, IoResult, Op, SegList};
-use crate::units::{SectorRange, Slot};
+use crate::units::{PAGE_SECTORS, SectorRange, Slot};
 
 use job::{BUFFERS, CopyJob, JOB_PAGES};
 
@@ -56,7 +57,10 @@ impl Copies {
         let request = state.request;
         let mut sector = request.range.start;
         while sector < request.range.end() {
-            let count = core.geometry.contiguous(sector).min(request.range.end() - sector);
+            let mut count = core.geometry.contiguous(sector).min(request.range.end() - sector);
+            if request.op == Op::Read && core.has_bad_blocks() {
+                count = count.min(to_bad_edge(core, sector));
+            }
             match request.op {
                 Op::Read => self.read(core, out, key, SectorRange::new(sector, count), SlotSet::EMPTY),
                 Op::Flush => unreachable!("flushes are sent to the members, not to the map"),
@@ -78,7 +82,13 @@ impl Copies {
     ) {
         core.part_begins(key);
         let Some((slot, sector)) = self.choose(core, part, tried) else {
-            let error = if tried.is_empty() { IoError::Lost } else { IoError::Media };
+            if part.count > PAGE_SECTORS && !tried.is_empty() {
+                // No copy can be read as a whole; every page may be on one.
+                self.read_pages(core, out, key, part);
+                return core.part_ends(out, key, Ok(()));
+            }
+            let is_lost = tried.is_empty() && !core.has_bad_blocks();
+            let error = if is_lost { IoError::Lost } else { IoError::Media };
             return core.part_ends(out, key, Err(error));
         };
         let mut tried = tried;
@@ -92,13 +102,22 @@ impl Copies {
         core.io(out, record, false, segs);
     }
 
+    fn read_pages(&mut self, core: &mut Core, out: &mut ActionQueue, key: RequestKey, part: SectorRange) {
+        let mut sector = part.start;
+        while sector < part.end() {
+            let count = (PAGE_SECTORS - sector % PAGE_SECTORS).min(part.end() - sector);
+            self.read(core, out, key, SectorRange::new(sector, count), SlotSet::EMPTY);
+            sector += count;
+        }
+    }
+
     /// The copy to read: the one whose member just read up to here, else the least busy member's, else the
     /// one nearest to where its member read last.
     /// Copies that may not agree are always read from the first, so that no reader sees two of them.
     fn choose(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<(Slot, u64)> {
         let mut copies = (0..core.geometry.copies())
             .map(|copy| core.geometry.place(part.start, copy))
-            .filter(|p| !core.is_lost(p.slot, p.sector + part.count) && !tried.contains(p.slot));
+            .filter(|p| holds(core, *p, part.count) && !tried.contains(p.slot));
         if !core.is_redundant(part.end()) {
             return copies.next().map(|p| (p.slot, p.sector));
         }
@@ -140,7 +159,11 @@ impl Copies {
                 }
             },
             Owner::Part { request, sector } => {
-                let result = result.or_else(|error| written(core, out, &record, sector, error));
+                let is_narrowed = result.is_err_and(|error| narrow(core, out, &record, error));
+                let result = match result {
+                    Err(error) if !is_narrowed => written(core, out, &record, sector, error),
+                    _ => Ok(()),
+                };
                 core.part_ends(out, request, result);
             }
             Owner::CopyJob { job } => self.job_ended(core, out, job, &record, result),
@@ -182,6 +205,46 @@ fn write(core: &mut Core, out: &mut ActionQueue, key: RequestKey, op: Op, part: 
     }
 }
 
+/// Sectors from one on of which each copy is known to be bad, or not, as a whole.
+fn to_bad_edge(core: &Core, sector: u64) -> u64 {
+    let edges = (0..core.geometry.copies()).filter_map(|copy| {
+        let place = core.geometry.place(sector, copy);
+        Some(core.next_bad_edge(place.slot, place.sector)? - place.sector)
+    });
+    edges.min().unwrap_or(u64::MAX)
+}
+
+/// Whether a copy's sectors can be read.
+fn holds(core: &Core, place: Place, count: u64) -> bool {
+    let range = SectorRange::new(place.sector, count);
+    !core.is_lost(place.slot, range.end()) && !core.is_bad(place.slot, range)
+}
+
+/// A member did not take a write of several pages: it is written page by page where it can be listed which it does not
+/// take. Answers whether it is.
+fn narrow(core: &mut Core, out: &mut ActionQueue, record: &IoRecord, error: IoError) -> bool {
+    let Owner::Part { request, sector } = record.owner else { return false };
+    let has_log = core.bad_blocks_of(record.member).is_some() && core.geometry.copies() > 1;
+    let is_whole = record.range.count <= PAGE_SECTORS;
+    if error != IoError::Media || record.op != Op::Write || !has_log || is_whole {
+        return false;
+    }
+    let fua = core.request(request).request.flags.fua;
+    let mut done = 0;
+    while done < record.range.count {
+        let start = record.range.start + done;
+        let count = (PAGE_SECTORS - start % PAGE_SECTORS).min(record.range.count - done);
+        core.part_begins(request);
+        let seg = core.request_seg(request, sector + done, count);
+        let segs = out.add_segs([seg]);
+        let owner = Owner::Part { request, sector: sector + done };
+        let range = SectorRange::new(start, count);
+        core.send(out, IoRecord { range, owner, ..*record }, fua, segs);
+        done += count;
+    }
+    true
+}
+
 /// A write to one copy failed. The member leaves the array, and the write stands if another copy has it.
 fn written(
     core: &mut Core,
@@ -191,11 +254,9 @@ fn written(
     error: IoError,
 ) -> IoResult {
     if core.geometry.copies() > 1 || error == IoError::Gone {
-        core.fail_member_of(out, record);
+        core.write_failed(out, record, error);
     }
-    let elsewhere = (0..core.geometry.copies()).any(|c| {
-        let place = core.geometry.place(sector, c);
-        !core.is_lost(place.slot, place.sector + record.range.count)
-    });
+    let elsewhere = (0..core.geometry.copies())
+        .any(|copy| holds(core, core.geometry.place(sector, copy), record.range.count));
     if core.geometry.copies() > 1 && elsewhere { Ok(()) } else { Err(error) }
 }

@@ -12,14 +12,14 @@
 //! | Verifying | what could not be read before | the end |
 
 use super::Parity;
-use super::op::{Kind, Step, StripeOp};
+use super::op::{Step, StripeOp};
 use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan};
 use super::window::Piece;
 use crate::array::core::{Core, Owner, RequestKey};
 use crate::array::slots::SlotSet;
 use crate::array::sync::{Found, JobKind, Mismatch};
 use crate::io::{ActionQueue, Kernel, Op, OperandList, Role, Verdict};
-use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
+use crate::units::{MemberIndex, PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// What an operation knows as a job.
 #[derive(Debug, Default)]
@@ -33,8 +33,6 @@ pub(super) struct JobState {
     pub(super) verdict: Verdict,
     /// Something disagreed.
     disagrees: bool,
-    /// It must be done again row by row.
-    pub(super) split: bool,
 }
 
 impl Parity {
@@ -82,10 +80,12 @@ impl Parity {
         let mut view = *view;
         let all = SlotSet::first(core.geometry.raid_disks());
         let both = all.minus(view.data);
+        // What is known to be bad is written, and so struck from the list.
+        let to_heal = op.unreadable.union(core.bad(self.member_range(op)));
         let wanted = if job.kind == JobKind::Fill {
             let unfilled = core.members.unfilled(self.member_range(op).end()).minus(core.failed);
             op.job.replacements = unfilled.and(core.members.replacing);
-            op.job.writes = unfilled.minus(op.job.replacements).union(op.unreadable).minus(core.failed);
+            op.job.writes = unfilled.minus(op.job.replacements).union(to_heal).minus(core.failed);
             let to_write = op.job.writes.union(op.job.replacements);
             let readable = to_write.minus(view.lost);
             let rebuilt = to_write.minus(readable);
@@ -97,15 +97,17 @@ impl Parity {
                 all.iter().for_each(|slot| self.mark(op, slot, false));
                 view.uptodate = SlotSet::EMPTY;
             }
-            op.job.writes = op.unreadable.minus(core.failed);
+            op.job.writes = to_heal.minus(core.failed);
             let is_checkable = both.minus(view.lost).len() > view.data.and(view.lost).len();
-            if !is_checkable && op.unreadable.is_empty() || core.read_only {
+            if !is_checkable && to_heal.is_empty() || core.read_only {
                 SlotSet::EMPTY
             } else {
                 view.data.union(both.minus(view.lost))
             }
         };
         let (read, recover) = match view.plan_fetch(wanted) {
+            // Row by row less may be lost.
+            Err(TooMuchLost) if !to_heal.is_empty() && op.rows.1 - op.rows.0 > 1 => return Err(TooMuchLost),
             // A check goes on past what cannot be had, and says so.
             Err(TooMuchLost) if job.kind != JobKind::Fill => {
                 op.job.writes = SlotSet::EMPTY;
@@ -114,9 +116,28 @@ impl Parity {
                 op.job.disagrees = false;
                 (SlotSet::EMPTY, SlotSet::EMPTY)
             }
+            Err(TooMuchLost) if !to_heal.is_empty() && self.goes_without(core, op) => {
+                (SlotSet::EMPTY, SlotSet::EMPTY)
+            }
             planned => planned?,
         };
         Ok(WritePlan { read, recover, method: WriteMethod::NoParity })
+    }
+
+    /// Leaves alone a row that cannot be had while members are filled: it is listed as bad on those that lack it. Answers
+    /// whether they have room for that.
+    fn goes_without(&mut self, core: &mut Core, op: &mut StripeOp) -> bool {
+        let (writes, replacements) = (op.job.writes.minus(op.unreadable), op.job.replacements);
+        (op.job.writes, op.job.replacements) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        if core.read_only {
+            return false;
+        }
+        let range = self.member_range(op);
+        let own = writes.iter().map(|slot| core.member_of[slot.index()]);
+        let replacements =
+            replacements.iter().filter_map(|slot| Some(core.members.replacement(slot)?.member));
+        let members: Vec<MemberIndex> = own.chain(replacements).collect();
+        members.into_iter().all(|member| core.list_bad(member, range))
     }
 
     /// All that can be read or rebuilt is there.
@@ -158,7 +179,7 @@ impl Parity {
             }
             _ if op.job.verdict == Verdict::Consistent => op.rows.1,
             _ if locates && op.rows.1 - op.rows.0 > 1 => {
-                op.job.split = true;
+                op.split = true;
                 return self.generate_parity(core, out, key, op);
             }
             _ => op.rows.0,
@@ -238,7 +259,7 @@ impl Parity {
         let view = self.view(core, op);
         let to_write = op.job.writes.union(op.job.replacements).minus(view.data).minus(core.failed);
         let unknown = if op.job.disagrees { to_write } else { to_write.minus(view.uptodate) };
-        if unknown.is_empty() || op.job.split {
+        if unknown.is_empty() || op.split {
             return;
         }
         let sources = self.page_operands(out, op, view.data, op.sectors());
@@ -251,7 +272,7 @@ impl Parity {
     /// Writes what lacks, disagrees or could not be read.
     pub(super) fn write_job(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         op.step = Step::Writing;
-        if core.read_only || op.job.split {
+        if core.read_only || op.split {
             op.job.writes = SlotSet::EMPTY;
             return;
         }
@@ -287,18 +308,6 @@ impl Parity {
         for slot in op.rewritten(core).and(op.unreadable).minus(core.failed).iter() {
             let segs = self.page_segs(out, op, slot, op.sectors());
             self.member_io(core, out, key, op, slot, Op::Read, segs);
-        }
-    }
-
-    /// Queues an operation's rows again, one by one.
-    pub(super) fn split(&mut self, core: &mut Core, op: &StripeOp) {
-        let piece = op.pieces[0];
-        debug_assert_eq!(op.kind, Kind::Job, "only jobs are done row by row");
-        for row in op.rows.0..op.rows.1 {
-            if let Some(piece) = piece.clip((row, row + 1)) {
-                core.part_begins(piece.request);
-                self.windows.get(op.window).queue.push(piece);
-            }
         }
     }
 }

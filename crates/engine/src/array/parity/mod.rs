@@ -180,13 +180,13 @@ impl Parity {
         while sector < range.end() {
             let count = core.geometry.contiguous(sector).min(range.end() - sector);
             let place = core.geometry.place(sector, 0);
-            if core.is_lost(place.slot, place.sector + count) {
+            let range = SectorRange::new(place.sector, count);
+            if core.is_lost(place.slot, range.end()) || core.is_bad(place.slot, range) {
                 Self::read_through_cache(core, key, SectorRange::new(sector, count));
             } else {
                 core.part_begins(key);
                 let seg = core.request_seg(key, sector, count);
                 let segs = out.add_segs([seg]);
-                let range = SectorRange::new(place.sector, count);
                 let record = core.record(place.slot, Op::Read, range, Owner::Part { request: key, sector });
                 core.io(out, record, false, segs);
             }

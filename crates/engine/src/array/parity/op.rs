@@ -86,6 +86,8 @@ pub(super) struct StripeOp {
     pub(super) parity: SlotSet,
     pub(super) job: JobState,
     pub(super) logged: Logged,
+    /// It must be done again row by row.
+    pub(super) split: bool,
     pub(super) step: Step,
     /// Answers awaited.
     pub(super) pending: u32,
@@ -110,6 +112,7 @@ impl StripeOp {
             parity: SlotSet::EMPTY,
             job: JobState::default(),
             logged: Logged::default(),
+            split: false,
             step: Step::Reading,
             pending: 0,
             prereading: false,
@@ -155,6 +158,7 @@ impl Parity {
         if let Some(q) = op.map.q {
             data.remove(q);
         }
+        let rows = self.member_range(op);
         let entries = &self.windows.get(op.window).entries;
         let uptodate = (op.rows.0..op.rows.1)
             .map(|row| *self.cache.uptodate(entries[row as usize]))
@@ -166,7 +170,7 @@ impl Parity {
             covered: op.covered,
             partial: op.partial,
             uptodate,
-            lost: core.lost(self.member_range(op).end()).union(op.unreadable),
+            lost: core.lost(rows.end()).union(core.bad(rows)).union(op.unreadable),
             failed: core.failed,
         }
     }
@@ -216,10 +220,11 @@ impl Parity {
             self.plan(core, &op)
         };
         match planned {
+            Err(TooMuchLost) if self.may_split(core, &op) => op.split = true,
             Err(TooMuchLost) => {
                 op.result = Err(if core.read_only && op.kind == Kind::Write {
                     IoError::ReadOnly
-                } else if op.unreadable.is_empty() {
+                } else if op.unreadable.union(core.bad(self.member_range(&op))).is_empty() {
                     IoError::Lost
                 } else {
                     IoError::Media
@@ -237,6 +242,23 @@ impl Parity {
         let prereading = op.kind == Kind::Write && op.pending > 0;
         self.set_prereading(&mut op, prereading);
         self.put(key, op);
+    }
+
+    /// Whether less may be lost of each of an operation's rows than of all together.
+    fn may_split(&self, core: &Core, op: &StripeOp) -> bool {
+        let is_stopped = core.read_only && op.kind != Kind::Read;
+        let spoilt = op.unreadable.union(core.bad(self.member_range(op)));
+        op.rows.1 - op.rows.0 > 1 && !spoilt.is_empty() && !is_stopped
+    }
+
+    /// Queues an operation's pieces again, to be done row by row.
+    fn queue_again(&mut self, core: &mut Core, op: &StripeOp) {
+        let window = self.windows.get(op.window);
+        window.by_rows = true;
+        for piece in &op.pieces {
+            core.part_begins(piece.request);
+            window.queue.push(*piece);
+        }
     }
 
     pub(super) fn set_prereading(&mut self, op: &mut StripeOp, prereading: bool) {
@@ -268,15 +290,16 @@ impl Parity {
                 }
                 // A member that does not give back what was just written to it is not to be kept.
                 if error == IoError::Gone || op.step == Step::Verifying {
-                    core.fail_member_of(out, record);
+                    core.write_failed(out, record, error);
                 }
                 self.mark(&op, record.slot, is_taken_for_read);
             }
             (_, Ok(())) => {}
             (_, Err(error)) => {
-                core.fail_member_of(out, record);
+                core.write_failed(out, record, error);
                 core.drop_replacement(out, record.slot, record.member);
-                if core.read_only && op.kind == Kind::Write {
+                let is_kept = self.view(core, &op).lost.len() <= usize::from(self.shape.parity_disks());
+                if (core.read_only || !is_kept) && op.kind == Kind::Write {
                     op.result = Err(error);
                 }
             }
@@ -301,7 +324,7 @@ impl Parity {
             if op.pending > 0 {
                 return self.put(key, op);
             }
-            if op.result.is_err() {
+            if op.result.is_err() || op.split && op.step == Step::Reading {
                 return self.end(core, out, key, op);
             }
             match op.step {
@@ -392,7 +415,7 @@ impl Parity {
     /// Notes what the cache now holds, gives the rows back and ends the pieces.
     fn end(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, mut op: Box<StripeOp>) {
         self.set_prereading(&mut op, false);
-        if op.kind == Kind::Write {
+        if op.kind == Kind::Write && !op.split {
             let view = self.view(core, &op);
             let written = op.covered.union(op.partial);
             let computed = if op.plan.method == WriteMethod::NoParity { SlotSet::EMPTY } else { op.parity };
@@ -407,8 +430,8 @@ impl Parity {
         if op.result.is_ok() {
             self.report_corrected(out, core, &op);
         }
-        if op.job.split {
-            self.split(core, &op);
+        if op.split {
+            self.queue_again(core, &op);
         }
         let window = self.windows.get(op.window);
         let position = window.active.iter().position(|r| *r == op.rows).expect("it owned its rows");
@@ -430,7 +453,8 @@ impl Parity {
     /// Tells of read errors that the redundancy made good.
     fn report_corrected(&self, out: &mut ActionQueue, core: &mut Core, op: &StripeOp) {
         let range = self.member_range(op);
-        for slot in op.unreadable.and(op.rewritten(core)).minus(core.failed).iter() {
+        let rewritten = op.unreadable.and(op.rewritten(core)).minus(core.failed);
+        for slot in rewritten.minus(core.bad(range)).iter() {
             core.read_error_corrected(out, slot, range);
         }
     }

@@ -24,6 +24,7 @@ struct Starting<'a> {
     map: StripeMap,
     chosen: &'a [Piece],
     gate_open: bool,
+    by_rows: bool,
 }
 
 impl Parity {
@@ -35,14 +36,20 @@ impl Parity {
         // An operation that ends at once must not free the window under the others.
         self.windows.get(index).gathering = true;
         let map = self.stripe_map(core, index);
+        let by_rows = core.has_bad_blocks() || self.windows.get(index).by_rows;
         for piece in chosen.iter().filter(|p| p.read) {
             let kind = if piece.job { Kind::Job } else { Kind::Read };
-            let op = self.op(core, index, piece.rows(), kind, map, [*piece].into_iter());
-            self.start(core, out, op);
+            let (first, end) = piece.rows();
+            let step = if by_rows { 1 } else { end - first };
+            for row in (first..end).step_by(step as usize) {
+                let rows = (row, row + step);
+                let op = self.op(core, index, rows, kind, map, piece.clip(rows).into_iter());
+                self.start(core, out, op);
+            }
         }
         let mut runs = std::mem::take(&mut self.runs);
         cut(&map, &chosen, &mut self.cuts, &mut runs);
-        let starting = Starting { index, map, chosen: &chosen, gate_open };
+        let starting = Starting { index, map, chosen: &chosen, gate_open, by_rows };
         for run in runs.drain(..) {
             self.start_run(core, out, &starting, run);
         }
@@ -126,7 +133,8 @@ impl Parity {
         let index = starting.index;
         let mut first = run.rows.0;
         while first < run.rows.1 {
-            let rows = (first, self.alike(index, first, &run));
+            let end = if starting.by_rows { first + 1 } else { self.alike(index, first, &run) };
+            let rows = (first, end);
             first = rows.1;
             let pieces = starting.chosen.iter().filter_map(|p| p.clip(rows));
             let mut op = self.op(core, index, rows, Kind::Write, starting.map, pieces);

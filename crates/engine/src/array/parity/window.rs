@@ -82,6 +82,8 @@ pub(crate) struct Window {
     pub(crate) gathering: bool,
     /// It is on the list of those that wait for others' reads.
     pub(crate) delayed: bool,
+    /// More is lost than can be rebuilt when its rows are taken together: they are worked on one by one.
+    pub(crate) by_rows: bool,
 }
 
 impl Window {
@@ -133,6 +135,7 @@ impl Windows {
             (self.slab.len() - 1) as u32
         });
         self.slab[index as usize].number = number;
+        self.slab[index as usize].by_rows = false;
         self.by_number.insert(number, index);
         index
     }

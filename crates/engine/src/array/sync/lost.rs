@@ -1,7 +1,7 @@
 //! Which sectors of an array cannot be had any more.
 
 use crate::array::core::Core;
-use crate::geometry::{Geometry, Shape};
+use crate::geometry::{Geometry, Place, Shape};
 use crate::units::{SectorRange, Slot};
 
 /// Ranges that are named.
@@ -19,7 +19,7 @@ pub struct LostRanges {
 /// Names what cannot be had. Costs time in proportion to the array's chunks up to the last range that is named.
 pub(crate) fn lost_ranges(core: &Core) -> LostRanges {
     let mut lost = LostRanges::default();
-    if super::super::survives(&core.geometry, core.incomplete()) {
+    if super::super::survives(&core.geometry, core.incomplete()) && !core.has_bad_blocks() {
         return lost;
     }
     let mut sector = 0;
@@ -54,17 +54,31 @@ fn step(core: &Core, sector: u64) -> u64 {
             }
         }
     }
-    count
+    // Rows of parity are lost with what other members of the stripe do not hold.
+    let row = geometry.place(sector, 0).sector;
+    let places: Vec<Place> = match geometry.shape() {
+        Shape::Parity(_) => core.working().map(|slot| Place { slot, sector: row }).collect(),
+        _ => (0..geometry.copies()).map(|copy| geometry.place(sector, copy)).collect(),
+    };
+    let edges = places.iter().filter_map(|p| Some(core.next_bad_edge(p.slot, p.sector)? - p.sector));
+    edges.fold(count, u64::min)
 }
 
 fn can_be_had(core: &Core, range: SectorRange) -> bool {
     let geometry: &Geometry = &core.geometry;
-    let is_there = |slot: Slot, sector: u64| !core.is_lost(slot, sector + range.count);
+    let is_there = |slot: Slot, sector: u64| {
+        let place = SectorRange::new(sector, range.count);
+        !core.is_lost(slot, place.end()) && !core.is_bad(slot, place)
+    };
     match geometry.shape() {
         Shape::Parity(shape) => {
             let place = geometry.place(range.start, 0);
             is_there(place.slot, place.sector)
-                || core.lost(place.sector + range.count).len() <= usize::from(shape.parity_disks())
+                || core
+                    .lost(place.sector + range.count)
+                    .union(core.bad(SectorRange::new(place.sector, range.count)))
+                    .len()
+                    <= usize::from(shape.parity_disks())
         }
         _ => (0..geometry.copies()).any(|copy| {
             let place = geometry.place(range.start, copy);

@@ -1,0 +1,84 @@
+//! What the array knows of its members' bad blocks.
+
+use super::core::{Core, IoRecord};
+use super::slots::SlotSet;
+use crate::metadata::{BadBlocks, StateChange};
+use crate::units::{MemberIndex, SectorRange, Slot};
+
+impl Core {
+    /// A member came in, with its list of bad blocks if it has a log.
+    pub(crate) fn set_bad_blocks(&mut self, member: MemberIndex, list: Option<BadBlocks>) {
+        if self.bad_blocks.len() <= member.index() {
+            self.bad_blocks.resize(member.index() + 1, None);
+        }
+        self.bad_blocks[member.index()] = list;
+        self.look_for_bad_blocks();
+    }
+
+    /// A member's list of bad blocks.
+    pub(crate) fn bad_blocks_of(&mut self, member: MemberIndex) -> Option<&mut BadBlocks> {
+        self.bad_blocks.get_mut(member.index())?.as_mut()
+    }
+
+    /// Whether a slot's member is known not to hold sectors of a range.
+    #[inline]
+    pub(crate) fn is_bad(&self, slot: Slot, range: SectorRange) -> bool {
+        if !self.has_bad_blocks {
+            return false;
+        }
+        let member = self.member_of[slot.index()];
+        matches!(self.bad_blocks.get(member.index()), Some(Some(list)) if list.has(range))
+    }
+
+    /// Slots whose members are known not to hold sectors of a range.
+    #[inline]
+    pub(crate) fn bad(&self, range: SectorRange) -> SlotSet {
+        if !self.has_bad_blocks {
+            return SlotSet::EMPTY;
+        }
+        self.working().filter(|slot| self.is_bad(*slot, range)).collect()
+    }
+
+    /// The first sector after `sector` of a slot's member where bad blocks begin or end.
+    pub(crate) fn next_bad_edge(&self, slot: Slot, sector: u64) -> Option<u64> {
+        self.bad_blocks.get(self.member_of[slot.index()].index())?.as_ref()?.next_edge(sector)
+    }
+
+    /// Whether any member has bad blocks.
+    #[inline]
+    pub(crate) const fn has_bad_blocks(&self) -> bool {
+        self.has_bad_blocks
+    }
+
+    fn look_for_bad_blocks(&mut self) {
+        self.has_bad_blocks = self.bad_blocks.iter().flatten().any(|list| !list.is_empty());
+    }
+
+    /// Whether a list is not yet on its member.
+    pub(crate) fn has_changed_bad_blocks(&self) -> bool {
+        self.bad_blocks.iter().flatten().any(|list| list.is_changed)
+    }
+
+    /// Lists sectors that a member does not hold. Answers whether its log takes them.
+    pub(crate) fn list_bad(&mut self, member: MemberIndex, range: SectorRange) -> bool {
+        let is_listed = self.bad_blocks_of(member).is_some_and(|list| list.add(range));
+        if is_listed {
+            self.has_bad_blocks = true;
+            self.held.is_holding = self.is_kept;
+            self.changed(StateChange::BadBlocks(member));
+        }
+        is_listed
+    }
+
+    /// A member took a write: what it holds now is good.
+    pub(crate) fn written(&mut self, record: &IoRecord) {
+        if !self.has_bad_blocks {
+            return;
+        }
+        let is_struck = self.bad_blocks_of(record.member).is_some_and(|list| list.remove(record.range));
+        if is_struck {
+            self.look_for_bad_blocks();
+            self.changed(StateChange::BadBlocks(record.member));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Sectors of a member that are known not to hold their content.
+//!
+//! As md does, sectors are listed that a member did not take, and those of a member being recovered whose content could
+//! not be had; the member stays, reads go to the redundancy, and a write that is taken strikes them from the list.
+
+use stripewise_format::bad_blocks::{BadBlocksError, BadRange, ENTRY_BYTES, LENGTH_MAX, to_bytes};
+use stripewise_format::superblock::Superblock;
+
+use super::MemberMetadata;
+use crate::units::{SECTOR_BYTES, SectorRange};
+
+/// A member's list, and where its log lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadBlocks {
+    /// In ascending order and apart from each other, in sectors of the device.
+    ranges: Vec<SectorRange>,
+    data_offset_sectors: u64,
+    log_sector: u64,
+    log_sectors: u16,
+    shift: u8,
+    /// The log on the member says something else.
+    pub(crate) is_changed: bool,
+}
+
+impl BadBlocks {
+    /// The list of a member whose superblock names a log.
+    pub(crate) fn new(metadata: &MemberMetadata) -> Option<Self> {
+        let Superblock::V1(superblock) = &metadata.superblock else { return None };
+        let listed = metadata.bad_blocks.as_ref()?;
+        let mut new = Self {
+            ranges: Vec::new(),
+            data_offset_sectors: superblock.data_offset_sectors,
+            log_sector: metadata.sector.checked_add_signed(superblock.bblog_offset_sectors.into())?,
+            log_sectors: superblock.bblog_size_sectors,
+            shift: superblock.bblog_shift,
+            is_changed: false,
+        };
+        for range in listed {
+            new.add_device(SectorRange::new(range.start_sector, range.length_sectors));
+        }
+        Some(new)
+    }
+
+    fn on_device(&self, data: SectorRange) -> SectorRange {
+        SectorRange::new(data.start + self.data_offset_sectors, data.count)
+    }
+
+    /// Whether nothing is listed.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Whether one of these sectors of the data is listed.
+    pub(crate) fn has(&self, data: SectorRange) -> bool {
+        let range = self.on_device(data);
+        let first = self.ranges.partition_point(|r| r.end() <= range.start);
+        self.ranges.get(first).is_some_and(|r| r.start < range.end())
+    }
+
+    /// Whether all of these sectors of the data are listed.
+    pub(crate) fn has_all(&self, data: SectorRange) -> bool {
+        let range = self.on_device(data);
+        let first = self.ranges.partition_point(|r| r.end() <= range.start);
+        self.ranges.get(first).is_some_and(|r| r.start <= range.start && r.end() >= range.end())
+    }
+
+    /// The first sector of the data after `sector` where listed ones begin or end.
+    pub(crate) fn next_edge(&self, sector: u64) -> Option<u64> {
+        let at = sector + self.data_offset_sectors;
+        let first = self.ranges.partition_point(|r| r.end() <= at);
+        let range = self.ranges.get(first)?;
+        Some(if range.start > at { range.start } else { range.end() } - self.data_offset_sectors)
+    }
+
+    fn add_device(&mut self, range: SectorRange) {
+        let first = self.ranges.partition_point(|r| r.end() < range.start);
+        let last = self.ranges.partition_point(|r| r.start <= range.end());
+        let joined = self.ranges[first..last].iter().fold(range, |a, b| {
+            let start = a.start.min(b.start);
+            SectorRange::new(start, a.end().max(b.end()) - start)
+        });
+        self.ranges.splice(first..last, [joined]);
+    }
+
+    /// Lists sectors of the data. Answers whether the log has room for them; if not, nothing changes.
+    pub(crate) fn add(&mut self, data: SectorRange) -> bool {
+        let unit = 1 << self.shift;
+        let range = self.on_device(data);
+        let start = range.start / unit * unit;
+        let before = self.ranges.clone();
+        self.add_device(SectorRange::new(start, range.end().next_multiple_of(unit) - start));
+        let entries: u64 = self.ranges.iter().map(|r| (r.count / unit).div_ceil(LENGTH_MAX)).sum();
+        let room = u64::from(self.log_sectors) * SECTOR_BYTES / ENTRY_BYTES as u64;
+        if entries > room {
+            self.ranges = before;
+            return false;
+        }
+        self.is_changed = true;
+        true
+    }
+
+    /// Strikes sectors of the data from the list, as far as they fill the log's blocks. Answers whether any were in it.
+    pub(crate) fn remove(&mut self, data: SectorRange) -> bool {
+        let unit = 1_u64 << self.shift;
+        let range = self.on_device(data);
+        let (start, end) = (range.start.next_multiple_of(unit), range.end() / unit * unit);
+        let is_in = |r: &SectorRange| r.start < end && r.end() > start;
+        if start >= end || !self.ranges.iter().any(is_in) {
+            return false;
+        }
+        let pieces = self.ranges.iter().flat_map(|r| {
+            let before = SectorRange::new(r.start, r.end().min(start).saturating_sub(r.start));
+            let after = r.start.max(end);
+            [before, SectorRange::new(after, r.end().saturating_sub(after))]
+        });
+        self.ranges = pieces.filter(|r| r.count > 0).collect();
+        self.is_changed = true;
+        true
+    }
+
+    /// Where the log lies, and its bytes.
+    pub(crate) fn log(&self) -> Result<(SectorRange, Vec<u8>), BadBlocksError> {
+        let ranges: Vec<BadRange> =
+            self.ranges.iter().map(|r| BadRange { start_sector: r.start, length_sectors: r.count }).collect();
+        let bytes = to_bytes(&ranges, self.shift, self.log_sectors)?;
+        Ok((SectorRange::new(self.log_sector, u64::from(self.log_sectors)), bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list() -> BadBlocks {
+        BadBlocks {
+            ranges: Vec::new(),
+            data_offset_sectors: 2048,
+            log_sector: 24,
+            log_sectors: 1,
+            shift: 3,
+            is_changed: false,
+        }
+    }
+
+    fn ranges(list: &BadBlocks) -> Vec<(u64, u64)> {
+        list.ranges.iter().map(|r| (r.start, r.count)).collect()
+    }
+
+    #[test]
+    fn neighbours_are_one_and_blocks_are_whole() {
+        let mut list = list();
+        assert!(list.add(SectorRange::new(17, 2)));
+        assert!(list.add(SectorRange::new(32, 8)));
+        assert_eq!(ranges(&list), [(2064, 8), (2080, 8)]);
+        assert!(list.add(SectorRange::new(24, 8)));
+        assert_eq!(ranges(&list), [(2064, 24)]);
+        assert!(list.has(SectorRange::new(0, 17)) && !list.has(SectorRange::new(0, 16)));
+        assert!(list.has_all(SectorRange::new(16, 24)) && !list.has_all(SectorRange::new(15, 2)));
+        assert!(list.has(SectorRange::new(39, 1)) && !list.has(SectorRange::new(40, 100)));
+        assert_eq!([0, 16, 40].map(|s| list.next_edge(s)), [Some(16), Some(40), None]);
+    }
+
+    #[test]
+    fn only_whole_blocks_are_struck_out() {
+        let mut list = list();
+        list.add(SectorRange::new(16, 32));
+        assert!(!list.remove(SectorRange::new(17, 9)));
+        assert!(list.remove(SectorRange::new(24, 12)));
+        assert_eq!(ranges(&list), [(2064, 8), (2080, 16)]);
+        assert!(list.remove(SectorRange::new(0, 100)) && list.is_empty());
+        assert!(!list.remove(SectorRange::new(0, 100)));
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_listed() {
+        let mut list = list();
+        assert!((0..64).all(|n| list.add(SectorRange::new(n * 16, 8))));
+        let before = list.clone();
+        assert!(!list.add(SectorRange::new(2000, 8)));
+        assert_eq!(list, before);
+        assert!(list.add(SectorRange::new(8, 8)), "it joins two");
+    }
+
+    #[test]
+    fn the_log_reads_as_it_was_written() {
+        let mut list = list();
+        list.add(SectorRange::new(16, 8));
+        list.add(SectorRange::new(8000, 8 * 600));
+        let (place, bytes) = list.log().unwrap();
+        assert_eq!((place, bytes.len()), (SectorRange::new(24, 1), 512));
+        let read = stripewise_format::bad_blocks::parse(&bytes, 3).unwrap();
+        let read: Vec<_> = read.iter().map(|r| (r.start_sector, r.length_sectors)).collect();
+        assert_eq!(read, [(2064, 8), (10_048, 4096), (14_144, 704)]);
+    }
+}
