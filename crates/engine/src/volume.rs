@@ -35,6 +35,8 @@ pub struct VolumeConfig {
     pub failed: Vec<Slot>,
     /// Members present of which only the sectors before an offset are valid.
     pub recovering: Vec<(Slot, u64)>,
+    /// Those of `recovering` that lack only what the write-intent bitmap names.
+    pub returned: Vec<Slot>,
     /// Members behind those of the slots, in the loop's table, that are spares.
     pub spares: u16,
     /// Members that are being filled to replace a slot's, and how far they are.
@@ -61,6 +63,7 @@ impl VolumeConfig {
             stripe_cache_size: STRIPE_CACHE_DEFAULT,
             failed: Vec::new(),
             recovering: Vec::new(),
+            returned: Vec::new(),
             spares: 0,
             replacements: Vec::new(),
             resync_from: None,
@@ -174,20 +177,29 @@ impl Volume {
             return Err(VolumeError::TooManyFailed(core.incomplete().len()));
         }
         core.read_only = config.read_only;
+        if let Some(metadata) = config.metadata.as_ref().filter(|_| keeps_state(core.geometry.level())) {
+            for (index, member) in metadata.members.iter().enumerate() {
+                let list = member.as_ref().and_then(BadBlocks::new);
+                core.set_bad_blocks(MemberIndex(index as u16), list);
+            }
+        }
         let keeper =
             config.metadata.as_ref().filter(|_| !config.read_only && keeps_state(core.geometry.level())).map(
                 |metadata| {
-                    for (index, member) in metadata.members.iter().enumerate() {
-                        let list = member.as_ref().and_then(BadBlocks::new);
-                        core.set_bad_blocks(MemberIndex(index as u16), list);
-                    }
-                    let keeper = Keeper::new(metadata, &core.geometry);
-                    core.intent = metadata.bitmap.clone().map(|b| WriteIntent::new(b, keeper.is_dirty()));
+                    let keeper = Keeper::new(metadata, &core.geometry, core.resync_from);
+                    let needs_resync = keeper.is_dirty() && core.resync_from != u64::MAX;
+                    core.intent = metadata.bitmap.clone().map(|b| WriteIntent::new(b, needs_resync));
                     core.is_kept = true;
                     keeper
                 },
             );
-        let sync = Sync::new(config.sync);
+        let returned =
+            if core.intent.is_some() { config.returned.iter().copied().collect() } else { SlotSet::EMPTY };
+        if let Some(intent) = core.intent.as_mut().filter(|_| !returned.is_empty()) {
+            intent.need_all_set();
+            intent.dirty_all();
+        }
+        let sync = Sync::new(config.sync, returned);
         Ok(Self { core, machine, keeper, released: Vec::new(), stopping: None, is_stopped: false, sync })
     }
 

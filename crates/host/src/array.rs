@@ -301,27 +301,42 @@ impl Array {
     /// No `io_uring`, the last flush failed, or more members failed than the level survives.
     pub fn close(&mut self) -> Result<(), HostError> {
         self.flush()?;
+        // Only an array of one shard keeps superblocks; of others the flush was all there is to do.
+        let has_failed = self.on_first_shard(|shard, context| {
+            shard.stop(context.clock.now(), context);
+            loop {
+                while shard.step(context.clock.now(), context) {}
+                if shard.take_reply().is_some() {
+                    break;
+                }
+                shard.sleep(None, context);
+            }
+            shard.release();
+            shard.is_array_failed()
+        })?;
+        if has_failed { Err(HostError::Io(IoError::Lost)) } else { Ok(()) }
+    }
+
+    /// Does something with the first shard, on the calling thread and without requests.
+    pub(crate) fn on_first_shard<T>(
+        &mut self,
+        work: impl FnOnce(&mut Shard, &Context<'_>) -> T,
+    ) -> Result<T, HostError> {
         let context = Context {
             members: &self.members,
             zeroes: &self.zeroes,
             mailboxes: &self.mailboxes,
             clock: self.clock,
         };
-        // Only an array of one shard keeps superblocks; of others the flush was all there is to do.
         let shard = &mut self.shards[0];
         if !shard.is_prepared() {
             shard.prepare(&context, self.pool.as_ref().map(RequestPool::mapping), None)?;
         }
-        shard.stop(context.clock.now(), &context);
-        loop {
-            while shard.step(context.clock.now(), &context) {}
-            if shard.take_reply().is_some() {
-                break;
-            }
-            shard.sleep(None, &context);
-        }
-        shard.release();
-        if shard.is_array_failed() { Err(HostError::Io(IoError::Lost)) } else { Ok(()) }
+        Ok(work(shard, &context))
+    }
+
+    pub(crate) fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
     }
 
     /// Fails a member by command.

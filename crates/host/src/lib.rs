@@ -24,6 +24,7 @@ mod ring;
 mod route;
 mod run;
 mod shard;
+mod sync;
 
 pub use array::{Array, ArrayConfig};
 pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};

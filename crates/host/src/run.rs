@@ -148,7 +148,7 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             self.settle(context);
             self.shard.send_messages(context);
             self.end(running, context);
-            if running.is_over() && self.shard.is_idle() {
+            if running.is_over() && self.shard.comes_to_rest(now, context) {
                 return self.workload;
             }
             if self.mood == Mood::Ready {

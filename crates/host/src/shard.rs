@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
+use stripewise_engine::array::sync::SyncStatus;
 use stripewise_engine::io::{
     Action, ActionQueue, AdminCommand, AdminReply, Area, ArrayEvent, Buf, Flags, Input, IoError, IoResult,
-    MemberIo, Op, Request, RequestId, Seg,
+    MemberIo, Op, Request, RequestId, Seg, SyncAction,
 };
 use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange, Slot};
 use stripewise_engine::volume::{Volume, VolumeConfig};
@@ -153,6 +154,8 @@ pub(crate) struct Shard {
     inbox: Vec<Message>,
     failed: Vec<bool>,
     is_array_failed: bool,
+    /// The array's own work waits for the next run.
+    is_paused: bool,
     reply: Option<AdminReply>,
     pub(crate) ended: Vec<Ended>,
     pub(crate) counts: Vec<MemberCounts>,
@@ -188,6 +191,7 @@ impl Shard {
             inbox: Vec::new(),
             failed,
             is_array_failed: false,
+            is_paused: false,
             reply: None,
             ended: Vec::new(),
             counts: vec![MemberCounts::default(); members],
@@ -214,6 +218,7 @@ impl Shard {
     ) -> Result<(), HostError> {
         self.ring = None;
         if context.members.iter().all(|m| m.file().is_none()) {
+            self.resume(context.clock.now(), context);
             return Ok(());
         }
         let own = || (context.mailboxes.len() > 1).then(|| context.mailboxes[self.index as usize].wake_fd());
@@ -226,6 +231,7 @@ impl Shard {
             context.zeroes.address(),
             wake_fd,
         )?);
+        self.resume(context.clock.now(), context);
         Ok(())
     }
 
@@ -341,6 +347,13 @@ impl Shard {
         };
         self.handle(input, now, context);
         true
+    }
+
+    /// Whether [`Self::step`] would do nothing.
+    pub(crate) fn has_nothing_to_handle(&self, now: Instant) -> bool {
+        self.completions.is_empty()
+            && self.requests.is_empty()
+            && self.volume.next_deadline().is_none_or(|deadline| deadline > now)
     }
 
     fn handle(&mut self, input: Input, now: Instant, context: &Context<'_>) {
@@ -462,6 +475,30 @@ impl Shard {
                 mailbox.deliver(outbox);
             }
         }
+    }
+
+    /// Whether nothing is under way. The array's own work, which may take hours, is paused for that, until
+    /// [`Self::resume`].
+    pub(crate) fn comes_to_rest(&mut self, now: Instant, context: &Context<'_>) -> bool {
+        let at_work = |status: SyncStatus| !matches!(status.action, SyncAction::Idle | SyncAction::Frozen);
+        if !self.is_paused && self.volume.sync_status().is_some_and(at_work) {
+            self.is_paused = true;
+            self.command(AdminCommand::Sync(SyncAction::Frozen), now, context);
+        }
+        self.is_idle()
+    }
+
+    /// Lets the array's own work go on.
+    pub(crate) fn resume(&mut self, now: Instant, context: &Context<'_>) {
+        if std::mem::take(&mut self.is_paused) {
+            self.command(AdminCommand::Sync(SyncAction::Idle), now, context);
+        }
+    }
+
+    /// Carries out a command that is answered at once.
+    fn command(&mut self, command: AdminCommand, now: Instant, context: &Context<'_>) {
+        self.handle(Input::Admin { id: 0, command }, now, context);
+        self.reply = None;
     }
 
     /// Whether nothing is under way in the engine or with a member.

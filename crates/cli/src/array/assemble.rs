@@ -1,14 +1,25 @@
-//! `stripewise assemble`: checks that an array's members make an array, and says so in mdadm's words.
+//! `stripewise assemble`: puts an array together, does what is due and leaves it clean.
+//!
+//! Due are: parity where partial parity logs say that it was being written, members that come back by the bitmap,
+//! recovery onto spares, replacements, and the resync after a crash.
 
-use anyhow::Result;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use stripewise_engine::array::sync::{SpeedLimits, SyncStatus};
+use stripewise_engine::io::{ArrayEvent, SyncAction};
+use stripewise_host::RunReport;
 use stripewise_host::md::assemble::Assembled;
 
 use super::describe::{Description, describe};
 use super::select::{SelectArgs, Use, tell};
+use super::signals::{is_watched, stop_flag};
 use crate::exit::Exit;
 use crate::output::{print, print_json};
+use crate::progress::clock;
 
 const SCHEMA: &str = "stripewise.assemble/1";
 
@@ -17,6 +28,10 @@ const SCHEMA: &str = "stripewise.assemble/1";
 pub(crate) struct AssembleArgs {
     #[command(flatten)]
     select: SelectArgs,
+    /// Leave resync and recovery to whoever uses the array next: `stripewise serve` or Linux, which do them beside
+    /// other work.
+    #[arg(long)]
+    no_sync: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -29,6 +44,10 @@ struct Document {
     message: String,
     forced: Vec<ForcedMember>,
     forced_clean: bool,
+    returned_slots: Vec<u16>,
+    logs: Option<Logs>,
+    synced: Vec<Synced>,
+    interrupted: bool,
     readonly: bool,
 }
 
@@ -39,31 +58,175 @@ struct ForcedMember {
     events: u64,
 }
 
+/// What the partial parity logs were good for.
+#[derive(Serialize)]
+struct Logs {
+    entries: u64,
+    unusable: u64,
+}
+
+/// A resync or recovery that was carried out.
+#[derive(Serialize)]
+struct Synced {
+    action: &'static str,
+    result: &'static str,
+}
+
 pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
-    let assembled = args.select.assemble(Use::Write)?;
-    tell(&assembled);
-    let mut array = args.select.open(&assembled, Use::Write, |_| {})?;
+    let mut assembled = args.select.assemble(Use::Write)?;
     if !args.select.readonly {
-        array.close()?;
+        assembled.take_back_named();
     }
+    tell(&assembled);
+    let stop = stop_flag()?;
+    let mut array = args.select.open(&mut assembled, Use::Write, |config| {
+        config.stop = Arc::clone(&stop);
+        // Nothing else goes on that it would have to spare.
+        config.volume.sync.speed = SpeedLimits { max_kib: u32::MAX, ..SpeedLimits::DEFAULT };
+        config.volume.sync.start = !args.no_sync;
+    })?;
     let message = message(&assembled);
-    if args.json {
-        let forced = assembled.assembly.forced.iter().map(|forced| ForcedMember {
-            path: assembled.found.paths[forced.candidate].display().to_string(),
-            slot: forced.slot.0,
-            events: forced.events,
-        });
-        print_json(&Document {
-            description: describe(SCHEMA, &assembled, &[]),
-            message,
-            forced: forced.collect(),
-            forced_clean: assembled.assembly.forced_clean,
-            readonly: args.select.readonly,
-        })?;
-    } else {
+    if !args.json {
         print(&format!("stripewise: {message}\n"))?;
     }
-    Ok(Exit::Done)
+    let mut progress = Progress::default();
+    let mut report = None;
+    if !args.select.readonly {
+        let run = array.sync(|status| progress.show(status));
+        progress.finish();
+        // How far it came is recorded whatever ended it; the first trouble is the one to tell.
+        let closed = array.close();
+        report = Some(run?);
+        closed?;
+    }
+    let synced = report.as_ref().map_or_else(Vec::new, synced);
+    let interrupted = report.as_ref().is_some_and(|report| report.stopped);
+    drop(array);
+    if args.json {
+        print_json(&document(args, assembled, message, synced, interrupted)?)?;
+    } else {
+        synced.iter().for_each(|s| eprintln!("stripewise: {} is {}", s.action, s.result));
+    }
+    match report.as_ref().and_then(trouble) {
+        Some(trouble) => Err(trouble),
+        None if interrupted => Ok(Exit::Interrupted),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// The array as it is left.
+fn document(
+    args: &AssembleArgs,
+    assembled: Assembled,
+    message: String,
+    synced: Vec<Synced>,
+    interrupted: bool,
+) -> Result<Document> {
+    let forced = assembled.assembly.forced.iter().map(|forced| ForcedMember {
+        path: assembled.found.paths[forced.candidate].display().to_string(),
+        slot: forced.slot.0,
+        events: forced.events,
+    });
+    let (forced, forced_clean) = (forced.collect(), assembled.assembly.forced_clean);
+    let returned_slots = assembled.assembly.returned.iter().map(|slot| slot.0).collect();
+    let logs = assembled.logs.map(|logs| Logs { entries: logs.entries, unusable: logs.unusable });
+    let description = if args.select.readonly {
+        describe(SCHEMA, &assembled, &[])
+    } else {
+        // An overlay in use is found busy.
+        drop(assembled);
+        describe(SCHEMA, &args.select.assemble(Use::Look)?, &[])
+    };
+    let readonly = args.select.readonly;
+    Ok(Document {
+        description,
+        message,
+        forced,
+        forced_clean,
+        returned_slots,
+        logs,
+        synced,
+        interrupted,
+        readonly,
+    })
+}
+
+const fn word(action: SyncAction) -> &'static str {
+    match action {
+        SyncAction::Recover => "recovery",
+        _ => "resync",
+    }
+}
+
+fn synced(report: &RunReport) -> Vec<Synced> {
+    let one = |event: ArrayEvent| match event {
+        ArrayEvent::SyncDone(action) => Some(Synced { action: word(action), result: "done" }),
+        ArrayEvent::SyncFailed { action, .. } => Some(Synced { action: word(action), result: "given up" }),
+        _ => None,
+    };
+    let mut synced: Vec<Synced> = report.events.iter().filter_map(|timed| one(timed.event)).collect();
+    if report.stopped
+        && let Some(action) = report.events.iter().rev().find_map(|timed| match timed.event {
+            ArrayEvent::SyncStarted(action) => Some(action),
+            _ => None,
+        })
+        && !synced.last().is_some_and(|last| last.action == word(action))
+    {
+        synced.push(Synced { action: word(action), result: "interrupted, to be gone on with from there" });
+    }
+    synced
+}
+
+/// Why what was due could not be done to its end.
+fn trouble(report: &RunReport) -> Option<anyhow::Error> {
+    let failed: Vec<String> = report
+        .events
+        .iter()
+        .filter_map(|timed| match timed.event {
+            ArrayEvent::MemberFailed { slot } => Some(format!("the member of slot {slot} failed")),
+            ArrayEvent::ReplacementFailed { slot } => Some(format!("the replacement of slot {slot} failed")),
+            ArrayEvent::SyncFailed { action, range } => Some(format!(
+                "{} was given up: sectors {} to {} of the members cannot be had",
+                word(action),
+                range.start,
+                range.end()
+            )),
+            _ => None,
+        })
+        .collect();
+    (!failed.is_empty()).then(|| anyhow!("{}", failed.join("; ")))
+}
+
+/// How far resync or recovery is, on a terminal.
+#[derive(Default)]
+struct Progress {
+    bar: Option<(SyncAction, ProgressBar)>,
+}
+
+impl Progress {
+    fn show(&mut self, status: &SyncStatus) {
+        if !is_watched() {
+            return;
+        }
+        if self.bar.as_ref().is_none_or(|(action, _)| *action != status.action) {
+            self.finish();
+            let bar = ProgressBar::new(status.total_sectors).with_prefix(word(status.action));
+            let style = ProgressStyle::with_template("{prefix} {bar:28} {percent}%  {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            self.bar = Some((status.action, bar));
+        }
+        let Some((_, bar)) = &self.bar else { return };
+        let left_kib = status.total_sectors.saturating_sub(status.done_sectors) / 2;
+        let eta = left_kib.checked_div(status.speed_kib).map_or_else(String::new, clock);
+        bar.set_position(status.done_sectors);
+        bar.set_message(format!("{} KiB/s  ETA {eta}", status.speed_kib));
+    }
+
+    fn finish(&mut self) {
+        if let Some((_, bar)) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 /// mdadm's sentence.

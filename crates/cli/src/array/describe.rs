@@ -61,7 +61,7 @@ pub(crate) struct LeftOut {
 
 /// Describes an array of which some slots have failed since it was opened.
 pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Slot]) -> Description {
-    let Assembled { found, assembly } = assembled;
+    let Assembled { found, assembly, .. } = assembled;
     let superblock = &found.candidates[assembly.freshest].superblock;
     let geometry = Geometry::new(&assembly.geometry).expect("an assembly's geometry is possible");
     let level = geometry.level();

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use stripewise_engine::assembly::{Options, Wanted};
+use stripewise_engine::assembly::{Consistency, Options, Wanted};
 use stripewise_engine::level::Raid0Layout;
+use stripewise_engine::ppl::PplReport;
 use stripewise_format::uuid::Uuid;
 use stripewise_host::md::assemble::{Assembled, Found, Selection, find};
 use stripewise_host::md::overlay::Overlay;
@@ -109,27 +110,47 @@ impl SelectArgs {
             options: self.options(what_for),
             overlay,
         };
-        let found = find(&selection)?;
-        for skipped in &found.skipped {
-            eprintln!("stripewise: {} is left out: {}", skipped.path.display(), skipped.why);
-        }
-        Ok(found)
+        Ok(find(&selection)?)
     }
 
-    /// Opens an array. Nothing is written by it.
+    /// Opens an array. Nothing is written by it, but that partial parity logs are followed where the array may be
+    /// written to.
     pub(crate) fn open(
         &self,
-        assembled: &Assembled,
+        assembled: &mut Assembled,
         what_for: Use,
         configure: impl FnOnce(&mut ArrayConfig),
     ) -> Result<Array> {
         let writes = what_for == Use::Write && !self.readonly;
         let access = |path: &Path| if writes { self.access(path) } else { Access::ReadOnly };
+        if writes {
+            assembled.follow_logs(access)?;
+            tell_of_logs(assembled);
+        } else {
+            self.beware_of_logs(assembled)?;
+        }
         let mut config = assembled.config(!writes, access)?;
         configure(&mut config);
         let array = Array::open(config)?;
         assembled.check_unchanged()?;
         Ok(array)
+    }
+
+    /// Without a member, what was being written is wrong until the partial parity logs are followed, which writes.
+    fn beware_of_logs(&self, assembled: &Assembled) -> Result<()> {
+        let assembly = &assembled.assembly;
+        if assembly.consistency != Consistency::Ppl || assembly.is_clean || !assembly.is_degraded() {
+            return Ok(());
+        }
+        let what = "the array was not stopped cleanly and its partial parity logs are not followed, so data of the \
+                    missing member may be wrong where writes were under way";
+        if !self.readonly {
+            return Err(impossible(format!(
+                "{what}; `stripewise assemble --run` follows them, --readonly takes the data as they are"
+            )));
+        }
+        eprintln!("stripewise: {what}");
+        Ok(())
     }
 
     fn access(&self, path: &Path) -> Access {
@@ -141,13 +162,21 @@ impl SelectArgs {
 
 /// Says what was done about members that are not as they should be.
 pub(crate) fn tell(assembled: &Assembled) {
-    let Assembled { found, assembly } = assembled;
+    let Assembled { found, assembly, .. } = assembled;
+    for skipped in &found.skipped {
+        eprintln!("stripewise: {} is left out: {}", skipped.path.display(), skipped.why);
+    }
     let label = |candidate: usize| &found.candidates[candidate].label;
     for stale in &assembly.stale {
         let again = stale.re_addable.map_or_else(String::new, |slot| {
-            format!("; it can be added to slot {slot} again, the bitmap knows what changed")
+            format!("; the bitmap knows what it missed: name it to `stripewise assemble` to have it back in slot {slot}")
         });
         eprintln!("stripewise: {} is left out: {}{again}", label(stale.candidate), stale.why);
+    }
+    for slot in &assembly.returned {
+        if let Some(candidate) = assembly.slots[slot.index()].candidate() {
+            eprintln!("stripewise: {} comes back to slot {slot}, recovered by the bitmap", label(candidate));
+        }
     }
     for forced in &assembly.forced {
         eprintln!(
@@ -163,6 +192,19 @@ pub(crate) fn tell(assembled: &Assembled) {
     }
     if let Some(damage) = &assembly.bitmap_damage {
         eprintln!("stripewise: {damage}; the bitmap is not used");
+    }
+}
+
+/// Says what the partial parity logs were good for, where there was something to follow.
+fn tell_of_logs(assembled: &Assembled) {
+    let Some(PplReport { entries, unusable, .. }) = assembled.logs else { return };
+    if entries > 0 {
+        eprintln!("stripewise: parity is made right for {entries} writes that were under way");
+    }
+    if unusable > 0 {
+        eprintln!(
+            "stripewise: {unusable} entries of the partial parity logs are torn and cannot be followed"
+        );
     }
 }
 

@@ -42,10 +42,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     if args.select.overlay.is_some() && args.shards > 1 {
         return Err(impossible("an --overlay is served by one thread; leave --shards out"));
     }
-    let assembled = args.select.assemble(Use::Write)?;
+    let mut assembled = args.select.assemble(Use::Write)?;
     tell(&assembled);
     let stop = stop_flag()?;
-    let mut array = args.select.open(&assembled, Use::Write, |config| config.shards = args.shards)?;
+    let mut array = args.select.open(&mut assembled, Use::Write, |config| config.shards = args.shards)?;
     let name = assembled.assembly.name.as_str();
     let plain = name.split_once(':').map_or(name, |(_, after_host)| after_host);
     let line = message(&assembled);

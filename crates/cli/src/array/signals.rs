@@ -19,9 +19,14 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
+/// Whether progress has somebody to see it.
+pub(crate) fn is_watched() -> bool {
+    std::io::stderr().is_terminal()
+}
+
 /// A bar of bytes on a terminal, nothing elsewhere. `total` of none is a stream whose end is not known.
 pub(crate) fn byte_bar(total: Option<u64>) -> Option<ProgressBar> {
-    if !std::io::stderr().is_terminal() {
+    if !is_watched() {
         return None;
     }
     let template = match total {

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
-use stripewise_host::Array;
+use stripewise_engine::geometry::Geometry;
 use stripewise_host::md::assemble::Assembled;
+use stripewise_host::{Array, HostError};
 
 use super::bytes::parse_bytes;
 use super::select::{SelectArgs, Use, impossible, tell};
@@ -72,11 +73,11 @@ impl RangeArgs {
 }
 
 pub(crate) fn read(args: &ReadArgs) -> Result<Exit> {
-    let assembled = args.select.assemble(Use::Read)?;
+    let mut assembled = args.select.assemble(Use::Read)?;
     tell(&assembled);
     let stop = stop_flag()?;
-    let mut array = args.select.open(&assembled, Use::Read, |config| config.stop = Arc::clone(&stop))?;
-    let range = args.range.within(array_bytes(&array))?;
+    let range = args.range.within(array_bytes(&assembled)?)?;
+    let mut array = args.select.open(&mut assembled, Use::Read, |config| config.stop = Arc::clone(&stop))?;
     let to: Box<dyn Write + Send> = match &args.output {
         Some(path) => {
             refuse_member(path, &assembled, &args.select)?;
@@ -105,8 +106,9 @@ fn refuse_member(path: &Path, assembled: &Assembled, select: &SelectArgs) -> Res
     Ok(())
 }
 
-fn array_bytes(array: &Array) -> u64 {
-    array.geometry().array_sectors() * SECTOR_BYTES
+fn array_bytes(assembled: &Assembled) -> Result<u64> {
+    let geometry = Geometry::new(&assembled.assembly.geometry).map_err(HostError::Geometry)?;
+    Ok(geometry.array_sectors() * SECTOR_BYTES)
 }
 
 fn explain(trouble: Trouble, verb: &str) -> anyhow::Error {
@@ -121,11 +123,10 @@ pub(crate) fn write(args: &WriteArgs) -> Result<Exit> {
         return Err(impossible("--readonly writes nothing; leave it out, or send writes to an --overlay"));
     }
     let (from, input_bytes) = input(args)?;
-    let assembled = args.select.assemble(Use::Write)?;
+    let mut assembled = args.select.assemble(Use::Write)?;
     tell(&assembled);
     let stop = stop_flag()?;
-    let mut array = args.select.open(&assembled, Use::Write, |config| config.stop = Arc::clone(&stop))?;
-    let range = args.range.within(array_bytes(&array))?;
+    let range = args.range.within(array_bytes(&assembled)?)?;
     let room = range.end - range.start;
     if args.range.length.is_none() && input_bytes.is_some_and(|bytes| bytes > room) {
         return Err(impossible(format!(
@@ -133,6 +134,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<Exit> {
             input_bytes.unwrap_or(0)
         )));
     }
+    let mut array = args.select.open(&mut assembled, Use::Write, |config| config.stop = Arc::clone(&stop))?;
     let total = input_bytes.map_or(args.range.length, |bytes| Some(bytes.min(room)));
     let written =
         write_range(&mut array, &range, Source::new(from), &stop, total, args.range.length.is_none());

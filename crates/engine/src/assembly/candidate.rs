@@ -45,6 +45,20 @@ impl Candidate {
         }
     }
 
+    /// Whether the bitmap names all that it lacks, while it is recovered.
+    pub(super) fn recovers_by_bitmap(&self) -> bool {
+        match &self.superblock {
+            Superblock::V0(_) => false,
+            Superblock::V1(superblock) => superblock.features.contains(Features::RECOVERY_BITMAP),
+        }
+    }
+
+    /// Sectors that it has for data.
+    pub(super) fn room_sectors(&self) -> u64 {
+        let behind = self.device_sectors.saturating_sub(self.superblock.data_offset_sectors());
+        self.superblock.data_size_sectors(self.at_sector).min(behind)
+    }
+
     pub(super) fn is_replacement(&self) -> bool {
         match &self.superblock {
             Superblock::V0(_) => false,

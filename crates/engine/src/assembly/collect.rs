@@ -6,7 +6,7 @@ use stripewise_format::superblock::Superblock;
 use super::candidate::Candidate;
 use super::choose::Chosen;
 use super::start::{decide, sized_spec, slot_states};
-use super::{Assembly, AssemblyError, Consistency, Options, SlotState};
+use super::{Assembly, AssemblyError, Consistency, Options, SlotState, Stale, StaleReason};
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::level::{Layout, Level, Raid0Layout};
 
@@ -17,6 +17,8 @@ pub(super) fn collect(
 ) -> Result<Assembly, AssemblyError> {
     let freshest = &candidates[chosen.freshest];
     let superblock = &freshest.superblock;
+    let mut chosen = chosen;
+    leave_out_small_spares(candidates, &mut chosen);
     let (slots, replacements) = slot_states(candidates, &chosen);
     let consistency = consistency(superblock);
     let forced_clean = decide(candidates, &chosen, &slots, consistency, options)?;
@@ -32,12 +34,13 @@ pub(super) fn collect(
     let redundant = !matches!(superblock.level(), Level::Linear | Level::Raid0);
     let resync_offset_sectors =
         if redundant && !forced_clean { superblock.resync_offset_sectors() } else { u64::MAX };
-    Ok(Assembly {
+    let mut assembly = Assembly {
         metadata: superblock.metadata(),
         uuid: superblock.set_uuid(),
         name: freshest.name(),
         geometry,
         slots,
+        returned: Vec::new(),
         replacements,
         freshest: chosen.freshest,
         events: chosen.events,
@@ -49,7 +52,22 @@ pub(super) fn collect(
         spares: chosen.spares,
         stale: chosen.stale,
         forced: chosen.forced,
-    })
+    };
+    assembly.resume_by_bitmap(candidates);
+    Ok(assembly)
+}
+
+fn leave_out_small_spares(candidates: &[Candidate], chosen: &mut Chosen) {
+    let needed = candidates[chosen.freshest].superblock.size_sectors();
+    let Chosen { spares, stale, .. } = chosen;
+    spares.retain(|spare| {
+        let sectors = candidates[*spare].room_sectors();
+        if sectors < needed {
+            let why = StaleReason::SmallSpare { sectors, needed };
+            stale.push(Stale { candidate: *spare, why, re_addable: None });
+        }
+        sectors >= needed
+    });
 }
 
 fn consistency(superblock: &Superblock) -> Consistency {

@@ -17,6 +17,7 @@ mod collect;
 mod compare;
 mod error;
 mod start;
+mod take_back;
 
 pub use candidate::{Candidate, Offered, Wanted, offered, wanted};
 pub use error::AssemblyError;
@@ -115,6 +116,13 @@ pub enum StaleReason {
     NotItsSlot,
     /// It has more events than every member that holds data: a spare that strayed.
     StraySpare,
+    /// A spare with less room than the array uses of each member.
+    SmallSpare {
+        /// Sectors that it has for data.
+        sectors: u64,
+        /// Sectors that the array uses.
+        needed: u64,
+    },
 }
 
 impl std::fmt::Display for StaleReason {
@@ -131,6 +139,12 @@ impl std::fmt::Display for StaleReason {
                 f.write_str("the freshest member gives it a slot that its own superblock does not")
             }
             Self::StraySpare => f.write_str("it has more events than every member that holds data"),
+            Self::SmallSpare { sectors, needed } => {
+                write!(
+                    f,
+                    "it is a spare with room for {sectors} sectors of the {needed} that are used of each member"
+                )
+            }
         }
     }
 }
@@ -172,6 +186,8 @@ pub struct Assembly {
     pub geometry: GeometrySpec,
     /// What is in each slot.
     pub slots: Vec<SlotState>,
+    /// Slots whose recovering member lacks only what the write-intent bitmap names.
+    pub returned: Vec<Slot>,
     /// Members that take others' places.
     pub replacements: Vec<Replacement>,
     /// Members that hold nothing yet.

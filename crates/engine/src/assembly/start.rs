@@ -12,6 +12,7 @@ use crate::units::Slot;
 /// What is in each slot. A replacement without the member it replaces is the slot's member.
 pub(super) fn slot_states(candidates: &[Candidate], chosen: &Chosen) -> (Vec<SlotState>, Vec<Replacement>) {
     let mut replacements = Vec::new();
+    let is_whole = |candidate: usize| candidates[candidate].recovered_sectors().is_none();
     let state = |candidate: usize| match candidates[candidate].recovered_sectors() {
         None => SlotState::InSync { candidate },
         Some(offset_sectors) => SlotState::Recovering { candidate, offset_sectors },
@@ -19,6 +20,14 @@ pub(super) fn slot_states(candidates: &[Candidate], chosen: &Chosen) -> (Vec<Slo
     let states = (0..).map(Slot).zip(&chosen.slots).map(|(slot, pair)| match *pair {
         (None, None) => SlotState::Missing,
         (Some(member), None) | (None, Some(member)) => state(member),
+        // What replaces a member that lacks content itself has nothing to go by: the fuller of the two is taken.
+        (Some(member), Some(candidate)) if !is_whole(member) => {
+            if is_whole(candidate) {
+                state(candidate)
+            } else {
+                state(member)
+            }
+        }
         (Some(member), Some(candidate)) => {
             let offset_sectors = candidates[candidate].recovered_sectors().unwrap_or(u64::MAX);
             replacements.push(Replacement { slot, candidate, offset_sectors });

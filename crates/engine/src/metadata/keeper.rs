@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use stripewise_format::bitmap::Bits;
 use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_1::{MAX_SECTOR, Role};
+use stripewise_format::superblock_1::{Features, MAX_SECTOR, Role};
 use stripewise_format::time::Timestamp;
 
 use super::superblocks::{ArrayState, Known, Standing, render};
@@ -38,6 +38,8 @@ pub(crate) struct Keeper {
     pending: u32,
     /// Superblocks no longer say what is so.
     is_superblock_due: bool,
+    /// What they are to say holds only once the members' data are on their media.
+    is_flush_due: bool,
     /// Writes that wait for the array to be active or for their bits.
     waiting: VecDeque<RequestKey>,
     writes_in_flight: u64,
@@ -47,10 +49,13 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper for what was found. Nothing is written until something changes.
-    pub(crate) fn new(config: &MetadataConfig, geometry: &Geometry) -> Self {
-        let freshest = config.members.iter().flatten().map(|m| &m.superblock).max_by_key(|s| s.events());
-        let resync_offset_sectors = freshest.map_or(MAX_SECTOR, Superblock::resync_offset_sectors);
+    /// A keeper for what was found, of an array that is in sync up to `resync_from`. Nothing is written until
+    /// something changes, unless the superblocks are of different times.
+    pub(crate) fn new(config: &MetadataConfig, geometry: &Geometry, resync_from: u64) -> Self {
+        let superblocks = || config.members.iter().flatten().map(|m| &m.superblock);
+        let freshest = superblocks().max_by_key(|s| s.events());
+        let events = freshest.map_or(0, Superblock::events);
+        let is_clean = freshest.is_none_or(|s| s.resync_offset_sectors() == MAX_SECTOR);
         let members: Vec<Option<Known>> = config
             .members
             .iter()
@@ -66,16 +71,17 @@ impl Keeper {
             members,
             introduced: None,
             state: ArrayState {
-                events: freshest.map_or(0, Superblock::events),
-                is_clean: resync_offset_sectors == MAX_SECTOR,
-                resync_offset_sectors,
+                events,
+                is_clean,
+                resync_offset_sectors: resync_from,
                 utime: config.clock_start,
             },
             clock_start: config.clock_start,
             safe_mode_delay: config.safe_mode_delay,
             step: Step::Idle,
             pending: 0,
-            is_superblock_due: false,
+            is_superblock_due: superblocks().any(|s| s.events() != events),
+            is_flush_due: false,
             waiting: VecDeque::new(),
             writes_in_flight: 0,
             idle_since: Instant::ZERO,
@@ -261,7 +267,8 @@ impl Keeper {
                 }
                 // A write that came meanwhile keeps the array active.
                 let becomes = (becomes_clean && self.writes_in_flight == 0).then_some(true);
-                self.write_bitmap(core, out, becomes.or(self.is_superblock_due.then_some(false)));
+                let stays_clean = self.state.is_clean && self.waiting.is_empty();
+                self.write_bitmap(core, out, becomes.or(self.is_superblock_due.then_some(stays_clean)));
                 true
             }
             Step::WritingBitmap { becomes } => {
@@ -289,10 +296,13 @@ impl Keeper {
         let can_clear = !self.is_degraded(core);
         let clears =
             core.intent.as_ref().filter(|i| can_clear && i.has_settled()).map(WriteIntent::clearable);
-        if becomes_clean || clears.is_some() {
+        if becomes_clean || clears.is_some() || self.is_flush_due {
+            self.is_flush_due = false;
             for slot in core.working().filter(|_| !mutation::is(Mutation::MarkCleanWithoutFlush)) {
-                let member = core.member_of[slot.index()];
-                self.io(core, out, member, Op::Flush, SectorRange::new(0, 0), SegList::default());
+                let replacement = core.members.replacement(slot).map(|replacement| replacement.member);
+                for member in std::iter::once(core.member_of[slot.index()]).chain(replacement) {
+                    self.io(core, out, member, Op::Flush, SectorRange::new(0, 0), SegList::default());
+                }
             }
             self.step = Step::Flushing { becomes_clean, clears };
             return true;
@@ -428,6 +438,7 @@ impl Keeper {
         }
         self.is_superblock_due = true;
         self.welcome(core, change);
+        self.is_flush_due |= speaks_of_data(change);
         let stand = |members: &mut Vec<Option<Known>>, member: MemberIndex, standing: Standing| {
             if let Some(Some(known)) = members.get_mut(member.index()) {
                 known.standing = standing;
@@ -451,6 +462,9 @@ impl Keeper {
             }
             StateChange::SpareStarted { slot, member } => {
                 stand(&mut self.members, member, Standing::Recovering(slot, 0));
+                if let Some(Some(known)) = self.members.get_mut(member.index()) {
+                    known.forget_bitmap_recovery();
+                }
             }
             StateChange::RecoveryOffset { slot, sectors } => {
                 for known in self.members.iter_mut().flatten() {
@@ -523,17 +537,33 @@ impl Keeper {
     }
 }
 
-/// What a member is, by its own superblock: those in the table's first places hold the slots.
+/// Whether a change says that members hold content.
+const fn speaks_of_data(change: StateChange) -> bool {
+    matches!(
+        change,
+        StateChange::RecoveryOffset { .. }
+            | StateChange::MemberInSync(_)
+            | StateChange::ReplacementDone { .. }
+            | StateChange::ResyncOffset(_)
+    )
+}
+
+/// What a member is, by its own superblock: those in the table's first places hold the slots, behind them are
+/// replacements, which their superblocks call so, and spares.
 fn standing(metadata: &super::MemberMetadata, index: usize, geometry: &Geometry) -> Standing {
-    let recovered = match &metadata.superblock {
-        Superblock::V1(superblock) => superblock.recovered_sectors(),
-        Superblock::V0(_) => None,
+    let (recovered, replaces) = match &metadata.superblock {
+        Superblock::V1(superblock) => {
+            (superblock.recovered_sectors(), superblock.features.contains(Features::REPLACEMENT))
+        }
+        Superblock::V0(_) => (None, false),
     };
     let slot = u16::try_from(index).ok().filter(|index| *index < geometry.raid_disks());
     match (slot, metadata.superblock.role(), recovered) {
         (Some(slot), Role::Slot(_), Some(sectors)) => Standing::Recovering(Slot(slot), sectors),
         (Some(slot), _, _) => Standing::InSync(Slot(slot)),
-        (None, Role::Slot(slot), Some(sectors)) => Standing::Replacing(Slot(slot), sectors),
+        (None, Role::Slot(slot), recovered) if replaces => {
+            Standing::Replacing(Slot(slot), recovered.unwrap_or(MAX_SECTOR))
+        }
         (None, _, _) => Standing::Spare,
     }
 }

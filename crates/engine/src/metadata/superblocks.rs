@@ -47,6 +47,23 @@ pub(crate) struct Known {
     pub(crate) has_bad_blocks: bool,
 }
 
+impl Known {
+    /// Whether the bitmap names all that the member lacks, while it is recovered.
+    fn recovers_by_bitmap(&self) -> bool {
+        match &self.metadata.superblock {
+            Superblock::V1(superblock) => superblock.features.contains(Features::RECOVERY_BITMAP),
+            Superblock::V0(_) => false,
+        }
+    }
+
+    /// The member begins anew: the bitmap does not name all that it lacks.
+    pub(crate) fn forget_bitmap_recovery(&mut self) {
+        if let Superblock::V1(superblock) = &mut self.metadata.superblock {
+            superblock.features = superblock.features.without(Features::RECOVERY_BITMAP);
+        }
+    }
+}
+
 /// The superblock of a member as it should be.
 pub(crate) fn render(
     members: &[Option<Known>],
@@ -87,6 +104,9 @@ fn render_1(
     if let Some(sectors) = recovered {
         new.features |= Features::RECOVERY_OFFSET;
         new.recovery_offset_sectors = sectors;
+        if known.recovers_by_bitmap() && !replaces {
+            new.features |= Features::RECOVERY_BITMAP;
+        }
     }
     if replaces {
         new.features |= Features::REPLACEMENT;

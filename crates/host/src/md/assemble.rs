@@ -3,22 +3,13 @@
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use stripewise_engine::assembly::{
-    self, Assembly, AssemblyError, Candidate, Consistency, Options, SlotState, Wanted, assemble,
-};
-use stripewise_engine::metadata::{BitmapConfig, MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
-use stripewise_engine::policy::Policy;
-use stripewise_engine::volume::VolumeConfig;
-use stripewise_format::superblock::{Superblock, SuperblockError};
-use stripewise_format::superblock_0::Superblock0;
-use stripewise_format::superblock_1::MAX_SECTOR;
-use stripewise_format::time::Timestamp;
+use stripewise_engine::assembly::{self, Assembly, AssemblyError, Candidate, Options, Wanted, assemble};
+use stripewise_engine::ppl::PplReport;
+use stripewise_format::superblock::SuperblockError;
 
 use super::overlay::{self, Overlay};
 use super::probe::{self, Probe, Source};
-use crate::array::ArrayConfig;
 use crate::error::{HostError, MemberProblem};
 use crate::members::{Access, Caching, FileSpec, MemberSpec, OverlaySpec};
 
@@ -50,6 +41,8 @@ pub enum AssembleError {
     Scan(PathBuf, std::io::Error),
     /// The members do not make an array that may start.
     Assembly(AssemblyError),
+    /// A member's bad-block log cannot be read.
+    BadBlocks(PathBuf, probe::PointedError),
     /// Between finding the members and opening them, somebody wrote to one.
     Changed(PathBuf),
 }
@@ -84,6 +77,9 @@ impl fmt::Display for AssembleError {
             ),
             Self::Scan(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Assembly(error) => error.fmt(f),
+            Self::BadBlocks(path, error) => {
+                write!(f, "{}: {error}; --readonly reads the array without the log", path.display())
+            }
             Self::Changed(path) => {
                 write!(f, "{}: its superblock has just been written by another program", path.display())
             }
@@ -109,7 +105,9 @@ pub struct Found {
     pub candidates: Vec<Candidate>,
     /// What was looked at in vain.
     pub skipped: Vec<Skipped>,
-    overlay: Option<Overlay>,
+    /// The candidates that were named, not met in the folder.
+    pub(super) named: Vec<bool>,
+    pub(super) overlay: Option<Overlay>,
 }
 
 /// An array that may start, not yet opened.
@@ -119,6 +117,8 @@ pub struct Assembled {
     pub found: Found,
     /// What they make.
     pub assembly: Assembly,
+    /// What the partial parity logs were good for, once they are followed.
+    pub logs: Option<PplReport>,
 }
 
 /// Finds one array's members. Everything is opened for reading only.
@@ -149,6 +149,7 @@ pub fn find(selection: &Selection) -> Result<Found, AssembleError> {
     }
     let chosen = assembly::wanted(&candidates, &selection.wanted)?;
     Ok(Found {
+        named: chosen.iter().map(|index| *index < selection.members.len()).collect(),
         paths: chosen.iter().map(|index| paths[*index].clone()).collect(),
         candidates: chosen.iter().map(|index| candidates[*index].clone()).collect(),
         skipped,
@@ -217,7 +218,7 @@ fn scanned(path: &Path, overlay: Option<&Overlay>) -> Result<Option<Candidate>, 
     }
 }
 
-fn look(path: &Path, overlay: Option<&Overlay>) -> Result<(Probe, Box<dyn Source>), HostError> {
+pub(super) fn look(path: &Path, overlay: Option<&Overlay>) -> Result<(Probe, Box<dyn Source>), HostError> {
     let (file, device_sectors): (File, u64) = probe::open(path)?;
     let source: Box<dyn Source> = match overlay {
         Some(overlay) => Box::new(overlay.look(path)?),
@@ -251,10 +252,10 @@ impl Found {
     /// They contradict each other, or are too few.
     pub fn assemble(self, options: Options) -> Result<Assembled, AssembleError> {
         let assembly = assemble(&self.candidates, options)?;
-        Ok(Assembled { found: self, assembly })
+        Ok(Assembled { found: self, assembly, logs: None })
     }
 
-    fn spec(&self, index: usize, access: Access) -> Result<MemberSpec, HostError> {
+    pub(super) fn spec(&self, index: usize, access: Access) -> Result<MemberSpec, HostError> {
         let path = &self.paths[index];
         let data_offset_sectors = self.candidates[index].superblock.data_offset_sectors();
         Ok(match &self.overlay {
@@ -270,105 +271,8 @@ impl Found {
         })
     }
 
-    fn has_changed(&self, index: usize) -> Result<bool, AssembleError> {
+    pub(super) fn has_changed(&self, index: usize) -> Result<bool, AssembleError> {
         let (probe, source) = look(&self.paths[index], self.overlay.as_ref())?;
         Ok(candidate(&probe, &*source).is_none_or(|now| now != self.candidates[index]))
-    }
-}
-
-/// Says in a superblock that nothing is left to resync, as `force` has decided.
-fn call_clean(superblock: &mut Superblock) {
-    match superblock {
-        Superblock::V0(superblock) => superblock.state |= Superblock0::CLEAN,
-        Superblock::V1(superblock) => superblock.resync_offset_sectors = MAX_SECTOR,
-    }
-}
-
-impl Assembled {
-    /// What to open the array with. `access` is allowed for each member's path. An array that is not `read_only`
-    /// keeps its superblocks and bitmap up to date; [`crate::Array::close`] leaves it clean.
-    ///
-    /// # Errors
-    /// The overlay cannot take a member, or the bitmap no longer reads.
-    pub fn config(
-        &self,
-        read_only: bool,
-        access: impl Fn(&Path) -> Access,
-    ) -> Result<ArrayConfig, AssembleError> {
-        let Self { found, assembly } = self;
-        let mut members = Vec::new();
-        for state in &assembly.slots {
-            members.push(match *state {
-                SlotState::InSync { candidate } => found.spec(candidate, access(&found.paths[candidate]))?,
-                SlotState::Recovering { .. } | SlotState::Missing => MemberSpec::Missing,
-            });
-        }
-        let mut volume = VolumeConfig::new(assembly.geometry.clone(), Policy::stripewise());
-        volume.failed = assembly.out_of_sync().collect();
-        volume.read_only = read_only;
-        if !read_only && assembly.consistency != Consistency::None {
-            volume.metadata = Some(self.metadata()?);
-        }
-        Ok(ArrayConfig::new(volume, members))
-    }
-
-    /// What the members that are in use hold about the array.
-    fn metadata(&self) -> Result<MetadataConfig, AssembleError> {
-        let Self { found, assembly } = self;
-        let members = assembly.slots.iter().map(|state| match *state {
-            SlotState::InSync { candidate } => {
-                let Candidate { superblock, at_sector, .. } = &found.candidates[candidate];
-                let mut superblock = superblock.clone();
-                if assembly.forced_clean {
-                    call_clean(&mut superblock);
-                }
-                Some(MemberMetadata { superblock, sector: *at_sector, bad_blocks: None })
-            }
-            SlotState::Recovering { .. } | SlotState::Missing => None,
-        });
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(MetadataConfig {
-            members: members.collect(),
-            bitmap: self.bitmap()?,
-            clock_start: Timestamp::from_seconds(since_1970.as_secs()),
-            safe_mode_delay: SAFE_MODE_DELAY,
-        })
-    }
-
-    /// The bitmap of a member in sync: the freshest's, or the first that reads.
-    fn bitmap(&self) -> Result<Option<BitmapConfig>, AssembleError> {
-        let Self { found, assembly } = self;
-        if assembly.consistency != Consistency::Bitmap {
-            return Ok(None);
-        }
-        let mut in_sync: Vec<usize> =
-            assembly.slots.iter().filter(|s| s.is_in_sync()).filter_map(|s| s.candidate()).collect();
-        in_sync.sort_by_key(|candidate| *candidate != assembly.freshest);
-        for index in in_sync {
-            let Candidate { superblock, at_sector, device_sectors, bitmap, .. } = &found.candidates[index];
-            if !matches!(bitmap, Some(Ok(head)) if head.uuid == superblock.bitmap_uuid()) {
-                continue;
-            }
-            let (_, source) = look(&found.paths[index], found.overlay.as_ref())?;
-            let read = probe::read_bitmap(&*source, *device_sectors, superblock, *at_sector);
-            if let Ok(Some((superblock, bits))) = read {
-                return Ok(Some(BitmapConfig { superblock, bits }));
-            }
-        }
-        Err(AssembleError::Changed(found.paths[assembly.freshest].clone()))
-    }
-
-    /// Looks at the members again once they are open and locked: what was decided holds only if nobody wrote to
-    /// them meanwhile.
-    ///
-    /// # Errors
-    /// A superblock is not what it was.
-    pub fn check_unchanged(&self) -> Result<(), AssembleError> {
-        for index in self.assembly.slots.iter().filter_map(|state| state.candidate()) {
-            if self.found.has_changed(index)? {
-                return Err(AssembleError::Changed(self.found.paths[index].clone()));
-            }
-        }
-        Ok(())
     }
 }

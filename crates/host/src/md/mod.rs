@@ -6,6 +6,8 @@
 
 pub mod assemble;
 pub mod create;
+mod logs;
+mod open;
 pub mod overlay;
 pub mod probe;
 pub mod signature;

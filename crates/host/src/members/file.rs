@@ -131,6 +131,11 @@ impl FileMember {
         })
     }
 
+    /// The descriptor that goes through the page cache.
+    pub(crate) fn buffered(&self) -> &File {
+        &self.buffered
+    }
+
     /// Bytes before the member's data.
     pub(crate) fn data_offset_bytes(&self) -> u64 {
         self.data_offset_bytes

@@ -10,7 +10,11 @@ mod file;
 mod memory;
 mod overlay;
 
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+
+use stripewise_engine::io::{IoError, IoResult};
+use stripewise_engine::units::SECTOR_BYTES;
 
 pub use file::{Access, Caching, FileSpec, Fill, create_member_file, member_file_sectors};
 pub(crate) use file::{FileMember, Route, lock, size_of};
@@ -18,7 +22,7 @@ pub(crate) use memory::MemoryMember;
 pub(crate) use overlay::OverlaidMember;
 pub use overlay::OverlaySpec;
 
-use crate::error::{HostError, MemberProblem};
+use crate::error::{HostError, MemberProblem, io_error_from_errno};
 
 /// What a slot of the array is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,38 @@ impl Member {
         })
     }
 
+    /// Reads from a sector of the whole device on, outside of any run.
+    pub(crate) fn read_device(&self, sector: u64, bytes: &mut [u8]) -> IoResult {
+        let offset = sector.checked_mul(SECTOR_BYTES).ok_or(IoError::Range)?;
+        let result = match self {
+            Self::File(file) => file.buffered().read_exact_at(bytes, offset),
+            Self::Overlay(overlay) => overlay.device().read_at(offset, bytes),
+            Self::Missing | Self::Memory(_) => return Err(IoError::Gone),
+        };
+        result.map_err(io_error)
+    }
+
+    /// Writes from a sector of the whole device on, outside of any run.
+    pub(crate) fn write_device(&self, sector: u64, bytes: &[u8]) -> IoResult {
+        let offset = sector.checked_mul(SECTOR_BYTES).ok_or(IoError::Range)?;
+        let result = match self {
+            Self::File(file) => file.buffered().write_all_at(bytes, offset),
+            Self::Overlay(overlay) => overlay.device().write_at(offset, bytes),
+            Self::Missing | Self::Memory(_) => return Err(IoError::Gone),
+        };
+        result.map_err(io_error)
+    }
+
+    /// Makes what was written by [`Self::write_device`] last.
+    pub(crate) fn flush_device(&self) -> IoResult {
+        let result = match self {
+            Self::File(file) => file.buffered().sync_data(),
+            Self::Overlay(overlay) => overlay.device().flush(),
+            Self::Missing | Self::Memory(_) => return Err(IoError::Gone),
+        };
+        result.map_err(io_error)
+    }
+
     /// The file behind the member, if it has one.
     pub(crate) fn file(&self) -> Option<&FileMember> {
         match self {
@@ -76,6 +112,11 @@ pub(crate) fn open_all(specs: &[MemberSpec], sectors: &[u64], shards: u32) -> Re
         .enumerate()
         .map(|(slot, (spec, sectors))| Member::open(spec, slot, *sectors, shards))
         .collect()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]
+fn io_error(error: std::io::Error) -> IoError {
+    error.raw_os_error().map_or(IoError::Range, io_error_from_errno)
 }
 
 fn refuse_duplicates(specs: &[MemberSpec]) -> Result<(), HostError> {

@@ -4,7 +4,8 @@
 use stripewise_engine::io::{Area, IoError, IoResult};
 use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
 
-use crate::error::{HostError, MemberProblem, io_error_from_errno};
+use super::io_error;
+use crate::error::{HostError, MemberProblem};
 use crate::md::overlay::OverlayMember;
 
 /// A member under an overlay.
@@ -32,6 +33,11 @@ impl OverlaidMember {
         }
         let data_offset_bytes = spec.data_offset_sectors * SECTOR_BYTES;
         Ok(Self { member: spec.member.clone(), data_offset_bytes })
+    }
+
+    /// The file or device as the overlay has it.
+    pub(crate) fn device(&self) -> &OverlayMember {
+        &self.member
     }
 
     /// Bytes before an area.
@@ -106,9 +112,4 @@ fn offset_of(base_bytes: u64, range: SectorRange) -> Result<u64, IoError> {
     let end = range.start.checked_add(range.count).and_then(|sector| sector.checked_mul(SECTOR_BYTES));
     end.and_then(|end| end.checked_add(base_bytes)).ok_or(IoError::Range)?;
     Ok(base_bytes + range.start * SECTOR_BYTES)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]
-fn io_error(error: std::io::Error) -> IoError {
-    error.raw_os_error().map_or(IoError::Range, io_error_from_errno)
 }

@@ -219,7 +219,7 @@ impl<'a> Service<'a> {
             self.shard.send_messages(context);
             self.sweep(now);
             self.end(running, context);
-            if running.is_over() && self.shard.is_idle() {
+            if running.is_over() && self.shard.comes_to_rest(now, context) {
                 return Ok(());
             }
             rounds = if more || moved { rounds + 1 } else { 0 };

@@ -166,6 +166,8 @@ impl ArrayPlan {
             failed: assembly.out_of_sync().collect(),
             discard: self.discard,
             metadata: Some(metadata),
+            resync_from: (assembly.resync_offset_sectors != u64::MAX)
+                .then_some(assembly.resync_offset_sectors),
             ..VolumeConfig::new(assembly.geometry.clone(), self.policy.clone())
         };
         Ok(Start {

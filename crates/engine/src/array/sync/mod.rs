@@ -123,7 +123,8 @@ pub(crate) struct Sync {
 }
 
 impl Sync {
-    pub(crate) fn new(config: SyncConfig) -> Self {
+    /// `returned` are recovering slots that lack only what the write-intent bitmap names.
+    pub(crate) fn new(config: SyncConfig, returned: SlotSet) -> Self {
         Self {
             speed: Speed::new(config.speed),
             run: None,
@@ -131,7 +132,7 @@ impl Sync {
             look: false,
             asked: None,
             gave_up: false,
-            returned: SlotSet::EMPTY,
+            returned,
             mismatch_sectors: 0,
             mismatches: Vec::new(),
         }
@@ -444,7 +445,7 @@ impl Run {
         self.told = self.done;
         match self.action {
             SyncAction::Recover => {
-                for slot in core.members.recovering.iter() {
+                for slot in core.members.recovering.union(core.members.replacing).iter() {
                     let sectors = core.members.filled(slot);
                     core.changed(StateChange::RecoveryOffset { slot, sectors });
                 }

@@ -1,0 +1,83 @@
+//! Following the partial parity logs of an array that is about to be opened for writing.
+
+use std::path::Path;
+
+use stripewise_engine::assembly::{Consistency, SlotState};
+use stripewise_engine::geometry::Geometry;
+use stripewise_engine::io::IoResult;
+use stripewise_engine::ppl::{LogPlace, MemberStorage, PplReport, recover};
+use stripewise_engine::units::Slot;
+use stripewise_format::superblock::Superblock;
+
+use super::assemble::{AssembleError, Assembled};
+use crate::error::HostError;
+use crate::members::{self, Access, Member, MemberSpec};
+
+impl Assembled {
+    /// Makes parity right where writes were under way when the array was last used, and empties the logs. To be called
+    /// before [`Self::config`], which needs to know; arrays without such logs are left as they are.
+    ///
+    /// # Errors
+    /// A member cannot be opened, read or written; or somebody wrote to it meanwhile. The logs are then as they were.
+    pub fn follow_logs(&mut self, access: impl Fn(&Path) -> Access) -> Result<(), AssembleError> {
+        if self.assembly.consistency != Consistency::Ppl {
+            return Ok(());
+        }
+        let geometry = Geometry::new(&self.assembly.geometry).map_err(HostError::Geometry)?;
+        let specs = self.assembly.slots.iter().map(|state| match state.candidate() {
+            Some(index) => self.found.spec(index, access(&self.found.paths[index])),
+            None => Ok(MemberSpec::Missing),
+        });
+        let specs: Vec<MemberSpec> = specs.collect::<Result<_, _>>()?;
+        let members = members::open_all(&specs, &self.assembly.geometry.member_sectors, 1)?;
+        self.check_unchanged()?;
+        let places: Vec<_> = self.assembly.slots.iter().map(|state| self.log_place(*state)).collect();
+        let is_clean = self.assembly.is_clean;
+        let report = recover(&geometry, &self.assembly.uuid, &places, is_clean, &mut Devices(&members));
+        self.logs = Some(report.map_err(HostError::Io)?);
+        Ok(())
+    }
+
+    /// Whether parity is right everywhere though the array was not stopped cleanly. As the kernel's `ppl_init_log`, only
+    /// logs that were of use throughout say so: an array that never was in sync has nothing in them. While a member is
+    /// missing there is nothing left to compare parity with.
+    pub(super) fn logs_made_parity_right(&self) -> bool {
+        let is_said = |report| matches!(report, PplReport { entries: 1.., unusable: 0, .. });
+        self.logs.is_some_and(|report| {
+            self.assembly.is_degraded() || self.assembly.resync_offset_sectors == 0 && is_said(report)
+        })
+    }
+
+    fn log_place(&self, state: SlotState) -> Option<LogPlace> {
+        let candidate = &self.found.candidates[state.candidate()?];
+        let Superblock::V1(superblock) = &candidate.superblock else { return None };
+        let area = superblock.ppl()?;
+        let valid_sectors = match state {
+            SlotState::Recovering { offset_sectors, .. } => offset_sectors,
+            SlotState::InSync { .. } | SlotState::Missing => u64::MAX,
+        };
+        Some(LogPlace {
+            log_sector: candidate.at_sector.checked_add_signed(area.offset_sectors.into())?,
+            log_sectors: area.size_sectors.into(),
+            data_offset_sectors: superblock.data_offset_sectors,
+            valid_sectors,
+        })
+    }
+}
+
+/// Members by slot, each as a whole device.
+struct Devices<'a>(&'a [Member]);
+
+impl MemberStorage for Devices<'_> {
+    fn read(&mut self, slot: Slot, sector: u64, bytes: &mut [u8]) -> IoResult {
+        self.0[slot.index()].read_device(sector, bytes)
+    }
+
+    fn write(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> IoResult {
+        self.0[slot.index()].write_device(sector, bytes)
+    }
+
+    fn flush(&mut self, slot: Slot) -> IoResult {
+        self.0[slot.index()].flush_device()
+    }
+}

@@ -1,0 +1,182 @@
+//! From chosen members to what an array is opened with.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use stripewise_engine::assembly::{Candidate, Consistency, SlotState};
+use stripewise_engine::metadata::{BitmapConfig, MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
+use stripewise_engine::policy::Policy;
+use stripewise_engine::units::{MemberIndex, Slot};
+use stripewise_engine::volume::VolumeConfig;
+use stripewise_format::bad_blocks::BadRange;
+use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::Features;
+use stripewise_format::time::Timestamp;
+
+use super::assemble::{AssembleError, Assembled, Found, look};
+use super::probe;
+use crate::array::ArrayConfig;
+use crate::members::{Access, MemberSpec};
+
+impl Assembled {
+    /// What to open the array with. `access` is allowed for each member's path. An array that is not `read_only`
+    /// keeps its superblocks and bitmap up to date, and does by itself what is due: resync, recovery, replacement.
+    /// [`crate::Array::close`] leaves it clean.
+    ///
+    /// # Errors
+    /// The overlay cannot take a member, or the bitmap no longer reads.
+    pub fn config(
+        &self,
+        read_only: bool,
+        access: impl Fn(&Path) -> Access,
+    ) -> Result<ArrayConfig, AssembleError> {
+        let Self { found, assembly, .. } = self;
+        let spec = |index: usize| found.spec(index, access(&found.paths[index]));
+        let table = self.table();
+        let members = table.iter().map(|candidate| candidate.map_or(Ok(MemberSpec::Missing), spec));
+        let members = members.collect::<Result<_, _>>()?;
+        let mut volume = VolumeConfig::new(assembly.geometry.clone(), Policy::stripewise());
+        let slots = || (0..).map(Slot).zip(&assembly.slots);
+        volume.failed =
+            slots().filter(|(_, state)| state.candidate().is_none()).map(|(slot, _)| slot).collect();
+        volume.recovering =
+            slots().filter_map(|(slot, state)| Some((slot, self.recovered(*state)?))).collect();
+        volume.returned.clone_from(&assembly.returned);
+        volume.read_only = read_only;
+        if assembly.consistency != Consistency::None {
+            volume.metadata = Some(self.metadata(&table, read_only)?);
+        }
+        if !read_only && assembly.consistency != Consistency::None {
+            volume.spares = assembly.spares.len() as u16;
+            let first = assembly.slots.len() + assembly.spares.len();
+            volume.replacements = (first..)
+                .zip(&assembly.replacements)
+                .map(|(index, r)| {
+                    (r.slot, MemberIndex(index as u16), r.offset_sectors.min(self.used_sectors()))
+                })
+                .collect();
+            let is_in_sync = assembly.resync_offset_sectors == u64::MAX || self.logs_made_parity_right();
+            volume.resync_from = (!is_in_sync).then_some(assembly.resync_offset_sectors);
+        }
+        Ok(ArrayConfig::new(volume, members))
+    }
+
+    /// Sectors of each member that redundancy covers.
+    fn used_sectors(&self) -> u64 {
+        self.found.candidates[self.assembly.freshest].superblock.size_sectors()
+    }
+
+    fn recovered(&self, state: SlotState) -> Option<u64> {
+        match state {
+            SlotState::Recovering { offset_sectors, .. } => Some(offset_sectors.min(self.used_sectors())),
+            SlotState::InSync { .. } | SlotState::Missing => None,
+        }
+    }
+
+    /// The candidates by member index: those of the slots, then spares, then replacements. An array without redundancy
+    /// has none of the latter two.
+    pub(super) fn table(&self) -> Vec<Option<usize>> {
+        let assembly = &self.assembly;
+        let mut table: Vec<_> = assembly.slots.iter().map(|state| state.candidate()).collect();
+        if assembly.consistency != Consistency::None {
+            table.extend(assembly.spares.iter().copied().map(Some));
+            table.extend(assembly.replacements.iter().map(|replacement| Some(replacement.candidate)));
+        }
+        table
+    }
+
+    /// What the members that are in use hold about the array.
+    fn metadata(&self, table: &[Option<usize>], read_only: bool) -> Result<MetadataConfig, AssembleError> {
+        let members = table.iter().enumerate().map(|(index, candidate)| {
+            let Some(candidate) = *candidate else { return Ok(None) };
+            let found = &self.found.candidates[candidate];
+            let mut superblock = found.superblock.clone();
+            let slot = Slot(index as u16);
+            if let Superblock::V1(superblock) = &mut superblock
+                && self.assembly.returned.contains(&slot)
+                && !superblock.features.contains(Features::RECOVERY_OFFSET)
+            {
+                // It comes back: from now on its superblock says that it lacks what the bitmap names.
+                superblock.features |= Features::RECOVERY_OFFSET | Features::RECOVERY_BITMAP;
+                superblock.recovery_offset_sectors = 0;
+            }
+            let bad_blocks = match self.bad_blocks(candidate) {
+                Err(_) if read_only => None,
+                read => read?,
+            };
+            Ok(Some(MemberMetadata { superblock, sector: found.at_sector, bad_blocks }))
+        });
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(MetadataConfig {
+            members: members.collect::<Result<_, AssembleError>>()?,
+            bitmap: if read_only { None } else { self.bitmap()? },
+            clock_start: Timestamp::from_seconds(since_1970.as_secs()),
+            safe_mode_delay: SAFE_MODE_DELAY,
+        })
+    }
+
+    /// What a member's bad-block log lists.
+    fn bad_blocks(&self, index: usize) -> Result<Option<Vec<BadRange>>, AssembleError> {
+        let Found { paths, candidates, overlay, .. } = &self.found;
+        let (_, source) = look(&paths[index], overlay.as_ref())?;
+        let Candidate { device_sectors, superblock, .. } = &candidates[index];
+        probe::read_bad_blocks(&*source, *device_sectors, superblock)
+            .map_err(|error| AssembleError::BadBlocks(paths[index].clone(), error))
+    }
+
+    /// The bitmap of a member in sync: the freshest's, or the first that reads.
+    fn bitmap(&self) -> Result<Option<BitmapConfig>, AssembleError> {
+        let Self { found, assembly, .. } = self;
+        if assembly.consistency != Consistency::Bitmap {
+            return Ok(None);
+        }
+        let mut in_sync: Vec<usize> =
+            assembly.slots.iter().filter(|s| s.is_in_sync()).filter_map(|s| s.candidate()).collect();
+        in_sync.sort_by_key(|candidate| *candidate != assembly.freshest);
+        for index in in_sync {
+            let candidate = &found.candidates[index];
+            let matching = |uuid| uuid == candidate.superblock.bitmap_uuid();
+            if !matches!(&candidate.bitmap, Some(Ok(head)) if matching(head.uuid)) {
+                continue;
+            }
+            let (_, source) = look(&found.paths[index], found.overlay.as_ref())?;
+            let read = probe::read_bitmap(
+                &*source,
+                candidate.device_sectors,
+                &candidate.superblock,
+                candidate.at_sector,
+            );
+            if let Ok(Some((superblock, mut bits))) = read {
+                if superblock.events < assembly.events {
+                    // Whoever wrote last did not keep it: as md, every bit is taken as set.
+                    bits.set(0..bits.count());
+                }
+                return Ok(Some(BitmapConfig { superblock, bits }));
+            }
+        }
+        Err(AssembleError::Changed(found.paths[assembly.freshest].clone()))
+    }
+
+    /// Takes stale members back that the bitmap allows to, of those that were named one by one. To be called before
+    /// the array is opened for writing.
+    pub fn take_back_named(&mut self) {
+        let candidates: Vec<usize> = self.assembly.stale.iter().map(|stale| stale.candidate).collect();
+        for candidate in candidates.into_iter().filter(|candidate| self.found.named[*candidate]) {
+            self.assembly.take_back(&self.found.candidates, candidate);
+        }
+    }
+
+    /// Looks at the members again once they are open and locked: what was decided holds only if nobody wrote to
+    /// them meanwhile.
+    ///
+    /// # Errors
+    /// A superblock is not what it was.
+    pub fn check_unchanged(&self) -> Result<(), AssembleError> {
+        for index in self.table().into_iter().flatten() {
+            if self.found.has_changed(index)? {
+                return Err(AssembleError::Changed(self.found.paths[index].clone()));
+            }
+        }
+        Ok(())
+    }
+}
