@@ -173,8 +173,8 @@ def fill(answer, seed, ranges, whole):
     answer["sha256"] = digest()
 
 
-def create(words, members, spares, seed, wait):
-    """mdadm --create, the whole array written, stopped."""
+def create(words, members, spares, seed, wait, bad=()):
+    """mdadm --create, the whole array written, [member, sector, count] listed as bad, stopped."""
     devices = attach(members + spares)
     answer = {"said": run("mdadm", "--create", ARRAY, "--run", *words, *devices)}
     hurry()
@@ -182,6 +182,8 @@ def create(words, members, spares, seed, wait):
         wait_idle()
     answer.update(seen())
     fill(answer, seed, [], True)
+    for index, sector, count in bad:
+        attribute(f"dev-{os.path.basename(devices[index])}/bad_blocks", f"{sector} {count}")
     answer["detail"] = run("mdadm", "-D", ARRAY)
     answer["detail_export"] = run("mdadm", "-D", "--export", ARRAY)
     stop()
