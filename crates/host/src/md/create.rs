@@ -4,7 +4,7 @@
 //! *Ownership.* A candidate is locked (`flock`; a block device also with `O_EXCL`) from [`Candidate::open`] on. One that
 //! lies under an overlay is only read, whoever else reads it, and shown as it is without the overlay: an array that is
 //! created there begins from the members, and what the overlay held before is dropped.
-//! *Ordering.* [`write`] saves what it will overwrite, then writes logs and flushes every member, then superblocks and
+//! *Ordering.* [`write()`] saves what it will overwrite, then writes logs and flushes every member, then superblocks and
 //! flushes again: a member is never labelled before its bitmap and logs are there. *Failure.* What was overwritten is
 //! put back on every member, and the error says whether that worked.
 
