@@ -40,6 +40,8 @@ pub(crate) struct Keeper {
     is_superblock_due: bool,
     /// What they are to say holds only once the members' data are on their media.
     is_flush_due: bool,
+    /// What the next round will say. It is not known of while a round is under way: that round's flush may not cover it.
+    changes: VecDeque<StateChange>,
     /// Writes that wait for the array to be active or for their bits.
     waiting: VecDeque<RequestKey>,
     writes_in_flight: u64,
@@ -82,6 +84,7 @@ impl Keeper {
             pending: 0,
             is_superblock_due: superblocks().any(|s| s.events() != events),
             is_flush_due: false,
+            changes: VecDeque::new(),
             waiting: VecDeque::new(),
             writes_in_flight: 0,
             idle_since: Instant::ZERO,
@@ -154,6 +157,7 @@ impl Keeper {
         let is_said = core.read_only
             || self.state.is_clean
                 && !self.is_superblock_due
+                && self.changes.is_empty()
                 && core.intent.as_ref().is_none_or(|i| !i.is_busy() || self.is_degraded(core));
         self.is_stopping && matches!(self.step, Step::Idle) && is_said && self.writes_in_flight == 0
     }
@@ -187,9 +191,7 @@ impl Keeper {
         now: Instant,
         released: &mut Vec<RequestKey>,
     ) {
-        while let Some(change) = core.changes.pop_front() {
-            self.change(core, change);
-        }
+        self.changes.append(&mut core.changes);
         while let Some(range) = core.writes_ended.pop() {
             let range = sync_range(&core.geometry, range);
             if let Some(intent) = &mut core.intent {
@@ -208,7 +210,7 @@ impl Keeper {
         if mutation::is(Mutation::AcknowledgeBeforeFailureRecorded) {
             core.release_answers(out);
         }
-        if core.held.is_holding && core.changes.is_empty() && !self.is_superblock_due && self.is_at_rest() {
+        if core.held.is_holding && self.changes.is_empty() && !self.is_superblock_due && self.is_at_rest() {
             core.release_answers(out);
         }
         self.release(core, released);
@@ -235,7 +237,7 @@ impl Keeper {
     fn is_degraded(&self, core: &Core) -> bool {
         let in_sync =
             self.members.iter().flatten().filter(|m| matches!(m.standing, Standing::InSync(_))).count();
-        in_sync < usize::from(core.geometry.raid_disks())
+        in_sync < usize::from(core.geometry.raid_disks()) || !core.incomplete().is_empty()
     }
 
     /// Lets the bitmap's daemon have its round.
@@ -262,6 +264,8 @@ impl Keeper {
         match std::mem::replace(&mut self.step, Step::Idle) {
             Step::Idle => self.begin(core, out, now),
             Step::Flushing { becomes_clean, clears } => {
+                // A member that failed meanwhile may lack what the bits stand for.
+                let clears = clears.filter(|_| !self.is_degraded(core));
                 if let (Some(intent), Some(bits)) = (&mut core.intent, clears) {
                     intent.clear(&bits);
                 }
@@ -288,6 +292,9 @@ impl Keeper {
     }
 
     fn begin(&mut self, core: &mut Core, out: &mut ActionQueue, now: Instant) -> bool {
+        while let Some(change) = self.changes.pop_front() {
+            self.change(core, change);
+        }
         let is_quiet = self.writes_in_flight == 0
             && (self.is_stopping
                 || self.state.resync_offset_sectors == MAX_SECTOR
