@@ -246,6 +246,8 @@ impl Core {
             self.member_of[slot.index()] = member;
             self.members.read_errors[slot.index()].0 = 0;
             self.changed(StateChange::ReplacementDone { slot, member });
+            // From now on the old member misses what is written, and it would come back after a crash.
+            self.held.is_holding = self.is_kept;
         } else {
             self.members.recovering.remove(slot);
             self.changed(StateChange::MemberInSync(slot));
