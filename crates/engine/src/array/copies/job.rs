@@ -339,7 +339,7 @@ fn readable(core: &Core, range: SectorRange) -> impl Iterator<Item = Place> {
 fn io(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, slot: Slot, op: Op) {
     let place =
         places(core, job.range.start).find(|p| p.slot == slot).expect("jobs go to the range's copies");
-    let source = if op == Op::Read { slot } else { first_read(job) };
+    let source = if op == Op::Read { slot } else { first_read(core, job) };
     let segs = out.add_segs([job.pages(source, 0, job.range.count)]);
     let range = SectorRange::new(place.sector, job.range.count);
     job.pending += 1;
@@ -348,9 +348,10 @@ fn io(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, slot:
     core.foreground_sectors[slot.index()] -= range.count;
 }
 
-/// The copy that is held to be right.
-fn first_read(job: &CopyJob) -> Slot {
-    job.read.iter().next().expect("nothing is written that was not read")
+/// The copy that is held to be right: the first, as for reads of copies that may not agree.
+fn first_read(core: &Core, job: &CopyJob) -> Slot {
+    let first = places(core, job.range.start).find(|place| job.read.contains(place.slot));
+    first.expect("nothing is written that was not read").slot
 }
 
 fn compare(out: &mut ActionQueue, key: u64, job: &mut CopyJob, page: u32, sectors: u64) {
@@ -393,7 +394,7 @@ fn compared(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob,
         return compare(out, key, job, next, sectors);
     }
     if job.disagrees && job.job.kind == JobKind::Repair {
-        job.writes = job.read.minus(SlotSet::one(first_read(job)));
+        job.writes = job.read.minus(SlotSet::one(first_read(core, job)));
     }
     write(core, out, key, job);
 }
@@ -411,7 +412,7 @@ fn write(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob) {
     for slot in job.replacements.and(core.members.replacing).minus(job.writes).iter() {
         let Some(replacement) = core.members.replacement(slot) else { continue };
         let place = places(core, job.range.start).find(|p| p.slot == slot).expect("of the range's copies");
-        let segs: SegList = out.add_segs([job.pages(first_read(job), 0, job.range.count)]);
+        let segs: SegList = out.add_segs([job.pages(first_read(core, job), 0, job.range.count)]);
         let range = SectorRange::new(place.sector, job.range.count);
         let mut record = core.record(slot, Op::Write, range, Owner::CopyJob { job: key });
         record.member = replacement.member;
