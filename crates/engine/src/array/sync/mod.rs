@@ -269,8 +269,9 @@ impl Sync {
             let Some(index) = run.in_flight.iter().position(|j| j.request == key) else { continue };
             run.in_flight[index].is_done = true;
             if result.is_err() {
-                let range = SectorRange::new(run.done, run.in_flight[index].upto - run.done);
-                run.end = Some(match result {
+                let range = SectorRange::new(run.done, run.in_flight[index].upto.saturating_sub(run.done));
+                // Members whose standing changed may be why: then that is how it ends.
+                run.end.get_or_insert(match result {
                     Err(IoError::Lost | IoError::Media) => Ending::Failed(range),
                     _ => Ending::Interrupted,
                 });
