@@ -1,5 +1,7 @@
 //! Who is current, and in which slot.
 
+use std::cmp::Ordering;
+
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::Role;
 
@@ -118,14 +120,23 @@ fn check_supported(candidate: &Candidate) -> Result<(), AssemblyError> {
     if reshaping { Err(AssemblyError::Reshape { label: label() }) } else { Ok(()) }
 }
 
-/// The member with the most events among those that hold data; among all where none does.
+/// The member with the most events among those that hold all their data; one that holds a part, if it is far newer; among
+/// all where none holds any. The event that made a member hold a slot may have reached it alone, and the others are not
+/// out of date for that.
 fn freshest(candidates: &[Candidate]) -> Option<usize> {
-    let newest = |only_slots: bool| {
-        let indexes = (0..candidates.len()).filter(|i| !only_slots || candidates[*i].own_slot().is_some());
+    let newest = |is_wanted: &dyn Fn(&Candidate) -> bool| {
+        let indexes = (0..candidates.len()).filter(|i| is_wanted(&candidates[*i]));
         // The first of several, so that the answer follows the events and then the order given.
         indexes.rev().max_by_key(|i| candidates[*i].superblock.events())
     };
-    newest(true).or_else(|| newest(false))
+    let events = |index: usize| candidates[index].superblock.events();
+    let in_slot = newest(&|c| c.own_slot().is_some());
+    let whole = newest(&|c| c.own_slot().is_some() && c.recovered_sectors().is_none());
+    match (whole, in_slot) {
+        (Some(whole), Some(any)) if events(whole).saturating_add(EVENTS_MARGIN) >= events(any) => Some(whole),
+        (_, Some(any)) => Some(any),
+        _ => newest(&|_| true),
+    }
 }
 
 fn place(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<(), AssemblyError> {
@@ -154,13 +165,23 @@ fn place(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<
                 return Err(AssemblyError::RoleBeyondSlots { label, role: slot, raid_disks: count as u32 });
             };
             let place = if candidate.is_replacement() { &mut place.1 } else { &mut place.0 };
-            if let Some(other) = place.replace(index) {
-                return Err(AssemblyError::SlotTwice {
-                    slot: Slot(slot),
-                    first: candidates[other].label.clone(),
-                    second: candidate.label.clone(),
-                });
-            }
+            let Some(other) = place.replace(index) else { return Ok(()) };
+            let events = |index: usize| candidates[index].superblock.events();
+            let older = match events(other).cmp(&events(index)) {
+                Ordering::Less => other,
+                Ordering::Greater => index,
+                Ordering::Equal => {
+                    return Err(AssemblyError::SlotTwice {
+                        slot: Slot(slot),
+                        first: candidates[other].label.clone(),
+                        second: candidate.label.clone(),
+                    });
+                }
+            };
+            // In 0.90 a member that replaced another has the other's number: the older one has been replaced.
+            *place = Some(other + index - older);
+            let why = StaleReason::Events { found: events(older), freshest: chosen.events };
+            chosen.stale.push(Stale { candidate: older, why, re_addable: None });
         }
     }
     Ok(())
