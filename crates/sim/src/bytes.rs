@@ -30,7 +30,8 @@ impl BytesStore {
         let page_bytes = (u64::from(entries) * PAGE_BYTES) as usize;
         Self {
             members: member_sectors.iter().map(|s| vec![0; (s * SECTOR_BYTES) as usize]).collect(),
-            pages: vec![vec![0; page_bytes]; member_sectors.len()],
+            // One by one, so that no page is touched before it is used.
+            pages: member_sectors.iter().map(|_| vec![0; page_bytes]).collect(),
             requests: Vec::new(),
             frames: Vec::new(),
             data_offset_sectors: vec![0; member_sectors.len()],

@@ -1,22 +1,32 @@
 //! Random arrays, workloads and faults, by seed.
 
-use stripewise_sim::checker::{Scenario, run, shrink};
+use stripewise_sim::checker::{Scenario, Tally, run, shrink};
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
+}
 
 #[test]
 fn a_few_thousand_seeds_keep_every_promise() {
-    let count = std::env::var("SWARM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
-    let first = std::env::var("SWARM_FIRST").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let (first, count) = (number("SWARM_FIRST", 0), number("SWARM_SEEDS", 3_000));
+    let mut total = Tally::default();
     for seed in first..first + count {
         let scenario = Scenario::of(seed);
         let outcome = run(&scenario, false);
-        if outcome.failure.is_some() {
+        total += outcome.tally;
+        if let Some(failure) = outcome.failure {
             let small = shrink(&scenario, 2_000);
             let again = run(&small, true);
             println!("{:#?}", small.array);
             again.log.iter().for_each(|line| println!("{line}"));
-            panic!("seed {seed}: {}; shrunk: {}", outcome.failure.unwrap(), again.failure.unwrap());
+            panic!("seed {seed}: {failure}; shrunk: {}", again.failure.expect("it failed before"));
         }
     }
+    println!("{total:#?}");
+    let Tally { resyncs, recovered, interrupted, checks, corrected, re_added, flips, array_failures, .. } =
+        total;
+    let covered = [resyncs, recovered, interrupted, checks, corrected, re_added, flips, array_failures];
+    assert!(count < 1_000 || covered.iter().all(|n| *n > 20), "something hardly came to pass: {total:?}");
 }
 
 #[test]
@@ -25,6 +35,6 @@ fn a_seed_replays_exactly() {
         let scenario = Scenario::of(seed);
         let (first, second) = (run(&scenario, false), run(&Scenario::of(seed), true));
         assert_eq!(first.trace_hash, second.trace_hash, "seed {seed}");
-        assert_eq!(first.completed, second.completed);
+        assert_eq!(first.tally, second.tally);
     }
 }

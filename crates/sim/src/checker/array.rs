@@ -1,26 +1,23 @@
-//! The array under test: what it is made of, and how it starts from the bytes of its members.
+//! The array under test: what it is made of, and the labels of its devices.
 
-use stripewise_engine::assembly::{Assembly, AssemblyError, Candidate, Options, SlotState, assemble};
+use stripewise_engine::array::sync::SyncConfig;
 use stripewise_engine::geometry::{Geometry, GeometryError, GeometrySpec};
 use stripewise_engine::level::{Layout, Level};
-use stripewise_engine::metadata::{BitmapConfig, MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
 use stripewise_engine::policy::Policy;
-use stripewise_engine::units::{SECTOR_BYTES, SectorRange, Slot};
-use stripewise_engine::volume::VolumeConfig;
-use stripewise_format::bitmap::{BitmapSuperblock, Bits, SUPERBLOCK_BYTES};
+use stripewise_engine::units::{SECTOR_BYTES, Slot};
+use stripewise_format::bitmap::BitmapSuperblock;
 use stripewise_format::placement::Metadata;
 use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_0::{Disk, RESERVED_SECTORS, Superblock0};
 use stripewise_format::superblock_1::{Minor, Role, Superblock1};
-use stripewise_format::time::Timestamp;
 use stripewise_format::uuid::Uuid;
 
-use super::failure::Failure;
 use crate::faults::MemberStorage;
 
-const SUPERBLOCK_SECTOR: u64 = 8;
-const BITMAP_SECTOR: u64 = 16;
-/// A page of bitmap lies before the data.
-const DATA_SECTOR: u64 = 24;
+/// Superblock and bitmap take a page each, before the data or behind them.
+const LABEL_SECTORS: u64 = 24;
+/// From the superblock to the bitmap.
+const BITMAP_OFFSET_SECTORS: u64 = 8;
 const SET_UUID: Uuid = Uuid([0x51; 16]);
 
 /// What an array is made of.
@@ -32,6 +29,8 @@ pub struct ArrayPlan {
     pub layout: Layout,
     /// Slots.
     pub members: u16,
+    /// Devices that wait to take a slot.
+    pub spares: u16,
     /// Chunk in sectors; 0 for levels without.
     pub chunk_sectors: u64,
     /// Sectors of each member's data.
@@ -42,8 +41,12 @@ pub struct ArrayPlan {
     pub stripe_cache_size: u32,
     /// Members take discards.
     pub discard: bool,
+    /// Version of the superblocks.
+    pub metadata: Metadata,
     /// Bytes that a bit of the write-intent bitmap stands for, if there is one.
     pub bitmap_chunk_bytes: Option<u32>,
+    /// How it works by itself.
+    pub sync: SyncConfig,
 }
 
 impl ArrayPlan {
@@ -54,12 +57,15 @@ impl ArrayPlan {
             level,
             layout: Layout::default_of(level),
             members,
+            spares: 0,
             chunk_sectors,
             data_sectors: 48,
             policy,
             stripe_cache_size: 17,
             discard: false,
+            metadata: Metadata::DEFAULT,
             bitmap_chunk_bytes: None,
+            sync: SyncConfig::DEFAULT,
         }
     }
 
@@ -80,28 +86,88 @@ impl ArrayPlan {
         Geometry::new(&self.spec())
     }
 
-    fn is_redundant(&self) -> bool {
+    /// Whether members hold the same content, or parity of it.
+    pub(super) const fn is_redundant(&self) -> bool {
+        self.keeps_state() && self.members > 1
+    }
+
+    /// Whether the level keeps its superblocks up to date.
+    const fn keeps_state(&self) -> bool {
         !matches!(self.level, Level::Linear | Level::Raid0)
     }
 
-    /// The superblock of a slot's member.
-    fn superblock(&self, slot: u16, size_sectors: u64) -> Superblock1 {
-        let mut superblock = Superblock1::new(self.level, self.members.into(), 0, SET_UUID);
+    pub(super) const fn has_bitmap(&self) -> bool {
+        self.bitmap_chunk_bytes.is_some() && self.keeps_state()
+    }
+
+    /// Where devices' data begin.
+    pub(super) const fn data_offset_sectors(&self) -> u64 {
+        match self.metadata {
+            Metadata::V0 | Metadata::V1(Minor::End) => 0,
+            Metadata::V1(Minor::Start | Minor::Start4K) => LABEL_SECTORS,
+        }
+    }
+
+    const fn device_sectors(&self) -> u64 {
+        match self.metadata {
+            Metadata::V0 => self.data_sectors.next_multiple_of(RESERVED_SECTORS) + RESERVED_SECTORS,
+            Metadata::V1(_) => self.data_sectors + LABEL_SECTORS,
+        }
+    }
+
+    /// The device's sector of the superblock.
+    pub(super) fn superblock_sector(&self) -> u64 {
+        self.metadata.sector(self.device_sectors()).expect("devices have room for their superblock")
+    }
+
+    /// The superblock of a device: of a slot's member, behind them of a spare.
+    fn superblock(&self, index: u16, size_sectors: u64) -> Superblock {
+        match self.metadata {
+            Metadata::V0 => Superblock::V0(Box::new(self.superblock_0(index, size_sectors))),
+            Metadata::V1(_) => Superblock::V1(Box::new(self.superblock_1(index, size_sectors))),
+        }
+    }
+
+    fn superblock_1(&self, index: u16, size_sectors: u64) -> Superblock1 {
+        let mut superblock = Superblock1::new(self.level, self.members.into(), self.spares.into(), SET_UUID);
         superblock.layout = self.layout.number() as u32;
         superblock.chunk_sectors = self.chunk_sectors as u32;
-        superblock.size_sectors = if self.is_redundant() { size_sectors } else { 0 };
-        superblock.data_offset_sectors = DATA_SECTOR;
+        superblock.size_sectors = if self.keeps_state() { size_sectors } else { 0 };
+        superblock.data_offset_sectors = self.data_offset_sectors();
         superblock.data_size_sectors = self.data_sectors;
-        superblock.super_offset_sectors = SUPERBLOCK_SECTOR;
-        superblock.dev_number = slot.into();
-        superblock.device_uuid = Uuid([slot as u8 + 1; 16]);
+        superblock.super_offset_sectors = self.superblock_sector();
+        superblock.dev_number = index.into();
+        superblock.device_uuid = Uuid([index as u8 + 1; 16]);
         superblock.events = 1;
         for slot in 0..self.members {
             superblock.dev_roles[usize::from(slot)] = Role::Slot(slot);
         }
-        if self.bitmap_chunk_bytes.is_some() && self.is_redundant() {
-            superblock.set_bitmap((BITMAP_SECTOR - SUPERBLOCK_SECTOR) as i32);
+        if self.has_bitmap() {
+            superblock.set_bitmap(BITMAP_OFFSET_SECTORS as i32);
         }
+        superblock
+    }
+
+    fn superblock_0(&self, index: u16, size_sectors: u64) -> Superblock0 {
+        let mut superblock = Superblock0::new(self.level, self.members.into(), SET_UUID);
+        superblock.layout = self.layout.number() as u32;
+        superblock.chunk_bytes = (self.chunk_sectors * SECTOR_BYTES) as u32;
+        superblock.size_kib = if self.keeps_state() { (size_sectors / 2) as u32 } else { 0 };
+        superblock.events = 1;
+        superblock.state = Superblock0::CLEAN;
+        if self.has_bitmap() {
+            superblock.state |= Superblock0::BITMAP_PRESENT;
+        }
+        let (members, spares) = (u32::from(self.members), u32::from(self.spares));
+        superblock.nr_disks = members + spares;
+        superblock.working_disks = members + spares;
+        superblock.active_disks = members;
+        superblock.spare_disks = spares;
+        for number in 0..members + spares {
+            let state = if number < members { Disk::ACTIVE | Disk::SYNC } else { 0 };
+            superblock.disks[number as usize] = Disk { number, raid_disk: number, state, ..Disk::default() };
+        }
+        superblock.this_disk = superblock.disks[usize::from(index)];
         superblock
     }
 
@@ -113,139 +179,24 @@ impl ArrayPlan {
         let geometry = self.geometry()?;
         let size_sectors = geometry.used_sectors(Slot(0));
         let sync_sectors = if self.level == Level::Raid10 { geometry.array_sectors() } else { size_sectors };
-        let device = |slot| {
-            let mut device = MemberStorage::new(DATA_SECTOR + self.data_sectors);
-            let mut block = self.superblock(slot, size_sectors).to_bytes();
-            block.resize(block.len().next_multiple_of(SECTOR_BYTES as usize), 0);
-            device.put(SUPERBLOCK_SECTOR, &block);
-            if let Some(chunk_bytes) = self.bitmap_chunk_bytes {
-                let mut page = BitmapSuperblock::new(SET_UUID, sync_sectors, chunk_bytes).to_bytes();
-                page.resize(page.len().next_multiple_of(SECTOR_BYTES as usize), 0);
-                device.put(BITMAP_SECTOR, &page);
+        let device = |index| {
+            let mut device = MemberStorage::new(self.device_sectors());
+            let sector = self.superblock_sector();
+            let superblock = self.superblock(index, size_sectors);
+            put(&mut device, sector, superblock.to_bytes());
+            if let Some(chunk_bytes) = self.bitmap_chunk_bytes.filter(|_| self.keeps_state()) {
+                let mut bitmap = BitmapSuperblock::new(superblock.bitmap_uuid(), sync_sectors, chunk_bytes);
+                bitmap.events = 1;
+                bitmap.events_cleared = 1;
+                put(&mut device, sector + BITMAP_OFFSET_SECTORS, bitmap.to_bytes());
             }
             device
         };
-        Ok((0..self.members).map(device).collect())
-    }
-
-    /// How it starts from its devices; those of none do not answer.
-    ///
-    /// # Errors
-    /// Why it does not.
-    pub fn start(&self, devices: &[Option<&MemberStorage>]) -> Result<Start, Failure> {
-        let mut owners = Vec::new();
-        let mut candidates = Vec::new();
-        for (index, device) in devices.iter().enumerate() {
-            if let Some(candidate) = device.and_then(|d| candidate(index, d)) {
-                owners.push(index);
-                candidates.push(candidate);
-            }
-        }
-        let options = Options { run: true, ..Options::default() };
-        let (assembly, forced) = match assemble(&candidates, options) {
-            Err(AssemblyError::DirtyDegraded { .. }) => {
-                (assemble(&candidates, Options { force: true, ..options }), true)
-            }
-            result => (result, false),
-        };
-        let assembly = assembly.map_err(|error| Failure::NotStarted(error.to_string()))?;
-        let slot_candidate = |state: &SlotState| match *state {
-            SlotState::InSync { candidate } => Some(candidate),
-            SlotState::Recovering { .. } | SlotState::Missing => None,
-        };
-        let members: Vec<Option<usize>> = assembly.slots.iter().map(slot_candidate).collect();
-        let bitmap = self.bitmap(&assembly, &candidates, &owners, devices)?;
-        let metadata = MetadataConfig {
-            members: members.iter().map(|c| c.map(|c| member_metadata(&candidates[c]))).collect(),
-            bitmap: bitmap.clone(),
-            clock_start: Timestamp::from_seconds(1_700_000_000),
-            safe_mode_delay: SAFE_MODE_DELAY,
-        };
-        let config = VolumeConfig {
-            stripe_cache_size: self.stripe_cache_size,
-            failed: assembly.out_of_sync().collect(),
-            discard: self.discard,
-            metadata: Some(metadata),
-            resync_from: (assembly.resync_offset_sectors != u64::MAX)
-                .then_some(assembly.resync_offset_sectors),
-            ..VolumeConfig::new(assembly.geometry.clone(), self.policy.clone())
-        };
-        Ok(Start {
-            config,
-            devices: members.into_iter().map(|c| c.map(|c| owners[c])).collect(),
-            data_offset_sectors: DATA_SECTOR,
-            is_clean: assembly.is_clean,
-            forced,
-            bitmap,
-        })
-    }
-
-    /// The bitmap of the freshest member, all set if it is out of date.
-    fn bitmap(
-        &self,
-        assembly: &Assembly,
-        candidates: &[Candidate],
-        owners: &[usize],
-        devices: &[Option<&MemberStorage>],
-    ) -> Result<Option<BitmapConfig>, Failure> {
-        if self.bitmap_chunk_bytes.is_none() || !self.is_redundant() {
-            return Ok(None);
-        }
-        let device = devices[owners[assembly.freshest]].expect("candidates are of devices that answer");
-        let page = device.bytes(SectorRange::new(BITMAP_SECTOR, 8));
-        let refused = |error: &dyn std::fmt::Display| Failure::NotStarted(format!("bitmap: {error}"));
-        let superblock = BitmapSuperblock::parse(page).map_err(|e| refused(&e))?;
-        let count = superblock.sync_size_sectors.div_ceil(u64::from(superblock.chunk_bytes) / SECTOR_BYTES);
-        let mut bits = Bits::from_bytes(&page[SUPERBLOCK_BYTES..], count).map_err(|e| refused(&e))?;
-        if superblock.events < candidates[assembly.freshest].superblock.events() && superblock.events > 0 {
-            bits.set(0..count);
-        }
-        Ok(Some(BitmapConfig { superblock, bits }))
+        Ok((0..self.members + self.spares).map(device).collect())
     }
 }
 
-fn candidate(index: usize, device: &MemberStorage) -> Option<Candidate> {
-    let block = device.read(SectorRange::new(SUPERBLOCK_SECTOR, 8)).ok()?;
-    let superblock = Superblock::parse(Metadata::V1(Minor::Start4K), block, SUPERBLOCK_SECTOR).ok()?;
-    let bitmap = superblock.bitmap_sector(SUPERBLOCK_SECTOR).map(|sector| {
-        BitmapSuperblock::parse(device.bytes(SectorRange::new(sector, 8))).map_err(|e| e.to_string())
-    });
-    Some(Candidate {
-        label: format!("device {index}"),
-        device_sectors: device.sectors(),
-        at_sector: SUPERBLOCK_SECTOR,
-        superblock,
-        bitmap,
-    })
-}
-
-fn member_metadata(candidate: &Candidate) -> MemberMetadata {
-    MemberMetadata { superblock: candidate.superblock.clone(), sector: candidate.at_sector, bad_blocks: None }
-}
-
-/// An array that can be started.
-#[derive(Clone, Debug)]
-pub struct Start {
-    /// For the engine.
-    pub config: VolumeConfig,
-    /// The device of each member.
-    pub devices: Vec<Option<usize>>,
-    /// Where devices' data begin.
-    pub data_offset_sectors: u64,
-    /// The superblocks say that nothing was being written.
-    pub is_clean: bool,
-    /// Parity may be wrong and was needed: the array started by force.
-    pub forced: bool,
-    /// The bitmap as it was found.
-    pub bitmap: Option<BitmapConfig>,
-}
-
-impl Start {
-    /// Whether the metadata say that a sector of the sync range may be out of sync.
-    pub fn is_suspect(&self, sync_sector: u64) -> bool {
-        !self.is_clean
-            && self.bitmap.as_ref().is_none_or(|b| {
-                b.bits.is_set(sync_sector / (u64::from(b.superblock.chunk_bytes) / SECTOR_BYTES))
-            })
-    }
+fn put(device: &mut MemberStorage, sector: u64, mut bytes: Vec<u8>) {
+    bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES as usize), 0);
+    device.put(sector, &bytes);
 }

@@ -3,11 +3,11 @@
 use stripewise_engine::io::{Flags, Op};
 use stripewise_engine::level::Level;
 use stripewise_engine::policy::Policy;
-use stripewise_engine::units::SectorRange;
+use stripewise_engine::units::{SectorRange, Slot};
 
 use super::array::ArrayPlan;
+use super::run::{Outcome, run};
 use super::scenario::{Scenario, Step};
-use super::swarm::{Outcome, run};
 use crate::faults::{Fault, Survival};
 use crate::random::Random;
 
@@ -55,21 +55,75 @@ fn workload(stripe: u64, sectors: u64) -> Vec<Step> {
     ]
 }
 
-/// Every level with redundancy, with each policy, without a bitmap and with one.
+/// What goes on beside the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    /// Nothing.
+    Nothing,
+    /// A member fails, and a spare takes its slot.
+    Recovery,
+    /// A spare is to replace a member.
+    Replacement,
+    /// A member fails, and comes back with what it held.
+    ReAdd,
+}
+
+impl Beside {
+    /// The workload with it.
+    fn among(self, mut steps: Vec<Step>) -> Vec<Step> {
+        let (fail, back) = (Step::Fail(Slot(1)), Step::BringBack(0));
+        match self {
+            Self::Nothing => {}
+            Self::Recovery => steps.insert(3, fail),
+            Self::Replacement => steps.insert(3, Step::Replace(Slot(1))),
+            Self::ReAdd => {
+                steps.insert(3, fail);
+                steps.insert(5, back);
+            }
+        }
+        if self != Self::Nothing {
+            steps.push(Step::Settle);
+        }
+        steps
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Recovery => ", recovery onto a spare",
+            Self::Replacement => ", replacement",
+            Self::ReAdd => ", re-add",
+        }
+    }
+}
+
+/// Every level with redundancy, with each policy: without a bitmap and with one; with one, and a member recovered,
+/// replaced, or taken back meanwhile.
 pub fn crash_cases() -> Vec<CrashCase> {
     let levels =
         [(Level::Raid1, 2), (Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 4), (Level::Raid10, 4)];
+    let bitmap = Some(4096);
+    let kinds = [
+        (None, Beside::Nothing),
+        (bitmap, Beside::Nothing),
+        (bitmap, Beside::Recovery),
+        (bitmap, Beside::Replacement),
+        (bitmap, Beside::ReAdd),
+    ];
     let mut cases = Vec::new();
     for (level, members) in levels {
         for policy in Policy::ALL {
-            for bitmap_chunk_bytes in [None, Some(4096)] {
+            for (bitmap_chunk_bytes, beside) in kinds {
                 let with = if bitmap_chunk_bytes.is_some() { "a bitmap" } else { "no bitmap" };
-                let name = format!("{level} of {members}, {}, {with}", policy.name);
-                let array =
-                    ArrayPlan { bitmap_chunk_bytes, ..ArrayPlan::small(level, members, policy.clone()) };
+                let name = format!("{level} of {members}, {}, {with}{}", policy.name, beside.words());
+                let array = ArrayPlan {
+                    bitmap_chunk_bytes,
+                    spares: u16::from(matches!(beside, Beside::Recovery | Beside::Replacement)),
+                    ..ArrayPlan::small(level, members, policy.clone())
+                };
                 let geometry = array.geometry().expect("small arrays are possible");
                 let stripe = geometry.chunk_sectors().max(8) * u64::from(geometry.data_disks());
-                let steps = workload(stripe, geometry.array_sectors());
+                let steps = beside.among(workload(stripe, geometry.array_sectors()));
                 cases.push(CrashCase { name, scenario: Scenario { seed: 1, array, steps } });
             }
         }
@@ -90,7 +144,7 @@ pub fn enumerate_crashes(case: &CrashCase, order: u64, exhaustive_max: u32, samp
     }
     let mut random = Random::new(order);
     scenario.steps.insert(0, Step::Drain);
-    for after_writes in 0..whole.member_writes as u32 {
+    for after_writes in 0..whole.tally.member_writes as u32 {
         report.places += 1;
         let mut tried = |survival| {
             let cut = Step::Fault(Fault::PowerCut { after_writes, survival });

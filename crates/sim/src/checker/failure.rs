@@ -1,6 +1,7 @@
 //! What a run can end in.
 
-use stripewise_engine::io::{IoError, Request};
+use stripewise_engine::array::sync::Mismatch;
+use stripewise_engine::io::{IoError, Request, SyncAction};
 use stripewise_engine::units::{MemberIndex, Slot};
 
 use super::oracle::Wrong;
@@ -46,6 +47,39 @@ pub enum Failure {
     },
     /// Requests, or a resync, wait for what never comes.
     Stuck(String),
+    /// A member was taken out of use that nothing was wrong with.
+    FailedWithoutCause(Slot),
+    /// The array's own work ended early though nothing was in its way.
+    GaveUp(SyncAction),
+    /// A slot still lacks content though nothing was in the way.
+    NotRecovered(Slot),
+    /// A check counted sectors although all agree.
+    FalseMismatch(u64),
+    /// A check did not find the bit that was flipped, or found it elsewhere.
+    WrongPlace {
+        /// The slot of the bit.
+        slot: Slot,
+        /// The member's sector.
+        sector: u64,
+        /// What the check found.
+        found: Vec<Mismatch>,
+    },
+    /// A repair did not bring back the bytes that redundancy can tell.
+    NotMended {
+        /// The slot of the bit.
+        slot: Slot,
+        /// The member's sector.
+        sector: u64,
+    },
+    /// An array that lost too much takes writes.
+    TakesWrites,
+    /// An array that lost too much names what can be had, or does not name what cannot.
+    LostRanges {
+        /// The array's sector.
+        sector: u64,
+        /// Whether it is named.
+        named: bool,
+    },
     /// What survived cannot be started.
     NotStarted(String),
     /// The engine contradicted itself.
@@ -85,6 +119,26 @@ impl std::fmt::Display for Failure {
                 write!(f, "I/O of {count} sectors from {sector} does not fit member {member} or its bytes")
             }
             Self::Stuck(what) => write!(f, "nothing goes on: {what}"),
+            Self::FailedWithoutCause(slot) => {
+                write!(f, "the member of slot {slot} was failed though nothing was wrong with it")
+            }
+            Self::GaveUp(action) => write!(f, "{action:?} ended early though nothing was in its way"),
+            Self::NotRecovered(slot) => write!(f, "slot {slot} lacks content though nothing was in the way"),
+            Self::FalseMismatch(sectors) => write!(f, "a check counted {sectors} sectors although all agree"),
+            Self::WrongPlace { slot, sector, found } => {
+                write!(f, "a bit of sector {sector} of slot {slot} was flipped; the check found {found:?}")
+            }
+            Self::NotMended { slot, sector } => {
+                write!(
+                    f,
+                    "sector {sector} of slot {slot} was not repaired though redundancy tells its content"
+                )
+            }
+            Self::TakesWrites => f.write_str("an array that lost too much took a write"),
+            Self::LostRanges { sector, named } => {
+                let (can, is) = if *named { ("can", "is") } else { ("cannot", "is not") };
+                write!(f, "sector {sector} {can} be had and {is} named among the lost")
+            }
             Self::NotStarted(why) => write!(f, "the array does not start from what survived: {why}"),
             Self::Panicked(message) => write!(f, "panic: {message}"),
         }

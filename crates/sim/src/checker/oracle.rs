@@ -6,12 +6,15 @@
 //! - After a power cut each sector holds its last durable write or a later one, answered or not. A write is durable
 //!   if it was answered and asked for forced unit access, or if it was answered before a flush was asked for and that
 //!   flush was answered without an error.
-//! - What was read after a cut stays what is read, until it is written.
+//! - What was read after a cut stays what is read, until it is written; where copies may still differ and the first
+//!   of them may fail to answer, once they agree.
 //!
 //! # What may be lost
 //! - Writes that were not durable, sector by sector, in any order.
 //! - A write that was answered with an error leaves old or new sectors.
 //! - Discarded sectors hold anything.
+
+use std::collections::BTreeSet;
 
 use stripewise_engine::io::IoResult;
 use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
@@ -27,6 +30,8 @@ enum State {
     Uncertain,
     /// It may have survived a power cut.
     Survivor,
+    /// It survived, and was read at this time.
+    Read(u64),
     /// It was answered at this time.
     Answered(u64),
 }
@@ -62,6 +67,8 @@ pub struct Wrong {
 pub struct Oracle {
     /// By sector, oldest first. The entries of a sector are in the order in which they take effect.
     sectors: Vec<Vec<Entry>>,
+    /// Sectors whose copies may differ, with no first one to rely on.
+    fickle: BTreeSet<u64>,
     now: u64,
     versions: u32,
 }
@@ -70,7 +77,7 @@ impl Oracle {
     /// An array of so many sectors of zeroes, durable.
     pub fn new(sectors: u64) -> Self {
         let entry = Entry { version: Version::ZERO, issued: 0, state: State::Answered(0), durable: true };
-        Self { sectors: vec![vec![entry]; sectors as usize], now: 1, versions: 0 }
+        Self { sectors: vec![vec![entry]; sectors as usize], fickle: BTreeSet::new(), now: 1, versions: 0 }
     }
 
     /// A request was asked for that writes nothing.
@@ -131,7 +138,8 @@ impl Oracle {
         self.now += 1;
         for (sector, bytes) in (range.start..).zip(bytes.chunks_exact(SECTOR_BYTES as usize)) {
             let entries = &mut self.sectors[sector as usize];
-            let answered = |e: &Entry| matches!(e.state, State::Answered(at) if at < watch.issued);
+            let answered =
+                |e: &Entry| matches!(e.state, State::Answered(at) | State::Read(at) if at < watch.issued);
             let first = entries.iter().rposition(answered).unwrap_or(0);
             let Some(found) = entries[first..].iter().rev().find(|e| e.version.is(sector, bytes)) else {
                 let allowed = entries[first..].iter().map(|e| e.version).collect();
@@ -139,8 +147,8 @@ impl Oracle {
             };
             let found = *found;
             let untouched = entries.len() > 1 && entries.iter().all(|e| e.state == State::Survivor);
-            if untouched && found.version != Version::ANY {
-                entries.push(Entry { state: State::Answered(self.now), durable: false, ..found });
+            if untouched && found.version != Version::ANY && !self.fickle.contains(&sector) {
+                entries.push(Entry { state: State::Read(self.now), durable: false, ..found });
             }
         }
         Ok(())
@@ -172,6 +180,26 @@ impl Oracle {
         }
         let allowed = entries.iter().map(|e| e.version).collect();
         Err(Wrong { sector, found: describe(bytes), allowed })
+    }
+
+    /// These sectors' copies may differ, and each may be read, until [`Self::settled`].
+    pub fn unsettle(&mut self, range: SectorRange) {
+        for sector in range.start..range.end() {
+            let entries = &mut self.sectors[sector as usize];
+            entries.retain(|e| !matches!(e.state, State::Read(_)));
+            self.fickle.insert(sector);
+        }
+    }
+
+    /// Copies agree.
+    pub fn settled(&mut self) {
+        self.fickle.clear();
+    }
+
+    /// All that was answered is durable.
+    pub fn stopped(&mut self) {
+        let watch = self.asked();
+        self.flushed(watch, None);
     }
 
     /// Nothing is promised of these sectors until they are written.
@@ -246,6 +274,19 @@ mod tests {
         assert!(!reads(&mut oracle, third), "what was read stays");
         oracle.power_cut();
         assert!(oracle.may_hold(3, &third.bytes(3)).is_ok(), "until the next cut: it was not flushed");
+    }
+
+    #[test]
+    fn copies_that_may_differ_are_read_one_way_only_while_the_first_answers() {
+        let mut oracle = Oracle::new(8);
+        let first = written(&mut oracle, true);
+        let second = written(&mut oracle, false);
+        oracle.power_cut();
+        assert!(reads(&mut oracle, second) && !reads(&mut oracle, first));
+        oracle.unsettle(ONE);
+        assert!(reads(&mut oracle, first) && reads(&mut oracle, second));
+        oracle.settled();
+        assert!(reads(&mut oracle, first) && !reads(&mut oracle, second));
     }
 
     #[test]

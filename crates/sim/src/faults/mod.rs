@@ -29,9 +29,8 @@ mod storage;
 
 pub use storage::{CommandWrite, MemberStorage, Survival};
 
-use stripewise_engine::units::Slot;
-
-/// A fault, and when it strikes: faults are steps of a scenario, between requests.
+/// A fault, and when it strikes: faults are steps of a scenario, between requests. Devices are named by their number,
+/// the slots' first members and then the spares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Power fails when so many more writes were answered by members.
@@ -41,40 +40,40 @@ pub enum Fault {
         /// What survives.
         survival: Survival,
     },
-    /// The slot's member dies; with `comes_back`, it answers again after the next start, with what it held.
+    /// The device dies; with `comes_back`, it answers again after the next start, with what it held.
     Death {
         /// Which.
-        slot: Slot,
+        device: u16,
         /// Whether it comes back.
         comes_back: bool,
     },
-    /// A run of sectors of the slot's data becomes unreadable, cut to the member's end.
+    /// A run of sectors of the device's data becomes unreadable, cut to their end.
     Latent {
-        /// Which member.
-        slot: Slot,
+        /// Which.
+        device: u16,
         /// From which sector of its data.
         sector: u64,
         /// How many.
         count: u64,
     },
-    /// The slot's member answers some of its reads with errors.
+    /// The device answers some of its reads with errors.
     Flaky {
         /// Which.
-        slot: Slot,
+        device: u16,
         /// How many in a hundred; 0 mends it.
         percent: u8,
     },
-    /// The slot's member answers some of its writes with errors.
+    /// The device answers some of its writes with errors.
     FailingWrites {
         /// Which.
-        slot: Slot,
+        device: u16,
         /// How many in a hundred; 0 mends it.
         percent: u8,
     },
-    /// The slot's member answers last.
+    /// The device answers last.
     Slow {
         /// Which.
-        slot: Slot,
+        device: u16,
         /// Whether it is slow from now on, or no longer.
         slow: bool,
     },

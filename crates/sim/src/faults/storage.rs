@@ -139,6 +139,11 @@ impl MemberStorage {
         self.unreadable.extend(range.start..range.end().min(self.sectors()));
     }
 
+    /// Makes every sector readable again, with what it held.
+    pub fn mend(&mut self) {
+        self.unreadable.clear();
+    }
+
     /// Whether a read of the range fails.
     pub fn is_unreadable(&self, range: SectorRange) -> bool {
         self.unreadable.range(range.start..range.end()).next().is_some()
@@ -154,6 +159,11 @@ impl MemberStorage {
         let (byte, mask) = ((sector * SECTOR_BYTES + bit / 8 % SECTOR_BYTES) as usize, 1 << (bit % 8));
         self.volatile[byte] ^= mask;
         self.media[byte] ^= mask;
+        for Cached { write, .. } in &mut self.cached {
+            if write.range().overlaps(SectorRange::new(sector, 1)) {
+                write.bytes[byte - write.sector as usize * SECTOR] ^= mask;
+            }
+        }
     }
 
     /// Cuts the power: `in_flight` are writes that were asked for and not answered, `first` the number of the

@@ -1,0 +1,178 @@
+//! Whether what the volume says is explained by what was done to it.
+
+use stripewise_engine::geometry::{Holds, Place};
+use stripewise_engine::io::{ArrayEvent, IoResult, Op, Request, RequestId, SyncAction};
+use stripewise_engine::units::{PAGE_SECTORS, SectorRange, Slot};
+
+use super::{Device, Driver};
+use crate::checker::failure::Failure;
+
+impl Driver {
+    pub(super) fn event(&mut self, event: ArrayEvent) -> Result<(), Failure> {
+        self.note(&[7], || format!("event {event:?}"));
+        match event {
+            ArrayEvent::MemberFailed { slot } => {
+                let device = self.slot_devices[slot.index()];
+                if device.is_some_and(|device| !self.devices[device].blamed) {
+                    return Err(Failure::FailedWithoutCause(slot));
+                }
+                self.doubt(slot);
+            }
+            ArrayEvent::ArrayFailed => {
+                self.array_failed = true;
+                self.doubt_writes();
+            }
+            ArrayEvent::ReadErrorCorrected { .. } => self.tally.corrected += 1,
+            ArrayEvent::MemberInSync { .. } => self.tally.recovered += 1,
+            ArrayEvent::SyncDone(action) => return self.sync_done(action),
+            ArrayEvent::SyncInterrupted(action) => {
+                self.tally.interrupted += 1;
+                return self.check_found(action);
+            }
+            ArrayEvent::SyncFailed { action, .. } => {
+                let is_explained = self.array_failed || self.devices.iter().any(Device::ails);
+                if !is_explained {
+                    return Err(Failure::GaveUp(action));
+                }
+            }
+            ArrayEvent::ReplacementFailed { .. } | ArrayEvent::SyncStarted(_) => {}
+        }
+        Ok(())
+    }
+
+    fn sync_done(&mut self, action: SyncAction) -> Result<(), Failure> {
+        match action {
+            SyncAction::Resync => {
+                self.tally.resyncs += 1;
+                self.doubtful.clear();
+                if !self.plan.has_bitmap() {
+                    self.forced.clear();
+                }
+                self.oracle.settled();
+            }
+            SyncAction::Check | SyncAction::Repair | SyncAction::RepairLocated => {
+                self.tally.checks += 1;
+                self.check_found(action)?;
+                let is_whole = self.slots().all(|slot| self.holds(slot, u64::MAX));
+                if action == SyncAction::Repair && is_whole {
+                    self.doubtful.clear();
+                    self.forced.clear();
+                    self.oracle.settled();
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A check finds nothing where nothing is wrong.
+    fn check_found(&self, action: SyncAction) -> Result<(), Failure> {
+        let compares = matches!(action, SyncAction::Check | SyncAction::Repair | SyncAction::RepairLocated);
+        let found = self.volume.sync_status().map_or(0, |status| status.mismatch_sectors);
+        let is_explained = !self.doubtful.is_empty() || !self.forced.is_empty() || self.flipped.is_some();
+        if compares && found > 0 && !is_explained && !self.array_failed {
+            return Err(Failure::FalseMismatch(found));
+        }
+        Ok(())
+    }
+
+    pub(super) fn complete(&mut self, id: RequestId, result: IoResult) -> Result<(), Failure> {
+        let (request, watch) = self.in_flight[id.0 as usize].take().expect("a request ends once");
+        self.tally.requests += 1;
+        self.note(&[2, id.0.into(), u64::from(result.is_ok())], || {
+            format!("request {} ends: {result:?}", id.0)
+        });
+        if let Err(error) = result
+            && !self.may_fail(&request)
+        {
+            return Err(Failure::Refused(request, error));
+        }
+        if request.op.is_write() && result.is_err() {
+            self.refused = self.refused.map(|_| true);
+        }
+        match request.op {
+            Op::Read if result.is_ok() => {
+                let bytes = std::mem::take(self.buffers.request(id));
+                self.oracle
+                    .read(request.range, watch, &bytes)
+                    .map_err(|wrong| Failure::Read(request, wrong))?;
+            }
+            Op::Flush if result.is_ok() => {
+                let oldest = self.in_flight.iter().flatten().map(|(_, watch)| *watch).min();
+                self.oracle.flushed(watch, oldest);
+            }
+            Op::Write | Op::WriteZeroes | Op::Discard => {
+                self.oracle.wrote(request.range, watch, result, request.flags.fua);
+            }
+            Op::Read | Op::Flush => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a place of a member cannot be relied on.
+    fn is_lost(&self, place: Place) -> bool {
+        let Some(device) = self.device_of(place.slot) else { return true };
+        let sector = self.data_offset_sectors + place.sector;
+        !self.holds(place.slot, place.sector + 1)
+            || device.gone
+            || device.flaky_percent > 0
+            || device.failing_percent > 0
+            || device.storage.is_unreadable(SectorRange::new(sector, 1))
+    }
+
+    /// Whether faults explain that a request failed.
+    fn may_fail(&self, request: &Request) -> bool {
+        if self.array_failed && request.op != Op::Read {
+            return true;
+        }
+        if request.op == Op::Flush {
+            return self.geometry.copies() == 1
+                && self.slots().any(|slot| self.is_lost(Place { slot, sector: 0 }));
+        }
+        let tolerated = usize::from(self.plan.level.parity_count());
+        let is_gone = |sector: u64| {
+            if tolerated == 0 {
+                return (0..self.geometry.copies())
+                    .all(|copy| self.is_lost(self.geometry.place(sector, copy)));
+            }
+            let place = self.geometry.place(sector, 0);
+            let row = place.sector / PAGE_SECTORS * PAGE_SECTORS;
+            let lost = |slot: &Slot| {
+                (row..row + PAGE_SECTORS).any(|sector| self.is_lost(Place { slot: *slot, sector }))
+            };
+            (request.op != Op::Read || lost(&place.slot)) && self.slots().filter(lost).count() > tolerated
+        };
+        (request.range.start..request.range.end()).any(is_gone)
+    }
+
+    /// What cannot be told apart where writes were under way when power failed and nothing made it right since: the
+    /// content of a slot that is lost or unreadable, and which of two copies is read.
+    pub(super) fn doubt(&mut self, slot: Slot) {
+        for page in self.doubtful.union(&self.forced) {
+            let pages = SectorRange::new(page * PAGE_SECTORS, PAGE_SECTORS);
+            if self.geometry.level().parity_count() == 0 {
+                self.oracle.unsettle(pages);
+            } else if let Holds::Data(sector) = self.geometry.holds(Place { slot, sector: pages.start }) {
+                self.oracle.undefine(SectorRange::new(sector, PAGE_SECTORS));
+            }
+        }
+    }
+
+    /// Writes that are under way when the array fails leave stripes half written.
+    fn doubt_writes(&mut self) {
+        if self.geometry.level().parity_count() == 0 {
+            return;
+        }
+        let writes: Vec<SectorRange> =
+            self.in_flight.iter().flatten().filter(|(r, _)| r.op.is_write()).map(|(r, _)| r.range).collect();
+        for range in writes {
+            for sector in range.start..range.end() {
+                self.forced.insert(self.geometry.place(sector, 0).sector / PAGE_SECTORS);
+            }
+        }
+        let lost: Vec<Slot> = self.slots().filter(|slot| !self.holds(*slot, u64::MAX)).collect();
+        for slot in lost {
+            self.doubt(slot);
+        }
+    }
+}
