@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use stripewise_sim::checker::{
-    CrashReport, Outcome, Scenario, crash_cases, enumerate_crashes, run as run_scenario, shrink,
+    CrashReport, Outcome, Scenario, Tally, crash_cases, enumerate_crashes, run as run_scenario, shrink,
 };
 
 use crate::exit::{Exit, Impossible};
@@ -139,10 +139,42 @@ struct SwarmDocument {
     first_seed: u64,
     seeds: u64,
     seconds: f64,
+    covered: Covered,
+    failures: Vec<FailureLine>,
+}
+
+/// What came to pass in all runs together.
+#[derive(Serialize)]
+struct Covered {
     requests: u64,
     member_writes: u64,
     restarts: u64,
-    failures: Vec<FailureLine>,
+    resyncs: u64,
+    recovered_members: u64,
+    interrupted: u64,
+    checks: u64,
+    corrected_read_errors: u64,
+    re_added_members: u64,
+    flipped_bits: u64,
+    failed_arrays: u64,
+}
+
+impl Covered {
+    const fn of(tally: &Tally) -> Self {
+        Self {
+            requests: tally.requests,
+            member_writes: tally.member_writes,
+            restarts: tally.restarts,
+            resyncs: tally.resyncs,
+            recovered_members: tally.recovered,
+            interrupted: tally.interrupted,
+            checks: tally.checks,
+            corrected_read_errors: tally.corrected,
+            re_added_members: tally.re_added,
+            flipped_bits: tally.flips,
+            failed_arrays: tally.array_failures,
+        }
+    }
 }
 
 #[derive(Clone, Serialize)]
@@ -153,9 +185,7 @@ struct FailureLine {
 
 #[derive(Default)]
 struct Totals {
-    requests: u64,
-    member_writes: u64,
-    restarts: u64,
+    tally: Tally,
     failures: Vec<FailureLine>,
 }
 
@@ -175,9 +205,7 @@ fn swarm(args: &SwarmArgs) -> Result<Exit> {
         let seed = args.seed + index;
         let outcome = run_scenario(&Scenario::of(seed), false);
         let mut totals = totals.lock().expect("no thread panics while it holds the totals");
-        totals.requests += outcome.completed;
-        totals.member_writes += outcome.member_writes;
-        totals.restarts += u64::from(outcome.restarts);
+        totals.tally += outcome.tally;
         if let Some(failure) = outcome.failure {
             totals.failures.push(FailureLine { seed, failure: failure.to_string() });
         }
@@ -189,23 +217,32 @@ fn swarm(args: &SwarmArgs) -> Result<Exit> {
         first_seed: args.seed,
         seeds,
         seconds: begun.elapsed().as_secs_f64(),
-        requests: totals.requests,
-        member_writes: totals.member_writes,
-        restarts: totals.restarts,
+        covered: Covered::of(&totals.tally),
         failures: totals.failures,
     };
     if args.json {
         print_json(&document)?;
     } else {
+        let covered = &document.covered;
         let mut text = format!(
-            "{} seeds from {} in {:.1} s: {} requests, {} member writes, {} restarts after power cuts, {} failures\n",
+            "{} seeds from {} in {:.1} s: {} failures\n{} requests, {} member writes; {} starts from what survived, \
+             {} resyncs, {} members recovered or replaced, {} re-added, {} runs of these interrupted; {} checks and \
+             repairs, {} flipped bits found, {} read errors rewritten; {} arrays lost more than they survive\n",
             document.seeds,
             document.first_seed,
             document.seconds,
-            document.requests,
-            document.member_writes,
-            document.restarts,
-            document.failures.len()
+            document.failures.len(),
+            covered.requests,
+            covered.member_writes,
+            covered.restarts,
+            covered.resyncs,
+            covered.recovered_members,
+            covered.re_added_members,
+            covered.interrupted,
+            covered.checks,
+            covered.flipped_bits,
+            covered.corrected_read_errors,
+            covered.failed_arrays
         );
         for FailureLine { seed, failure } in &document.failures {
             text += &format!("seed {seed}: {failure}\n  stripewise sim replay {seed}\n");
