@@ -135,6 +135,17 @@ def write_ranges(seed, ranges):
         os.close(fd)
 
 
+def write_again(offset, length):
+    """Writes what is there: the superblocks are written with it."""
+    fd = os.open(ARRAY, os.O_RDWR)
+    try:
+        os.pwrite(fd, os.pread(fd, length, offset), offset)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    time.sleep(0.5)
+
+
 def digest():
     ask(ARRAY, BLKFLSBUF)
     whole = hashlib.sha256()
@@ -184,6 +195,8 @@ def create(words, members, spares, seed, wait, bad=()):
     fill(answer, seed, [], True)
     for index, sector, count in bad:
         attribute(f"dev-{os.path.basename(devices[index])}/bad_blocks", f"{sector} {count}")
+    if bad:
+        write_again(0, 4096)
     answer["detail"] = run("mdadm", "-D", ARRAY)
     answer["detail_export"] = run("mdadm", "-D", "--export", ARRAY)
     stop()
