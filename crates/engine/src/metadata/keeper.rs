@@ -203,6 +203,9 @@ impl Keeper {
         if core.read_only {
             // Nothing is recorded any more: what waits is answered by the level's machine.
             released.extend(self.waiting.drain(..));
+            if self.pending == 0 {
+                self.step = Step::Idle;
+            }
             return core.release_answers(out);
         }
         self.age(core, now);
@@ -528,8 +531,8 @@ impl Keeper {
         if self.members.len() <= member.index() {
             self.members.resize_with(member.index() + 1, || None);
         }
-        self.members[member.index()] =
-            Some(Known { metadata, standing: Standing::Spare, has_bad_blocks: false });
+        let has_bad_blocks = metadata.bad_blocks.as_ref().is_some_and(|list| !list.is_empty());
+        self.members[member.index()] = Some(Known { metadata, standing: Standing::Spare, has_bad_blocks });
     }
 
     /// Panics if the keeper contradicts itself.
