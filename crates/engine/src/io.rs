@@ -223,6 +223,25 @@ pub enum AdminReply {
     BadSpeed,
 }
 
+impl std::fmt::Display for AdminReply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Done => "done",
+            Self::NoSuchSlot => "the array has no such slot",
+            Self::AlreadyFailed => "has failed already",
+            Self::NoSuchMember => "is no member of the array",
+            Self::NoRedundancy => "the level has no redundancy to do this with",
+            Self::InUse => "is in use",
+            Self::NoSpare => "the array has no spare; add one first",
+            Self::Busy => "another action is under way; wait for its end, or ask for idle first",
+            Self::ArrayFailed => {
+                "the array does not take writes: it is read-only, or too many members failed"
+            }
+            Self::BadSpeed => "the least speed must be above zero and not above the greatest",
+        })
+    }
+}
+
 /// Bytes, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buf {

@@ -7,7 +7,7 @@ use crate::array::core::{Core, IoRecord, Owner, RequestKey, RequestState};
 use crate::array::members::{Replacement, Standing};
 use crate::array::parity::Parity;
 use crate::array::slots::SlotSet;
-use crate::array::sync::{self, LostRanges, Sync, SyncConfig, SyncStatus};
+use crate::array::sync::{self, LostRanges, SpeedLimits, Sync, SyncConfig, SyncStatus};
 use crate::array::{slot_exists, survives};
 use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
 use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request};
@@ -363,6 +363,11 @@ impl Volume {
     /// How far the array's own work has come; none for levels without redundancy.
     pub fn sync_status(&self) -> Option<SyncStatus> {
         self.sync.status(&self.core)
+    }
+
+    /// Bounds of the speed of the array's own work.
+    pub const fn speed_limits(&self) -> SpeedLimits {
+        self.sync.speed_limits()
     }
 
     /// What cannot be had any more after one failure too many.

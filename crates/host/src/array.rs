@@ -13,7 +13,7 @@ use crate::buffers::{RequestPool, Zeroes};
 use crate::clock::Clock;
 use crate::error::HostError;
 use crate::mailbox::Mailbox;
-use crate::members::{self, Member, MemberSpec};
+use crate::members::{self, MemberSpec};
 use crate::report::{MemberCounts, Note, RunReport};
 use crate::route::Router;
 use crate::run::{AnyBytes, Driver, Payload, Running};
@@ -51,7 +51,6 @@ impl ArrayConfig {
 pub struct Array {
     // Fields are dropped in this order: rings wait for their I/O while its buffers and files still exist.
     shards: Vec<Shard>,
-    members: Vec<Member>,
     zeroes: Zeroes,
     mailboxes: Vec<Mailbox>,
     pool: Option<RequestPool>,
@@ -86,11 +85,11 @@ impl Array {
             volume.stripe_cache_size = (volume.stripe_cache_size / shards).max(CACHE_ENTRIES_MIN);
         }
         let members = members::open_all(&members, &volume.geometry.member_sectors, shards)?;
+        let members = members.into_iter().map(Arc::new).collect::<Vec<_>>();
         Ok(Self {
             shards: (0..shards)
-                .map(|i| Shard::new(i, shards, &volume, members.len()))
+                .map(|i| Shard::new(i, shards, &volume, &members))
                 .collect::<Result<_, _>>()?,
-            members,
             zeroes: Zeroes::new()?,
             mailboxes: (0..shards).map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
             pool: None,
@@ -108,7 +107,7 @@ impl Array {
 
     /// What is done otherwise than asked, so far.
     pub fn notes(&self) -> Vec<Note> {
-        self.members.iter().filter_map(|m| m.file()?.note()).collect()
+        self.shards[0].members().iter().filter_map(|m| m.file()?.note()).collect()
     }
 
     /// Runs one workload per shard until all are finished (or the stop flag is set) and everything is
@@ -167,12 +166,7 @@ impl Array {
         jobs: Vec<J>,
         work: impl Fn(&mut Shard, J, &Context<'_>) -> Result<T, HostError> + Sync,
     ) -> Result<Vec<T>, HostError> {
-        let context = Context {
-            members: &self.members,
-            zeroes: &self.zeroes,
-            mailboxes: &self.mailboxes,
-            clock: self.clock,
-        };
+        let context = Context { zeroes: &self.zeroes, mailboxes: &self.mailboxes, clock: self.clock };
         let mut jobs = self.shards.iter_mut().zip(jobs);
         let work_one = |(shard, job): (&mut Shard, J)| {
             let result = work(shard, job, &context);
@@ -231,7 +225,7 @@ impl Array {
     }
 
     pub(crate) fn report(&self, start: Instant) -> RunReport {
-        let mut members = vec![MemberCounts::default(); self.members.len()];
+        let mut members = vec![MemberCounts::default(); self.shards[0].members().len()];
         for shard in &self.shards {
             for (sum, counts) in members.iter_mut().zip(&shard.counts) {
                 sum.add(counts);
@@ -322,12 +316,7 @@ impl Array {
         &mut self,
         work: impl FnOnce(&mut Shard, &Context<'_>) -> T,
     ) -> Result<T, HostError> {
-        let context = Context {
-            members: &self.members,
-            zeroes: &self.zeroes,
-            mailboxes: &self.mailboxes,
-            clock: self.clock,
-        };
+        let context = Context { zeroes: &self.zeroes, mailboxes: &self.mailboxes, clock: self.clock };
         let shard = &mut self.shards[0];
         if !shard.is_prepared() {
             shard.prepare(&context, self.pool.as_ref().map(RequestPool::mapping), None)?;
@@ -339,14 +328,14 @@ impl Array {
         Arc::clone(&self.stop)
     }
 
+    /// The shard that keeps the superblocks, where any are kept.
+    pub(crate) fn first(&self) -> &Shard {
+        &self.shards[0]
+    }
+
     /// Fails a member by command.
     pub fn fail(&mut self, slot: Slot) -> AdminReply {
-        let context = Context {
-            members: &self.members,
-            zeroes: &self.zeroes,
-            mailboxes: &self.mailboxes,
-            clock: self.clock,
-        };
+        let context = Context { zeroes: &self.zeroes, mailboxes: &self.mailboxes, clock: self.clock };
         let reply = self.shards[0].fail(slot, context.clock.now(), &context);
         self.shards[0].send_messages(&context);
         reply
@@ -372,12 +361,7 @@ impl Array {
     }
 
     fn one_part(&mut self, shard: u32, once: Once<'_, '_>) -> Result<(), HostError> {
-        let context = Context {
-            members: &self.members,
-            zeroes: &self.zeroes,
-            mailboxes: &self.mailboxes,
-            clock: self.clock,
-        };
+        let context = Context { zeroes: &self.zeroes, mailboxes: &self.mailboxes, clock: self.clock };
         let Some(pool) = &self.pool else { unreachable!("made by `one`") };
         let driven = &mut self.shards[shard as usize];
         if !driven.is_prepared() {

@@ -16,6 +16,7 @@ mod compute;
 mod error;
 mod flushes;
 mod mailbox;
+mod manage;
 pub mod md;
 mod members;
 mod nbd;
@@ -28,6 +29,7 @@ mod sync;
 
 pub use array::{Array, ArrayConfig};
 pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};
+pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus, NotReAddable};
 pub use members::{
     Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, create_member_file, member_file_sectors,
 };

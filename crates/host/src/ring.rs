@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::thread::ThreadId;
 
 use io_uring::{IoUring, opcode, squeue, types};
@@ -81,7 +82,9 @@ pub(crate) struct Ring {
     free: Vec<u32>,
     backlog: VecDeque<u32>,
     in_kernel: u32,
-    has_fixed_files: bool,
+    /// Members whose descriptors are registered: those that were there when the ring was made, unless the system
+    /// refused.
+    fixed_members: usize,
     regions: Vec<Region>,
     wake_fd: Option<RawFd>,
     wake_armed: bool,
@@ -90,6 +93,8 @@ pub(crate) struct Ring {
     shard: usize,
     /// By member.
     flushes: Vec<Flushes>,
+    /// I/Os that are not answered, by member.
+    in_flight: Vec<u32>,
     /// Flushes answered without a call of their own, and their results.
     answered: Vec<(u32, IoResult)>,
 }
@@ -105,14 +110,14 @@ impl Ring {
     /// `wake_fd` ends a wait when it becomes readable.
     pub(crate) fn new(
         shard: usize,
-        members: &[Member],
+        members: &[Arc<Member>],
         mappings: &[&Mapping],
         zeroes: *mut u8,
         wake_fd: Option<RawFd>,
     ) -> Result<Self, HostError> {
         let uring =
             build().map_err(|e| HostError::IoUring { errno: e.raw_os_error().unwrap_or(libc::ENOSYS) })?;
-        let has_fixed_files = register_files(&uring, shard, members);
+        let fixed_members = if register_files(&uring, shard, members) { members.len() } else { 0 };
         let regions = register_mappings(&uring, mappings);
         Ok(Self {
             uring,
@@ -121,13 +126,14 @@ impl Ring {
             free: Vec::new(),
             backlog: VecDeque::new(),
             in_kernel: 0,
-            has_fixed_files,
+            fixed_members,
             regions,
             wake_fd,
             wake_armed: false,
             zeroes: zeroes as usize,
             shard,
             flushes: members.iter().map(|_| Flushes::default()).collect(),
+            in_flight: vec![0; members.len()],
             answered: Vec::new(),
         })
     }
@@ -135,6 +141,29 @@ impl Ring {
     /// Whether the calling thread is the one the ring was made for.
     pub(crate) fn is_own(&self) -> bool {
         self.owner == std::thread::current().id()
+    }
+
+    /// Makes room for a member that comes in, whose descriptors are used as they are.
+    pub(crate) fn admit(&mut self, member: MemberIndex) {
+        let members = self.in_flight.len().max(member.index() + 1);
+        self.in_flight.resize(members, 0);
+        self.flushes.resize_with(members, Flushes::default);
+        self.flushes[member.index()] = Flushes::default();
+        self.fixed_members = self.fixed_members.min(member.index());
+    }
+
+    /// Lets go of a member's registered descriptors, which would keep its file open. It has no I/O in flight.
+    pub(crate) fn forget(&mut self, member: MemberIndex) {
+        if member.index() < self.fixed_members {
+            let first = member.index() as u32 * FILES_PER_MEMBER as u32;
+            // A table that cannot be changed only keeps the file open for as long as the ring.
+            let _ = self.uring.submitter().register_files_update(first, &[-1; FILES_PER_MEMBER as usize]);
+        }
+    }
+
+    /// Whether an I/O of a member has not been answered.
+    pub(crate) fn has_in_flight(&self, member: MemberIndex) -> bool {
+        self.in_flight.get(member.index()).is_some_and(|count| *count > 0)
     }
 
     /// Whether an I/O has not been answered.
@@ -149,11 +178,12 @@ impl Ring {
     /// the I/O is answered, and are used by nothing else but, for a write, other readers.
     pub(crate) unsafe fn start(
         &mut self,
-        members: &[Member],
+        members: &[Arc<Member>],
         io: &MemberIo,
         buffers: impl Iterator<Item = (*mut u8, usize)>,
     ) {
         let Some(file) = members[io.member.index()].file() else { unreachable!("only files use the ring") };
+        self.in_flight[io.member.index()] += 1;
         let index = self.free.pop().unwrap_or_else(|| {
             self.ops.push(RingOp::idle());
             self.ops.len() as u32 - 1
@@ -177,6 +207,9 @@ impl Ring {
         op.next = 0;
         op.iovecs.clear();
         op.iovecs.extend(buffers.map(|(base, bytes)| libc::iovec { iov_base: base.cast(), iov_len: bytes }));
+        if io.op.is_write() && file.is_cut() {
+            return self.answered.push((index, Err(IoError::Gone)));
+        }
         if io.area == Area::Device && io.op == Op::Write {
             // The bytes are the action queue's, which is about to be cleared.
             // SAFETY: the runs are readable now, by the caller's promise.
@@ -193,7 +226,7 @@ impl Ring {
     }
 
     /// Queues an I/O's next submission, or keeps it here while there is no place.
-    fn push(&mut self, index: u32, members: &[Member]) {
+    fn push(&mut self, index: u32, members: &[Arc<Member>]) {
         if self.in_kernel >= IN_FLIGHT_MAX {
             self.backlog.push_back(index);
             return;
@@ -210,13 +243,13 @@ impl Ring {
         self.in_kernel += 1;
     }
 
-    fn entry(&mut self, index: u32, members: &[Member]) -> squeue::Entry {
+    fn entry(&mut self, index: u32, members: &[Arc<Member>]) -> squeue::Entry {
         let op = &mut self.ops[index as usize];
         let Some(file) = members[op.member.index()].file() else { unreachable!("only files use the ring") };
         if op.step == Step::Zeroes && op.next == op.iovecs.len() {
             op.lay_out_zeroes(self.zeroes);
         }
-        let entry = if self.has_fixed_files {
+        let entry = if op.member.index() < self.fixed_members {
             let position = op.member.index() as i32 * FILES_PER_MEMBER
                 + if op.step == Step::Flush { 2 } else { i32::from(op.route == Route::Buffered) };
             op.entry(types::Fd(position), &self.regions).flags(squeue::Flags::FIXED_FILE)
@@ -264,7 +297,7 @@ impl Ring {
     }
 
     /// Takes completions; tells `done` of each I/O that ended.
-    pub(crate) fn reap(&mut self, members: &[Member], mut done: impl FnMut(MemberIndex, Tag, IoResult)) {
+    pub(crate) fn reap(&mut self, members: &[Arc<Member>], mut done: impl FnMut(MemberIndex, Tag, IoResult)) {
         while let Some(completion) = {
             let mut queue = self.uring.completion();
             queue.next()
@@ -282,6 +315,7 @@ impl Ring {
             match op.advance(completion.result(), file) {
                 Some(result) => {
                     let (member, is_flush) = (op.member, op.step == Step::Flush);
+                    self.in_flight[member.index()] -= 1;
                     done(member, op.tag, result);
                     self.free.push(index);
                     if is_flush {
@@ -293,6 +327,7 @@ impl Ring {
         }
         for (index, result) in self.answered.drain(..) {
             let op = &self.ops[index as usize];
+            self.in_flight[op.member.index()] -= 1;
             done(op.member, op.tag, result);
             self.free.push(index);
         }
@@ -305,7 +340,7 @@ impl Ring {
 
 impl Ring {
     /// Answers the flushes that shared a call, and makes the next one.
-    fn flush_called(&mut self, member: MemberIndex, result: IoResult, members: &[Member]) {
+    fn flush_called(&mut self, member: MemberIndex, result: IoResult, members: &[Arc<Member>]) {
         let mut shared = Vec::new();
         let next = self.flushes[member.index()].called(result, &mut shared);
         self.answered.extend(shared.into_iter().map(|index| (index, result)));
@@ -478,7 +513,7 @@ fn build() -> std::io::Result<IoUring> {
 
 /// Registers the descriptors of each member, so that an I/O takes no reference on them. It is only a
 /// saving: without it descriptors are used as they are.
-fn register_files(uring: &IoUring, shard: usize, members: &[Member]) -> bool {
+fn register_files(uring: &IoUring, shard: usize, members: &[Arc<Member>]) -> bool {
     let fds: Vec<RawFd> = members
         .iter()
         .flat_map(|m| {

@@ -152,7 +152,7 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
                 return self.workload;
             }
             if self.mood == Mood::Ready {
-                self.shard.poll(context);
+                self.shard.poll();
             } else {
                 self.sleep(running, context);
             }
@@ -261,7 +261,7 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             self.shard.sleep(until, context);
             mailbox.awake();
         } else {
-            self.shard.poll(context);
+            self.shard.poll();
         }
     }
 }

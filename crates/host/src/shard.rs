@@ -6,13 +6,16 @@
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
+use stripewise_engine::array::members::Standing;
 use stripewise_engine::array::sync::SyncStatus;
 use stripewise_engine::io::{
     Action, ActionQueue, AdminCommand, AdminReply, Area, ArrayEvent, Buf, Flags, Input, IoError, IoResult,
     MemberIo, Op, Request, RequestId, Seg, SyncAction,
 };
-use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange, Slot};
+use stripewise_engine::metadata::MemberMetadata;
+use stripewise_engine::units::{Instant, MemberIndex, Nanos, SECTOR_BYTES, SectorRange, Slot};
 use stripewise_engine::volume::{Volume, VolumeConfig};
 
 use crate::buffers::{Arena, Mapping, ZEROES_BYTES, Zeroes};
@@ -128,7 +131,6 @@ impl Bytes<'_> {
 /// What the shards of an array share while they are driven.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
-    pub(crate) members: &'a [Member],
     pub(crate) zeroes: &'a Zeroes,
     pub(crate) mailboxes: &'a [Mailbox],
     pub(crate) clock: crate::clock::Clock,
@@ -150,6 +152,10 @@ pub(crate) struct Shard {
     entries: Entries,
     arena: Option<Arena>,
     computer: Computer,
+    /// By member index; dropped after the ring, whose I/O goes to them.
+    members: Vec<Arc<Member>>,
+    /// Members let go of while the ring still has I/O of theirs.
+    closing: Vec<MemberIndex>,
     outboxes: Vec<Vec<Message>>,
     inbox: Vec<Message>,
     failed: Vec<bool>,
@@ -167,7 +173,7 @@ impl Shard {
         index: u32,
         shards: u32,
         config: &VolumeConfig,
-        members: usize,
+        members: &[Arc<Member>],
     ) -> Result<Self, HostError> {
         let volume = Volume::new(config)?;
         let slots = config.geometry.member_sectors.len();
@@ -187,6 +193,8 @@ impl Shard {
             entries: Entries::default(),
             arena,
             computer: Computer::new(),
+            members: members.to_vec(),
+            closing: Vec::new(),
             outboxes: vec![Vec::new(); shards as usize],
             inbox: Vec::new(),
             failed,
@@ -194,7 +202,7 @@ impl Shard {
             is_paused: false,
             reply: None,
             ended: Vec::new(),
-            counts: vec![MemberCounts::default(); members],
+            counts: vec![MemberCounts::default(); members.len()],
             events: Vec::new(),
         })
     }
@@ -216,8 +224,13 @@ impl Shard {
         pool: Option<&Mapping>,
         wake_fd: Option<RawFd>,
     ) -> Result<(), HostError> {
+        while self.is_prepared() && !self.comes_to_rest(context.clock.now(), context) {
+            // The old ring's answers are for the engine.
+            while self.step(context.clock.now(), context) {}
+            self.sleep(None, context);
+        }
         self.ring = None;
-        if context.members.iter().all(|m| m.file().is_none()) {
+        if self.members.iter().all(|m| m.file().is_none()) {
             self.resume(context.clock.now(), context);
             return Ok(());
         }
@@ -226,7 +239,7 @@ impl Shard {
         let mappings: Vec<_> = pool.into_iter().chain(self.arena.as_ref().map(Arena::mapping)).collect();
         self.ring = Some(Ring::new(
             self.index as usize,
-            context.members,
+            &self.members,
             &mappings,
             context.zeroes.address(),
             wake_fd,
@@ -313,9 +326,64 @@ impl Shard {
 
     /// Fails a member by command, here and in the other shards.
     pub(crate) fn fail(&mut self, slot: Slot, now: Instant, context: &Context<'_>) -> AdminReply {
-        let admin = Input::Admin { id: 0, command: AdminCommand::Fail(slot) };
-        self.handle(admin, now, context);
+        self.admin(AdminCommand::Fail(slot), now, context)
+    }
+
+    /// Carries out an administrator's command that is answered at once.
+    pub(crate) fn admin(&mut self, command: AdminCommand, now: Instant, context: &Context<'_>) -> AdminReply {
+        self.handle(Input::Admin { id: 0, command }, now, context);
         self.reply.take().unwrap_or(AdminReply::Done)
+    }
+
+    /// Names the superblock of a member that the next command adds.
+    pub(crate) fn introduce(&mut self, member: MemberIndex, metadata: MemberMetadata) {
+        self.volume.introduce(member, metadata);
+    }
+
+    /// The members, by index.
+    pub(crate) fn members(&self) -> &[Arc<Member>] {
+        &self.members
+    }
+
+    /// Gives a member a place in the table.
+    pub(crate) fn admit(&mut self, member: Member) -> MemberIndex {
+        let is_free = |index: usize| {
+            let place = MemberIndex(index as u16);
+            matches!(*self.members[index], Member::Missing)
+                && self.volume.standing(place) == Standing::Absent
+                && self.completions.is_empty()
+        };
+        let index = (0..self.members.len()).find(|index| is_free(*index)).unwrap_or(self.members.len());
+        if index == self.members.len() {
+            self.members.push(Arc::new(Member::Missing));
+            self.counts.push(MemberCounts::default());
+        }
+        self.members[index] = Arc::new(member);
+        let place = MemberIndex(index as u16);
+        if let Some(ring) = &mut self.ring {
+            ring.admit(place);
+        }
+        place
+    }
+
+    /// Closes a member that is none of the array's any more, once its last I/O is answered.
+    pub(crate) fn let_go(&mut self, member: MemberIndex) {
+        self.closing.push(member);
+        self.close_members();
+    }
+
+    fn close_members(&mut self) {
+        let Self { ring, members, closing, .. } = self;
+        closing.retain(|member| {
+            let is_used = ring.as_ref().is_some_and(|ring| ring.has_in_flight(*member));
+            if !is_used {
+                if let Some(ring) = ring {
+                    ring.forget(*member);
+                }
+                members[member.index()] = Arc::new(Member::Missing);
+            }
+            is_used
+        });
     }
 
     /// Tells the engine to leave the array clean; [`Self::take_reply`] has the answer.
@@ -395,7 +463,7 @@ impl Shard {
             metadata: &queue.metadata,
         };
         let runs = bytes.runs(queue.segs(io.segs));
-        let result = match &context.members[io.member.index()] {
+        let result = match &*self.members[io.member.index()] {
             Member::Missing => Err(IoError::Gone),
             // Memory that is gone with the array bears no metadata.
             Member::Memory(_) if io.area == Area::Device => Err(IoError::Range),
@@ -422,7 +490,7 @@ impl Shard {
             Member::File(_) => {
                 let ring = self.ring.as_mut().expect("a shard with file members has a ring");
                 // SAFETY: as above.
-                unsafe { ring.start(context.members, io, runs) };
+                unsafe { ring.start(&self.members, io, runs) };
                 return;
             }
         };
@@ -434,7 +502,8 @@ impl Shard {
         self.is_array_failed |= event == ArrayEvent::ArrayFailed;
         if let ArrayEvent::MemberFailed { slot } = event {
             // A failure heard of from another shard has been noted there.
-            if std::mem::replace(&mut self.failed[slot.index()], true) {
+            let is_known = std::mem::replace(&mut self.failed[slot.index()], true);
+            if is_known && self.outboxes.len() > 1 {
                 return;
             }
             let own = self.index as usize;
@@ -483,7 +552,7 @@ impl Shard {
         let at_work = |status: SyncStatus| !matches!(status.action, SyncAction::Idle | SyncAction::Frozen);
         if !self.is_paused && self.volume.sync_status().is_some_and(at_work) {
             self.is_paused = true;
-            self.command(AdminCommand::Sync(SyncAction::Frozen), now, context);
+            self.admin(AdminCommand::Sync(SyncAction::Frozen), now, context);
         }
         self.is_idle()
     }
@@ -491,14 +560,8 @@ impl Shard {
     /// Lets the array's own work go on.
     pub(crate) fn resume(&mut self, now: Instant, context: &Context<'_>) {
         if std::mem::take(&mut self.is_paused) {
-            self.command(AdminCommand::Sync(SyncAction::Idle), now, context);
+            self.admin(AdminCommand::Sync(SyncAction::Idle), now, context);
         }
-    }
-
-    /// Carries out a command that is answered at once.
-    fn command(&mut self, command: AdminCommand, now: Instant, context: &Context<'_>) {
-        self.handle(Input::Admin { id: 0, command }, now, context);
-        self.reply = None;
     }
 
     /// Whether nothing is under way in the engine or with a member.
@@ -511,10 +574,10 @@ impl Shard {
     }
 
     /// Gives the kernel what is queued and takes completions, without sleeping.
-    pub(crate) fn poll(&mut self, context: &Context<'_>) {
+    pub(crate) fn poll(&mut self) {
         if let Some(ring) = self.ring.as_mut().filter(|r| r.is_busy()) {
             ring.submit();
-            self.reap(context);
+            self.reap();
         }
     }
 
@@ -532,7 +595,7 @@ impl Shard {
 
     /// Members out of use, as this shard knows.
     pub(crate) fn failed_slots(&self) -> Vec<Slot> {
-        (0..).map(Slot).zip(&self.failed).filter_map(|(slot, failed)| failed.then_some(slot)).collect()
+        (0..self.failed.len() as u16).map(Slot).filter(|s| self.volume.member_of(*s).is_none()).collect()
     }
 
     /// Gives the kernel what is queued and sleeps until something happens: a completion, a message, the
@@ -542,18 +605,21 @@ impl Shard {
         match &mut self.ring {
             Some(ring) => {
                 ring.wait(Some(timeout));
-                self.reap(context);
+                self.reap();
             }
             None => context.mailboxes[self.index as usize].sleep(timeout),
         }
     }
 
-    fn reap(&mut self, context: &Context<'_>) {
-        let Self { ring: Some(ring), completions, counts, .. } = self else { return };
-        ring.reap(context.members, |slot, tag, result| {
+    fn reap(&mut self) {
+        let Self { ring: Some(ring), members, completions, counts, .. } = self else { return };
+        ring.reap(members, |slot, tag, result| {
             counts[slot.index()].errors += u64::from(result.is_err());
             completions.push_back(Input::IoDone { tag, result });
         });
+        if !self.closing.is_empty() {
+            self.close_members();
+        }
     }
 }
 

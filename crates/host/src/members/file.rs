@@ -88,6 +88,8 @@ pub(crate) struct FileMember {
     /// Whether the caller is owed a note about buffering.
     wants_direct: bool,
     data_offset_bytes: u64,
+    /// A regular file's length when it was opened.
+    length_bytes: Option<u64>,
 }
 
 impl FileMember {
@@ -128,7 +130,13 @@ impl FileMember {
             refused: AtomicBool::new(false),
             wants_direct,
             data_offset_bytes: spec.data_offset_sectors * SECTOR_BYTES,
+            length_bytes: (!is_device).then_some(have),
         })
+    }
+
+    /// Its path, as given.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The descriptor that goes through the page cache.
@@ -149,6 +157,13 @@ impl FileMember {
         } else {
             Route::Direct
         }
+    }
+
+    /// Whether somebody cut the file short. A write would lengthen it again, with a hole before it that reads as
+    /// zeroes and not as what was there.
+    pub(crate) fn is_cut(&self) -> bool {
+        let Some(length) = self.length_bytes else { return false };
+        self.buffered.metadata().is_ok_and(|metadata| metadata.len() < length)
     }
 
     /// The descriptor of a way.

@@ -11,7 +11,7 @@ mod memory;
 mod overlay;
 
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stripewise_engine::io::{IoError, IoResult};
 use stripewise_engine::units::SECTOR_BYTES;
@@ -88,12 +88,38 @@ impl Member {
         result.map_err(io_error)
     }
 
+    /// Where it is, if it has a place.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) => Some(file.path()),
+            Self::Overlay(overlay) => Some(overlay.path()),
+            Self::Missing | Self::Memory(_) => None,
+        }
+    }
+
+    /// Whether a path leads to it, or led there when it was opened.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        self.path().is_some_and(|own| own == path || real_path(own) == real_path(path))
+    }
+
     /// The file behind the member, if it has one.
     pub(crate) fn file(&self) -> Option<&FileMember> {
         match self {
             Self::File(file) => Some(file),
             Self::Missing | Self::Memory(_) | Self::Overlay(_) => None,
         }
+    }
+}
+
+/// The absolute path without links; of a file that is gone, the folder's with its name.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
     }
 }
 

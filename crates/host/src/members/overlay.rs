@@ -1,6 +1,8 @@
 //! A member under an overlay: read from the file or device where nothing was written, written to the overlay alone.
 //! I/O is carried out at once, on the thread that asks.
 
+use std::path::Path;
+
 use stripewise_engine::io::{Area, IoError, IoResult};
 use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
 
@@ -38,6 +40,11 @@ impl OverlaidMember {
     /// The file or device as the overlay has it.
     pub(crate) fn device(&self) -> &OverlayMember {
         &self.member
+    }
+
+    /// The path of what lies below.
+    pub(crate) fn path(&self) -> &Path {
+        self.member.path()
     }
 
     /// Bytes before an area.

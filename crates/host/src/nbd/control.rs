@@ -1,20 +1,31 @@
 //! The control socket: one JSON object a line in, one out.
 //!
-//! | line | answer |
+//! | line | what it asks |
 //! |---|---|
-//! | `{"command":"detail"}` | `{"detail":…}`, what the server's owner has to say, or its own figures |
-//! | `{"command":"stop"}` | `{"stopping":true}`; the server drains and returns |
-//! | anything else | `{"error":"…"}` |
+//! | `{"command":"detail"}` | what the server's owner has to say of the array, or the server's own figures |
+//! | `{"command":"stop"}` | the server drains and returns |
+//! | `{"command":"fail","member":PATH}`, `"remove"` | see [`Manage`] |
+//! | `{"command":"add","member":PATH,"force":BOOL,"destroy":BOOL}`, `"re-add"`, `"add-spare"` | the same |
+//! | `{"command":"replace","member":PATH,"with":PATH}` | the same; `with` may be left out |
+//! | `{"command":"check"}`, `"repair"` with `"locate":BOOL`, `"idle"`, `"frozen"` | the same |
+//! | `{"command":"speed","min_kib":N,"max_kib":N}` | the same; one may be left out |
+//!
+//! Answers are `{"detail":…}`, `{"stopping":true}`, `{"done":"…"}`, and `{"error":"…"}` where nothing was done. Paths
+//! are the server's: absolute ones are safe.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 
+use serde_json::Value;
+use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::Slot;
 
 use super::poller::News;
 use super::socket::{self, Moved};
+use crate::manage::{AddHow, ArrayStatus, Manage};
 
 /// Longest line; a client that sends a longer one is let go.
-const LINE_BYTES_MAX: usize = 4096;
+const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// Figures of a server at work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +42,8 @@ pub struct ServeStatus {
     pub write_bytes: u64,
     /// Members out of use.
     pub failed: Vec<Slot>,
+    /// The array it serves; [`Self::to_json`] leaves it out.
+    pub array: ArrayStatus,
 }
 
 impl ServeStatus {
@@ -50,27 +63,73 @@ impl ServeStatus {
 }
 
 /// What a line asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Detail,
     Stop,
+    Manage(Manage),
 }
 
 /// Reads a line.
 ///
 /// # Errors
-/// The answer to a line that asks for nothing known.
-pub(crate) fn parse(line: &[u8]) -> Result<Command, &'static str> {
-    let Ok(value) = serde_json::from_slice::<serde_json::Value>(line) else {
-        return Err(
-            r#"{"error":"the line is not JSON; send {\"command\":\"detail\"} or {\"command\":\"stop\"}"}"#,
-        );
+/// What is wrong with a line that asks for nothing known.
+pub(crate) fn parse(line: &[u8]) -> Result<Command, String> {
+    let Ok(value) = serde_json::from_slice::<Value>(line) else {
+        return Err(r#"the line is not JSON; send {"command":"detail"}, for one"#.to_owned());
     };
-    match value.get("command").and_then(|c| c.as_str()) {
-        Some("detail") => Ok(Command::Detail),
-        Some("stop") => Ok(Command::Stop),
-        _ => Err(r#"{"error":"the command is not known; there are detail and stop"}"#),
+    let command = value.get("command").and_then(Value::as_str).unwrap_or_default();
+    let member = || path(&value, "member");
+    let add = |how| {
+        let (force, destroy) = (flag(&value, "force")?, flag(&value, "destroy")?);
+        Ok::<_, String>(Manage::Add { member: member()?, how, force, destroy })
+    };
+    Ok(Command::Manage(match command {
+        "detail" => return Ok(Command::Detail),
+        "stop" => return Ok(Command::Stop),
+        "fail" => Manage::Fail(member()?),
+        "remove" => Manage::Remove(member()?),
+        "add" => add(AddHow::Any)?,
+        "re-add" => add(AddHow::ReAdd)?,
+        "add-spare" => add(AddHow::Spare)?,
+        "replace" => {
+            let with = value.get("with").filter(|with| !with.is_null()).map(|_| path(&value, "with"));
+            Manage::Replace { member: member()?, with: with.transpose()? }
+        }
+        "check" => Manage::Sync(SyncAction::Check),
+        "repair" if flag(&value, "locate")? => Manage::Sync(SyncAction::RepairLocated),
+        "repair" => Manage::Sync(SyncAction::Repair),
+        "idle" => Manage::Sync(SyncAction::Idle),
+        "frozen" => Manage::Sync(SyncAction::Frozen),
+        "speed" => {
+            Manage::SetSpeed { min_kib: speed(&value, "min_kib")?, max_kib: speed(&value, "max_kib")? }
+        }
+        _ => {
+            return Err(
+                "the command is not known; there are detail, stop, fail, remove, add, re-add, add-spare, \
+                        replace, check, repair, idle, frozen and speed"
+                    .to_owned(),
+            );
+        }
+    }))
+}
+
+fn path(value: &Value, name: &str) -> Result<PathBuf, String> {
+    let path = value.get(name).and_then(Value::as_str).filter(|path| !path.is_empty());
+    path.map(PathBuf::from).ok_or_else(|| format!("\"{name}\" is missing; it is the path of a member"))
+}
+
+fn flag(value: &Value, name: &str) -> Result<bool, String> {
+    match value.get(name) {
+        None => Ok(false),
+        Some(flag) => flag.as_bool().ok_or_else(|| format!("\"{name}\" is true or false")),
     }
+}
+
+fn speed(value: &Value, name: &str) -> Result<Option<u32>, String> {
+    let Some(speed) = value.get(name).filter(|speed| !speed.is_null()) else { return Ok(None) };
+    let speed = speed.as_u64().and_then(|speed| u32::try_from(speed).ok());
+    speed.map(Some).ok_or_else(|| format!("\"{name}\" is a number of KiB/s below 2^32"))
 }
 
 /// A client of the control socket.
@@ -155,14 +214,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_known_and_anything_else_is_answered_in_json() {
+    fn commands_are_known_and_anything_else_is_explained() {
         assert_eq!(parse(br#"{"command":"detail"}"#), Ok(Command::Detail));
         assert_eq!(parse(br#" {"command" : "stop", "id": 7} "#), Ok(Command::Stop));
-        for line in [&b"{}"[..], b"", b"\xff\xfe", b"[1]", br#"{"command":7}"#, br#"{"command":"format"}"#] {
-            let answer = parse(line).unwrap_err();
-            let value: serde_json::Value = serde_json::from_str(answer).unwrap();
-            assert!(value["error"].is_string());
+        for line in [
+            &b"{}"[..],
+            b"",
+            b"\xff\xfe",
+            b"[1]",
+            br#"{"command":7}"#,
+            br#"{"command":"format"}"#,
+            br#"{"command":"fail"}"#,
+            br#"{"command":"fail","member":7}"#,
+            br#"{"command":"add","member":"a","force":1}"#,
+            br#"{"command":"replace","member":"a","with":""}"#,
+            br#"{"command":"speed","min_kib":-1}"#,
+            br#"{"command":"speed","max_kib":4294967296}"#,
+        ] {
+            assert!(parse(line).is_err_and(|why| !why.is_empty()), "{}", String::from_utf8_lossy(line));
         }
+    }
+
+    #[test]
+    fn members_and_options_are_read() {
+        let manage = |line: &str| match parse(line.as_bytes()) {
+            Ok(Command::Manage(manage)) => manage,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(manage(r#"{"command":"fail","member":"/a"}"#), Manage::Fail("/a".into()));
+        assert_eq!(
+            manage(r#"{"command":"add-spare","member":"/a","force":true}"#),
+            Manage::Add { member: "/a".into(), how: AddHow::Spare, force: true, destroy: false }
+        );
+        assert_eq!(
+            manage(r#"{"command":"replace","member":"/a","with":"/b"}"#),
+            Manage::Replace { member: "/a".into(), with: Some("/b".into()) }
+        );
+        assert_eq!(manage(r#"{"command":"repair","locate":true}"#), Manage::Sync(SyncAction::RepairLocated));
+        assert_eq!(
+            manage(r#"{"command":"speed","max_kib":5000}"#),
+            Manage::SetSpeed { min_kib: None, max_kib: Some(5000) }
+        );
     }
 
     #[test]

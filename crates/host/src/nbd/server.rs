@@ -14,6 +14,7 @@ use super::service::{Doors, Service, Shared};
 use super::socket::Listener;
 use crate::array::Array;
 use crate::error::{HostError, ListenProblem};
+use crate::manage::ArrayStatus;
 use crate::report::RunReport;
 use crate::run::Running;
 
@@ -137,7 +138,7 @@ impl NbdServer {
         }
         let mut run = array.report(start);
         run.stopped = shared.config.stop.load(Ordering::Relaxed);
-        let status = shared.status(array.failed_slots());
+        let status = shared.status(ArrayStatus { failed: array.failed_slots(), ..array.status() });
         Ok(ServeReport { status, run })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use stripewise_engine::io::{IoResult, Op, Request, RequestId};
-use stripewise_engine::units::{Instant, Nanos, SectorRange, Slot};
+use stripewise_engine::units::{Instant, Nanos, SectorRange};
 
 use super::buffers::{Buffer, Buffers};
 use super::connection::{Accepted, Connection};
@@ -20,6 +20,7 @@ use super::task::{Task, engine_flags, errno_of};
 use super::wire::Head;
 use crate::error::HostError;
 use crate::mailbox::PartBuffer;
+use crate::manage::ArrayStatus;
 use crate::route::Router;
 use crate::run::{AbortOnPanic, Running};
 use crate::shard::{Context, Shard};
@@ -89,14 +90,15 @@ impl Shared {
         }
     }
 
-    pub(crate) fn status(&self, failed: Vec<Slot>) -> ServeStatus {
+    pub(crate) fn status(&self, array: ArrayStatus) -> ServeStatus {
         ServeStatus {
             connections: self.connections.load(Ordering::Relaxed) as u64,
             connections_total: self.connections_total.load(Ordering::Relaxed),
             requests: self.requests.load(Ordering::Relaxed),
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             write_bytes: self.write_bytes.load(Ordering::Relaxed),
-            failed,
+            failed: array.failed.clone(),
+            array,
         }
     }
 
@@ -107,6 +109,11 @@ impl Shared {
     fn has_dealt(&self, shard: usize) -> bool {
         !self.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
+}
+
+/// An answer of one field.
+fn answer(name: &str, what: &str) -> String {
+    serde_json::json!({ name: what }).to_string()
 }
 
 /// A client and how many of its requests the engine has.
@@ -215,7 +222,7 @@ impl<'a> Service<'a> {
             let more = self.take_requests();
             self.settle(context);
             let moved = self.send();
-            self.serve_controls();
+            self.serve_controls(context);
             self.shard.send_messages(context);
             self.sweep(now);
             self.end(running, context);
@@ -226,7 +233,7 @@ impl<'a> Service<'a> {
             if rounds == 0 {
                 self.sleep(running, context);
             } else {
-                self.shard.poll(context);
+                self.shard.poll();
                 if rounds % ROUNDS_MAX == 0 {
                     self.hear(Nanos(0));
                 }
@@ -472,20 +479,20 @@ impl<'a> Service<'a> {
         moved
     }
 
-    fn serve_controls(&mut self) {
+    fn serve_controls(&mut self, context: &Context<'_>) {
         for place in 0..self.controls.len() {
             let Some(mut control) = self.controls[place].take() else { continue };
-            control.serve(|line| self.command(line));
+            control.serve(|line| self.command(line, context));
             if !control.is_over() {
                 self.controls[place] = Some(control);
             }
         }
     }
 
-    fn command(&self, line: &[u8]) -> String {
+    fn command(&mut self, line: &[u8], context: &Context<'_>) -> String {
         match control::parse(line) {
             Ok(Command::Detail) => {
-                let status = self.shared.status(self.shard.failed_slots());
+                let status = self.shared.status(self.shard.status());
                 let detail = self.shared.config.detail.as_ref();
                 let detail = detail.map_or_else(|| status.to_json(), |detail| detail(&status));
                 format!(r#"{{"detail":{detail}}}"#)
@@ -494,7 +501,18 @@ impl<'a> Service<'a> {
                 self.shared.config.stop.store(true, Ordering::Relaxed);
                 r#"{"stopping":true}"#.to_owned()
             }
-            Err(answer) => answer.to_owned(),
+            Ok(Command::Manage(_)) if self.shared.dealt.len() > 1 => answer(
+                "error",
+                "the array is served by several threads; serve it with --shards 1 to manage it",
+            ),
+            Ok(Command::Manage(command)) => match self.shard.manage(&command, context.clock.now(), context) {
+                Ok(managed) => {
+                    self.shard.record(context);
+                    answer("done", &managed.to_string())
+                }
+                Err(error) => answer("error", &error.to_string()),
+            },
+            Err(error) => answer("error", &error),
         }
     }
 
@@ -523,7 +541,7 @@ impl<'a> Service<'a> {
         let own = self.shard.index() as usize;
         let mailbox = (context.mailboxes.len() > 1).then(|| &context.mailboxes[own]);
         if mailbox.is_some_and(|m| !m.fall_asleep()) {
-            return self.shard.poll(context);
+            return self.shard.poll();
         }
         // What was stored before this shard was said to sleep is seen here; what is stored later wakes it.
         let must_wake = (running.is_over() && self.shard.is_idle()) || self.shared.has_dealt(own);

@@ -1,6 +1,9 @@
 //! A workload that knows every byte it wrote, and short ways to arrays of it.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod md;
+pub mod nbd;
+
 use std::path::Path;
 
 use stripewise_engine::geometry::GeometrySpec;

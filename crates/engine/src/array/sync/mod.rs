@@ -343,6 +343,11 @@ impl Sync {
         began || self.run.as_ref().is_some_and(|r| r.in_flight.is_empty() && r.cursor >= r.total)
     }
 
+    /// Bounds of its speed.
+    pub(crate) const fn speed_limits(&self) -> SpeedLimits {
+        self.speed.limits
+    }
+
     /// How far the array's own work has come.
     pub(crate) fn status(&self, core: &Core) -> Option<SyncStatus> {
         if !has_redundancy(core) {

@@ -1,0 +1,115 @@
+//! Why a command is refused.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use stripewise_engine::io::AdminReply;
+use stripewise_engine::units::Slot;
+use stripewise_format::add::AddError;
+
+use crate::error::HostError;
+
+/// Why a command is refused. Nothing has changed then.
+#[derive(Debug)]
+pub enum ManageError {
+    /// The array refuses it.
+    Array(AdminReply),
+    /// The array refuses it for a member's sake.
+    Member(PathBuf, AdminReply),
+    /// The array does not survive without the member.
+    Last(PathBuf),
+    /// A spare cannot fail; it can be removed.
+    Spare(PathBuf),
+    /// A member in use is removed after it is failed.
+    NotFailed(PathBuf),
+    /// What is to replace a member is no spare of the array.
+    NoSuchSpare(PathBuf),
+    /// What is to be added is a member already.
+    IsMember(PathBuf),
+    /// The array's superblocks are not kept, so that nothing can come in.
+    NoMetadata,
+    /// An array under an overlay takes no new member.
+    UnderOverlay,
+    /// The device cannot be a member.
+    Add(PathBuf, AddError),
+    /// A former member cannot take its slot again.
+    ReAdd(PathBuf, NotReAddable),
+    /// The file or device cannot be used.
+    Host(HostError),
+}
+
+/// Why a device cannot take the slot again that it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotReAddable {
+    /// It has no superblock of this array.
+    Stranger,
+    /// It held no slot when it left.
+    NoSlot,
+    /// Its slot has a member.
+    Taken(Slot),
+    /// Its bad-block log does not read.
+    BadBlocks,
+    /// The array has no bitmap that would say what it missed.
+    NoBitmap,
+    /// The bitmap does not reach back to when it left.
+    TooOld {
+        /// Its events.
+        events: u64,
+        /// The bitmap knows every change since these.
+        cleared: u64,
+    },
+}
+
+impl fmt::Display for NotReAddable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stranger => f.write_str("it has no superblock of this array"),
+            Self::NoSlot => f.write_str("it held no slot of the array to the end"),
+            Self::Taken(slot) => write!(f, "its slot {slot} has a member"),
+            Self::BadBlocks => f.write_str("its bad-block log does not read"),
+            Self::NoBitmap => f.write_str("the array has no bitmap that says what changed since"),
+            Self::TooOld { events, cleared } => {
+                write!(f, "it left at event {events}, and the bitmap reaches back to {cleared}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for ManageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Array(reply) => reply.fmt(f),
+            Self::Member(path, reply) => write!(f, "{}: {reply}", path.display()),
+            Self::Last(path) => {
+                write!(f, "{}: the array does not survive without it; add a spare first", path.display())
+            }
+            Self::Spare(path) => write!(f, "{}: is a spare; remove it", path.display()),
+            Self::NotFailed(path) => {
+                write!(f, "{}: is in use; fail it first, or replace it", path.display())
+            }
+            Self::NoSuchSpare(path) => {
+                write!(f, "{}: is no spare of the array; add it with add-spare first", path.display())
+            }
+            Self::IsMember(path) => {
+                write!(f, "{}: is a member of the array; a failed one is removed first", path.display())
+            }
+            Self::NoMetadata => f.write_str("the array keeps no superblocks, so no member can be added"),
+            Self::UnderOverlay => {
+                f.write_str("an array under an overlay takes no new member; manage the array itself")
+            }
+            Self::Add(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::ReAdd(path, why) => {
+                write!(f, "{}: cannot be re-added: {why}; add makes it a new member", path.display())
+            }
+            Self::Host(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ManageError {}
+
+impl From<HostError> for ManageError {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}

@@ -1,0 +1,86 @@
+//! An array as it stands while it runs.
+
+use std::path::PathBuf;
+
+use stripewise_engine::array::members::Standing;
+use stripewise_engine::array::sync::{LostRanges, SpeedLimits, SyncStatus};
+use stripewise_engine::io::SyncAction;
+use stripewise_engine::metadata::MemberMetadata;
+use stripewise_engine::units::{MemberIndex, Slot};
+
+use crate::shard::Shard;
+
+/// A member as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Where it is; none for memory and empty slots.
+    pub path: Option<PathBuf>,
+    /// What it is to the array.
+    pub standing: Standing,
+    /// Sectors of its slot's content that it holds, when not all are there.
+    pub filled_sectors: Option<u64>,
+    /// What its superblock says; as it was left, of a failed one. None for arrays that keep none.
+    pub metadata: Option<MemberMetadata>,
+}
+
+/// An array as it stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArrayStatus {
+    /// By member index, without those let go of.
+    pub members: Vec<MemberStatus>,
+    /// Slots without a member.
+    pub failed: Vec<Slot>,
+    /// Its own work; none for levels without redundancy.
+    pub sync: Option<SyncStatus>,
+    /// Bounds of its speed.
+    pub speed: Option<SpeedLimits>,
+    /// What cannot be had any more.
+    pub lost: LostRanges,
+}
+
+impl ArrayStatus {
+    /// Whether the array works by itself now.
+    pub fn is_syncing(&self) -> bool {
+        self.sync.as_ref().is_some_and(|s| !matches!(s.action, SyncAction::Idle | SyncAction::Frozen))
+    }
+}
+
+/// md's word in `sync_action`.
+pub(super) fn name(action: SyncAction) -> &'static str {
+    match action {
+        SyncAction::Idle => "idle",
+        SyncAction::Frozen => "frozen",
+        SyncAction::Resync => "resync",
+        SyncAction::Recover => "recover",
+        SyncAction::Check => "check",
+        SyncAction::Repair | SyncAction::RepairLocated => "repair",
+    }
+}
+
+impl Shard {
+    /// The array as it stands.
+    pub(crate) fn status(&self) -> ArrayStatus {
+        let volume = self.volume();
+        let mut superblocks = volume.superblocks();
+        superblocks.resize(self.members().len().max(superblocks.len()), None);
+        let members = self.members().iter().zip(superblocks).enumerate().filter_map(|(index, place)| {
+            let (member, metadata) = place;
+            let standing = volume.standing(MemberIndex(index as u16));
+            let filled_sectors = match standing {
+                Standing::InSlot(slot) => volume.recovered_sectors(slot),
+                Standing::Replacement(slot) => volume.replaced_sectors(slot),
+                _ => None,
+            };
+            let path = member.path().map(std::borrow::ToOwned::to_owned);
+            let is_there = path.is_some() && standing != Standing::Absent;
+            is_there.then_some(MemberStatus { path, standing, filled_sectors, metadata })
+        });
+        ArrayStatus {
+            members: members.collect(),
+            failed: self.failed_slots(),
+            sync: volume.sync_status(),
+            speed: Some(volume.speed_limits()),
+            lost: volume.lost_ranges(),
+        }
+    }
+}

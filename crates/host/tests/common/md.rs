@@ -1,0 +1,97 @@
+//! md arrays on small files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use stripewise_engine::assembly::{Options, Wanted};
+use stripewise_engine::level::{Layout, Level};
+use stripewise_format::create::{NewMember, Request, create};
+use stripewise_format::placement::{Consistency, Metadata, Plan};
+use stripewise_format::superblock_1::Minor;
+use stripewise_format::time::Timestamp;
+use stripewise_format::uuid::Uuid;
+use stripewise_host::md::assemble::{Assembled, Selection, find};
+use stripewise_host::md::create::{Candidate, MemberWrite, write};
+use stripewise_host::{Access, Array};
+
+/// Bytes of each member: a header of 1 MiB and room for some stripes.
+pub const MEMBER_BYTES: u64 = 6 << 20;
+
+/// Makes a sparse file for a member.
+pub fn blank(folder: &Path, name: &str, bytes: u64) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+    path
+}
+
+/// Makes an array of zeroes that is in sync, of members `m0`, `m1` and so on.
+pub fn create_array(folder: &Path, level: Level, slots: u32, consistency: Consistency) -> Vec<PathBuf> {
+    create_with(folder, level, slots, consistency, Metadata::V1(Minor::Start4K))
+}
+
+/// As [`create_array`], of any version.
+pub fn create_with(
+    folder: &Path,
+    level: Level,
+    slots: u32,
+    consistency: Consistency,
+    metadata: Metadata,
+) -> Vec<PathBuf> {
+    let paths: Vec<_> = (0..slots).map(|slot| blank(folder, &format!("m{slot}"), MEMBER_BYTES)).collect();
+    let candidates = Candidate::open_all(&paths, &[]).unwrap();
+    let member = |candidate: &Candidate| NewMember {
+        device_sectors: candidate.probe.device_sectors,
+        device_uuid: Uuid([3; 16]),
+        device_number: (0, 0),
+    };
+    let request = Request {
+        plan: Plan {
+            level,
+            layout: Layout::default_of(level),
+            raid_disks: slots,
+            chunk_sectors: if level.has_chunks() { 128 } else { 0 },
+            metadata,
+            consistency,
+            data_offset_sectors: None,
+        },
+        auto_bitmap: false,
+        size_sectors: None,
+        assume_clean: true,
+        force: false,
+        spares: 0,
+        members: candidates.iter().map(|candidate| Some(member(candidate))).collect(),
+        set_uuid: Uuid([level.number() as u8; 16]),
+        name: "test".into(),
+        homehost: None,
+        created: Timestamp::from_seconds(1_700_000_000),
+    };
+    let array = create(&request).unwrap();
+    let writes: Vec<_> = array
+        .labels
+        .iter()
+        .map(|label| MemberWrite {
+            candidate: &candidates[label.member],
+            logs: &label.logs,
+            superblock: &label.superblock_area,
+        })
+        .collect();
+    write(&writes).unwrap();
+    paths
+}
+
+/// Finds the array of these members.
+pub fn found(paths: &[PathBuf]) -> Assembled {
+    let options = Options { run: true, ..Options::default() };
+    let selection =
+        Selection { members: paths.to_vec(), scan: None, wanted: Wanted::Only, options, overlay: None };
+    find(&selection).unwrap().assemble(options).unwrap()
+}
+
+/// Opens the array of these members; `start` says whether it works by itself.
+pub fn open(paths: &[PathBuf], start: bool) -> Array {
+    let mut config = found(paths).config(false, |_| Access::ReadWrite).unwrap();
+    config.volume.sync.start = start;
+    config.stop = Arc::new(AtomicBool::new(false));
+    Array::open(config).unwrap()
+}

@@ -1,0 +1,376 @@
+//! Members come and go while clients read and write.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::md::{MEMBER_BYTES, blank, create_array, create_with, found, open};
+use common::nbd::Client;
+use stripewise_engine::array::members::Standing;
+use stripewise_engine::io::SyncAction;
+use stripewise_engine::level::Level;
+use stripewise_engine::units::Slot;
+use stripewise_format::placement::{Consistency, Metadata};
+use stripewise_format::superblock_1::Minor;
+use stripewise_host::{AddHow, Array, Manage, ManageError, Managed, NbdServer, NotReAddable, ServeConfig};
+
+const BITMAP: Consistency = Consistency::Bitmap { chunk_bytes: Some(64 << 10) };
+const BLOCK: usize = 4096;
+
+fn add(path: &Path, how: AddHow) -> Manage {
+    Manage::Add { member: path.to_owned(), how, force: false, destroy: false }
+}
+
+/// A client that writes its own part of the array and knows what is there.
+struct Load {
+    first: u64,
+    versions: Vec<u32>,
+}
+
+impl Load {
+    fn block(&self, index: usize) -> Vec<u8> {
+        let version = self.versions[index];
+        let seed = (self.first + index as u64) << 32 | u64::from(version);
+        let word = if version == 0 { 0 } else { seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 };
+        word.to_le_bytes().repeat(BLOCK / 8)
+    }
+
+    fn at(&self, index: usize) -> u64 {
+        (self.first + index as u64) * BLOCK as u64
+    }
+
+    /// Writes and reads until told to stop.
+    fn run(&mut self, socket: &Path, stop: &AtomicBool) {
+        let mut client = Client::new(socket);
+        let mut state = self.first + 1;
+        while !stop.load(Ordering::Relaxed) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let index = (state >> 33) as usize % self.versions.len();
+            if state >> 20 & 3 == 0 {
+                let bytes = client.read(self.at(index), BLOCK as u32);
+                assert!(bytes == self.block(index), "block {} is another", self.first + index as u64);
+            } else {
+                self.versions[index] += 1;
+                client.write((state >> 22 & 7 == 0).into(), self.at(index), &self.block(index));
+            }
+        }
+    }
+
+    fn verify(&self, array: &mut Array) {
+        let mut bytes = vec![0; BLOCK];
+        for index in 0..self.versions.len() {
+            array.read_at(self.at(index) / 512, &mut bytes).unwrap();
+            assert!(bytes == self.block(index), "block {} is another", self.first + index as u64);
+        }
+    }
+}
+
+/// The control socket of a server.
+struct Control(BufReader<UnixStream>);
+
+impl Control {
+    fn ask(&mut self, line: &str) -> serde_json::Value {
+        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        self.0.read_line(&mut answer).unwrap();
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    fn member(&mut self, command: &str, path: &Path) -> serde_json::Value {
+        self.ask(&serde_json::json!({ "command": command, "member": path }).to_string())
+    }
+
+    fn done(&mut self, command: &str, path: &Path) {
+        let answer = self.member(command, path);
+        assert!(answer["done"].is_string(), "{command} {}: {answer}", path.display());
+    }
+
+    /// Waits until nothing is failed and nothing works.
+    fn whole(&mut self) {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let detail = self.ask(r#"{"command":"detail"}"#)["detail"].take();
+            if detail["failed"] == serde_json::json!([]) && detail["sync"] == "Idle" {
+                return;
+            }
+            assert!(Instant::now() < until, "it does not end: {detail}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Serves an array under load while `manage` runs; answers what the clients know.
+fn under_load(array: &mut Array, folder: &Path, manage: impl FnOnce(&mut Control)) -> Vec<Load> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (socket, control) = (folder.join("nbd.sock"), folder.join("control.sock"));
+    let blocks = array.geometry().array_sectors() / 8;
+    let part = blocks / 3;
+    let detail = |status: &stripewise_host::ServeStatus| {
+        let sync = status.array.sync.as_ref().map(|sync| format!("{:?}", sync.action));
+        let failed: Vec<u16> = status.failed.iter().map(|slot| slot.0).collect();
+        serde_json::json!({ "failed": failed, "sync": sync }).to_string()
+    };
+    let server = NbdServer::bind(ServeConfig {
+        socket: Some(socket.clone()),
+        control: Some(control.clone()),
+        stop: Arc::clone(&stop),
+        detail: Some(Arc::new(detail)),
+        ..ServeConfig::default()
+    });
+    let server = server.unwrap();
+    let ended = AtomicBool::new(false);
+    let mut loads: Vec<Load> =
+        (0..3).map(|third| Load { first: third * part, versions: vec![0; part as usize] }).collect();
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| server.serve(array));
+        let clients: Vec<_> =
+            loads.iter_mut().map(|load| scope.spawn(|| load.run(&socket, &ended))).collect();
+        let managed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let stream = UnixStream::connect(&control).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            manage(&mut Control(BufReader::new(stream)));
+        }));
+        ended.store(true, Ordering::Relaxed);
+        let clients: Vec<_> = clients.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        stop.store(true, Ordering::Relaxed);
+        serving.join().unwrap().unwrap();
+        for panic in clients.into_iter().chain([managed]).filter_map(Result::err) {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    loads
+}
+
+/// Everything is there, now and after the array is put together anew, and its redundancy agrees.
+fn verify(mut array: Array, members: &[PathBuf], loads: &[Load]) {
+    loads.iter().for_each(|load| load.verify(&mut array));
+    array.close().unwrap();
+    drop(array);
+    let assembled = found(members);
+    assert_eq!(assembled.assembly.in_sync_count(), assembled.assembly.slots.len(), "no slot is empty");
+    assert!(assembled.assembly.is_clean);
+    let mut array = open(members, true);
+    loads.iter().for_each(|load| load.verify(&mut array));
+    assert_eq!(mismatches(&mut array), 0);
+}
+
+fn mismatches(array: &mut Array) -> u64 {
+    assert_eq!(array.manage(&Manage::Sync(SyncAction::Check)).unwrap(), Managed::Sync(SyncAction::Check));
+    array.sync(|_| ()).unwrap();
+    array.status().sync.unwrap().mismatch_sectors
+}
+
+fn standing(array: &Array, path: &Path) -> Option<Standing> {
+    let status = array.status();
+    status.members.iter().find(|member| member.path.as_deref() == Some(path)).map(|member| member.standing)
+}
+
+#[test]
+fn a_spare_takes_over_while_clients_write() {
+    let cases = [
+        (Level::Raid1, 2, BITMAP),
+        (Level::Raid10, 4, Consistency::Resync),
+        (Level::Raid5, 4, Consistency::Ppl),
+        (Level::Raid4, 3, BITMAP),
+    ];
+    for (level, slots, consistency) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let mut members = create_array(folder.path(), level, slots, consistency);
+        let spare = blank(folder.path(), "spare", MEMBER_BYTES);
+        let mut array = open(&members, true);
+        let loads = under_load(&mut array, folder.path(), |control| {
+            control.done("add-spare", &spare);
+            control.done("fail", &members[1]);
+            control.done("remove", &members[1]);
+            control.whole();
+        });
+        assert_eq!(standing(&array, &spare), Some(Standing::InSlot(Slot(1))), "{level}");
+        members[1] = spare;
+        verify(array, &members, &loads);
+    }
+}
+
+#[test]
+fn a_raid6_loses_two_members_under_load_and_gets_two_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut members = create_array(folder.path(), Level::Raid6, 5, BITMAP);
+    let spares = ["s0", "s1"].map(|name| blank(folder.path(), name, MEMBER_BYTES));
+    let mut array = open(&members, true);
+    let loads = under_load(&mut array, folder.path(), |control| {
+        control.done("fail", &members[0]);
+        control.done("fail", &members[3]);
+        let last = control.member("fail", &members[1]);
+        assert!(last["error"].as_str().unwrap().contains("does not survive"), "{last}");
+        control.done("add", &spares[0]);
+        control.done("add", &spares[1]);
+        control.whole();
+    });
+    let [first, second] = spares;
+    (members[0], members[3]) = (first, second);
+    verify(array, &members, &loads);
+}
+
+#[test]
+fn a_member_cut_to_nothing_is_failed_and_a_spare_takes_over() {
+    for level in [Level::Raid5, Level::Raid1] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut members = create_array(folder.path(), level, 3, BITMAP);
+        let spare = blank(folder.path(), "spare", MEMBER_BYTES);
+        let mut array = open(&members, true);
+        array.manage(&add(&spare, AddHow::Spare)).unwrap();
+        let loads = under_load(&mut array, folder.path(), |control| {
+            std::fs::OpenOptions::new().write(true).open(&members[2]).unwrap().set_len(0).unwrap();
+            std::fs::remove_file(&members[2]).unwrap();
+            let until = Instant::now() + Duration::from_secs(30);
+            while control.member("remove", &members[2])["done"].is_null() {
+                assert!(Instant::now() < until, "its loss is not noticed");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            control.whole();
+        });
+        members[2] = spare;
+        verify(array, &members, &loads);
+    }
+}
+
+#[test]
+fn a_member_is_replaced_under_load_without_losing_redundancy() {
+    for level in [Level::Raid5, Level::Raid10] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut members = create_array(folder.path(), level, 4, Consistency::Resync);
+        let spare = blank(folder.path(), "spare", MEMBER_BYTES);
+        let mut array = open(&members, true);
+        let loads = under_load(&mut array, folder.path(), |control| {
+            control.done("add-spare", &spare);
+            control.done("replace", &members[2]);
+            control.whole();
+            control.done("remove", &members[2]);
+        });
+        assert_eq!(standing(&array, &spare), Some(Standing::InSlot(Slot(2))));
+        members[2] = spare;
+        verify(array, &members, &loads);
+    }
+}
+
+#[test]
+fn a_former_member_comes_back_by_the_bitmap_with_what_it_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = create_array(folder.path(), Level::Raid5, 3, BITMAP);
+    let data_end = found(&members).assembly.geometry.member_sectors[0];
+    let mut array = open(&members, true);
+    array.write_at(0, &[1; 64 << 10]).unwrap();
+    array.manage(&Manage::Fail(members[1].clone())).unwrap();
+    array.manage(&Manage::Remove(members[1].clone())).unwrap();
+    assert_eq!(standing(&array, &members[1]), None);
+    array.write_at(1024, &[2; 256 << 10]).unwrap();
+    // What nobody wrote to meanwhile is not read and not written: damage there stays, and is found afterwards.
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&members[1]).unwrap();
+    let start = MEMBER_BYTES - data_end * 512;
+    file.write_all_at(&[9; 4096], start + (data_end - 128) * 512).unwrap();
+    drop(file);
+    let back = array.manage(&add(&members[1], AddHow::ReAdd)).unwrap();
+    assert_eq!(back, Managed::ReAdded(members[1].clone(), Slot(1)));
+    array.sync(|_| ()).unwrap();
+    assert_eq!(array.status().failed, []);
+    assert_eq!(mismatches(&mut array), 8);
+    let sync = array.status().sync.unwrap();
+    assert_eq!(sync.mismatches[0].member.start, data_end - 128);
+    let mut bytes = vec![0; 256 << 10];
+    array.read_at(1024, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 2));
+    array.close().unwrap();
+}
+
+#[test]
+fn a_former_member_without_a_bitmap_is_added_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    for metadata in [Metadata::V0, Metadata::V1(Minor::End), Metadata::V1(Minor::Start)] {
+        let members = create_with(folder.path(), Level::Raid5, 3, Consistency::Resync, metadata);
+        let mut array = open(&members, true);
+        array.write_at(0, &[3; 64 << 10]).unwrap();
+        array.manage(&Manage::Fail(members[0].clone())).unwrap();
+        array.manage(&Manage::Remove(members[0].clone())).unwrap();
+        let refused = array.manage(&add(&members[0], AddHow::ReAdd));
+        assert!(matches!(refused, Err(ManageError::ReAdd(_, NotReAddable::NoBitmap))), "{refused:?}");
+        assert_eq!(array.manage(&add(&members[0], AddHow::Any)).unwrap(), Managed::Added(members[0].clone()));
+        array.sync(|_| ()).unwrap();
+        verify(array, &members, &[]);
+    }
+}
+
+#[test]
+fn a_command_that_is_refused_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = create_array(folder.path(), Level::Raid5, 3, BITMAP);
+    let small = blank(folder.path(), "small", 2 << 20);
+    let other = tempfile::tempdir().unwrap();
+    let foreign = create_array(other.path(), Level::Raid1, 2, Consistency::Resync);
+    let swap = blank(folder.path(), "swap", MEMBER_BYTES);
+    let mut header = vec![0; 4096];
+    header[4086..].copy_from_slice(b"SWAPSPACE2");
+    std::fs::write(&swap, &header).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&swap).unwrap().set_len(MEMBER_BYTES).unwrap();
+    let mut array = open(&members, true);
+    array.manage(&Manage::Fail(members[2].clone())).unwrap();
+    let everyone: Vec<&PathBuf> = members.iter().chain(&foreign).chain([&small, &swap]).collect();
+    let images = || -> Vec<Vec<u8>> { everyone.iter().map(|path| std::fs::read(path).unwrap()).collect() };
+    let before = (images(), array.status());
+    let nowhere = folder.path().join("nowhere");
+    let refused = [
+        (Manage::Fail(nowhere.clone()), "is no member"),
+        (Manage::Fail(members[2].clone()), "has failed already"),
+        (Manage::Fail(members[0].clone()), "does not survive"),
+        (Manage::Remove(members[0].clone()), "fail it first"),
+        (Manage::Remove(small.clone()), "is no member"),
+        (add(&small, AddHow::Any), "needs"),
+        (add(&foreign[0], AddHow::Any), "raid1"),
+        (add(&swap, AddHow::Any), "swap"),
+        (add(&swap, AddHow::ReAdd), "cannot be re-added"),
+        (add(&members[0], AddHow::Any), "is a member"),
+        (add(&nowhere, AddHow::Any), "no such file"),
+        (Manage::Replace { member: members[0].clone(), with: None }, "no spare"),
+        (Manage::Replace { member: members[0].clone(), with: Some(small.clone()) }, "no spare"),
+        (Manage::Replace { member: members[2].clone(), with: None }, "has failed already"),
+        (Manage::SetSpeed { min_kib: Some(9), max_kib: Some(8) }, "least speed"),
+    ];
+    for (command, why) in refused {
+        let error = array.manage(&command).unwrap_err().to_string();
+        assert!(error.contains(why), "{command:?}: {error}");
+    }
+    assert!(images() == before.0, "an image has changed");
+    assert_eq!(array.status(), before.1);
+    array.close().unwrap();
+}
+
+#[test]
+fn an_array_that_lost_too_much_takes_nobody_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = create_array(folder.path(), Level::Raid5, 3, BITMAP);
+    let spare = blank(folder.path(), "spare", MEMBER_BYTES);
+    let mut array = open(&members, true);
+    for path in &members[1..] {
+        std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(0).unwrap();
+    }
+    let mut stripe = vec![0; 128 << 10];
+    assert!(array.read_at(0, &mut stripe).is_err());
+    let before = std::fs::read(&members[0]).unwrap();
+    for command in [
+        add(&spare, AddHow::Any),
+        Manage::Replace { member: members[0].clone(), with: None },
+        Manage::Sync(SyncAction::Repair),
+    ] {
+        let error = array.manage(&command).unwrap_err().to_string();
+        assert!(error.contains("too many members failed"), "{command:?}: {error}");
+    }
+    assert!(!array.status().lost.ranges.is_empty(), "what is lost is named");
+    assert!(
+        std::fs::read(&members[0]).unwrap() == before
+            && std::fs::read(&spare).unwrap().iter().all(|b| *b == 0)
+    );
+}
