@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 const AFTER: &str = "\
 Exit codes: 0 done; 1 the storage or the machine failed; 2 what was asked for is not possible, nothing was done; \
-3 done, but some cells have no result; 130 interrupted, the same command resumes.";
+3 done, but some cells have no result; 4 a check found redundancy that disagrees; 130 interrupted, the same command resumes.";
 
 /// Linux software RAID in user space, and the lab that finds its best settings.
 #[derive(Debug, Parser)]
@@ -37,6 +37,28 @@ pub(crate) enum Command {
     Write(crate::array::transfer::WriteArgs),
     /// Serve an array over NBD.
     Serve(crate::array::serve::ServeArgs),
+    /// Mark members as failed (mdadm --fail).
+    Fail(crate::array::manage::MembersArgs),
+    /// Let go of failed members and spares (mdadm --remove).
+    Remove(crate::array::manage::MembersArgs),
+    /// Add devices: back into their slot if the bitmap allows, else as spares, which take empty slots at once.
+    Add(crate::array::manage::AddArgs),
+    /// Add former members, of which only what changed since is recovered (needs a write-intent bitmap).
+    ReAdd(crate::array::manage::AddArgs),
+    /// Add devices as spares, whatever they were before.
+    AddSpare(crate::array::manage::AddArgs),
+    /// Copy a member to a spare, which then takes its place (mdadm --replace).
+    Replace(crate::array::manage::ReplaceArgs),
+    /// Read all members, and say where redundancy disagrees.
+    Check(crate::array::manage::SyncArgs),
+    /// Read all members, and make redundancy agree.
+    Repair(crate::array::manage::RepairArgs),
+    /// Say what a served array does by itself: idle, frozen, check, repair (mdadm --action).
+    Action(crate::array::manage::ActionArgs),
+    /// Bound the speed of a served array's resync, recovery and checks.
+    Speed(crate::array::manage::SpeedArgs),
+    /// End a server, which leaves its array clean (mdadm --stop).
+    Stop(crate::array::manage::StopArgs),
     /// Read, make and check LUKS containers.
     #[command(subcommand)]
     Luks(crate::luks::LuksCommand),

@@ -15,6 +15,7 @@ pub(crate) enum Exit {
     Failed,
     Impossible,
     CellsFailed,
+    Mismatches,
     Interrupted,
 }
 
@@ -25,6 +26,7 @@ impl From<Exit> for ExitCode {
             Exit::Failed => 1,
             Exit::Impossible => 2,
             Exit::CellsFailed => 3,
+            Exit::Mismatches => 4,
             Exit::Interrupted => 130,
         })
     }

@@ -7,6 +7,7 @@
 //! | 1 | the storage, the store or the machine failed; the message says where |
 //! | 2 | the arguments, a plan, a model or a geometry are not possible; nothing was done |
 //! | 3 | done, but some cells have no result |
+//! | 4 | done, but a check found redundancy that disagrees |
 //! | 130 | interrupted; what was measured is kept and the same command goes on from there |
 
 mod args;
@@ -23,6 +24,7 @@ mod study;
 use std::process::ExitCode;
 
 use clap::Parser;
+use stripewise_host::AddHow;
 
 use args::{Cli, Command};
 
@@ -38,6 +40,17 @@ fn main() -> ExitCode {
         Command::Read(args) => array::transfer::read(args),
         Command::Write(args) => array::transfer::write(args),
         Command::Serve(args) => array::serve::run(args),
+        Command::Fail(args) => array::manage::fail(args),
+        Command::Remove(args) => array::manage::remove(args),
+        Command::Add(args) => array::manage::add(args, AddHow::Any),
+        Command::ReAdd(args) => array::manage::add(args, AddHow::ReAdd),
+        Command::AddSpare(args) => array::manage::add(args, AddHow::Spare),
+        Command::Replace(args) => array::manage::replace(args),
+        Command::Check(args) => array::manage::check(args),
+        Command::Repair(args) => array::manage::repair(args),
+        Command::Action(args) => array::manage::action(args),
+        Command::Speed(args) => array::manage::speed(args),
+        Command::Stop(args) => array::manage::stop(args),
         Command::Luks(command) => luks::run(command),
         Command::Models(command) => models::run(command),
         Command::Sim(command) => sim::run(command),

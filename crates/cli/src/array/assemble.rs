@@ -154,6 +154,8 @@ fn document(
 const fn word(action: SyncAction) -> &'static str {
     match action {
         SyncAction::Recover => "recovery",
+        SyncAction::Check => "check",
+        SyncAction::Repair | SyncAction::RepairLocated => "repair",
         _ => "resync",
     }
 }
@@ -178,7 +180,7 @@ fn synced(report: &RunReport) -> Vec<Synced> {
 }
 
 /// Why what was due could not be done to its end.
-fn trouble(report: &RunReport) -> Option<anyhow::Error> {
+pub(super) fn trouble(report: &RunReport) -> Option<anyhow::Error> {
     let failed: Vec<String> = report
         .events
         .iter()
@@ -199,12 +201,12 @@ fn trouble(report: &RunReport) -> Option<anyhow::Error> {
 
 /// How far resync or recovery is, on a terminal.
 #[derive(Default)]
-struct Progress {
+pub(super) struct Progress {
     bar: Option<(SyncAction, ProgressBar)>,
 }
 
 impl Progress {
-    fn show(&mut self, status: &SyncStatus) {
+    pub(super) fn show(&mut self, status: &SyncStatus) {
         if !is_watched() {
             return;
         }
@@ -222,7 +224,7 @@ impl Progress {
         bar.set_message(format!("{} KiB/s  ETA {eta}", status.speed_kib));
     }
 
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         if let Some((_, bar)) = self.bar.take() {
             bar.finish_and_clear();
         }

@@ -1,11 +1,9 @@
 //! `stripewise detail`: what `mdadm -D` says of an array, without starting it.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use stripewise_engine::level::Level;
 use stripewise_format::examine::{Line, human_size, render};
@@ -15,7 +13,10 @@ use stripewise_format::time::Timestamp;
 use stripewise_host::md::assemble::Assembled;
 
 use super::describe::{Description, Device, describe, level_of};
+use super::manage::detail as server_detail;
 use super::select::{SelectArgs, Use, impossible};
+use super::signals::stop_flag;
+use super::watch::watch;
 use crate::exit::Exit;
 use crate::output::{print, print_json};
 
@@ -37,14 +38,27 @@ pub(crate) struct DetailArgs {
     /// Print NAME=value lines for scripts.
     #[arg(long, conflicts_with = "json")]
     export: bool,
+    /// Print a line about resync, recovery or check each second until it ends; over the last one on a terminal.
+    #[arg(long, conflicts_with_all = ["json", "export"])]
+    watch: bool,
 }
 
 pub(crate) fn run(args: &DetailArgs) -> Result<Exit> {
+    if args.watch {
+        let look = || match &args.control {
+            Some(socket) => server_detail(socket),
+            None => {
+                let assembled = args.select.assemble(Use::Look)?;
+                Ok(serde_json::to_value(describe(SCHEMA, &assembled, &[]))?)
+            }
+        };
+        return watch(look, &*stop_flag()?);
+    }
     if let Some(socket) = &args.control {
         if args.export {
             return Err(impossible("--export needs members; a server answers JSON"));
         }
-        print_json(&ask(socket)?)?;
+        print_json(&server_detail(socket)?)?;
         return Ok(Exit::Done);
     }
     let assembled = args.select.assemble(Use::Look)?;
@@ -57,17 +71,6 @@ pub(crate) fn run(args: &DetailArgs) -> Result<Exit> {
         print(&text(&assembled, &description))?;
     }
     Ok(Exit::Done)
-}
-
-/// Asks a server for its array's detail.
-fn ask(socket: &Path) -> Result<serde_json::Value> {
-    let what = || format!("{}: no server answers", socket.display());
-    let mut stream = UnixStream::connect(socket).with_context(what)?;
-    stream.write_all(b"{\"command\":\"detail\"}\n").with_context(what)?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).with_context(what)?;
-    let mut answer: serde_json::Value = serde_json::from_str(&line).with_context(what)?;
-    Ok(answer["detail"].take())
 }
 
 /// mdadm's name of the array's device would stand first; the array's own name does.

@@ -6,12 +6,14 @@ pub(crate) mod create;
 mod describe;
 pub(crate) mod detail;
 pub(crate) mod examine;
+pub(crate) mod manage;
 mod select;
 pub(crate) mod serve;
 mod signals;
 mod size;
 mod stream;
 pub(crate) mod transfer;
+mod watch;
 
 use stripewise_host::{HostError, MemberProblem};
 

@@ -9,8 +9,8 @@ use clap::Args;
 use stripewise_host::{NbdServer, ServeConfig, ServeStatus};
 
 use super::assemble::message;
-use super::describe::describe;
 use super::detail::SCHEMA;
+use super::manage::live;
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::stop_flag;
 use crate::exit::Exit;
@@ -27,7 +27,7 @@ pub(crate) struct ServeArgs {
     /// Listen at a TCP address; port 0 means any.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Answer `detail` and `stop` at a unix socket.
+    /// Take the commands of `stripewise fail`, `add`, `detail`, `stop` and the like at a unix socket.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// The export's name [default: the array's, without its host].
@@ -50,12 +50,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let plain = name.split_once(':').map_or(name, |(_, after_host)| after_host);
     let line = message(&assembled);
     let described = assembled.clone();
-    let detail = move |status: &ServeStatus| {
-        let description = describe(SCHEMA, &described, &status.failed);
-        let mut value = serde_json::to_value(description).unwrap_or_default();
-        value["server"] = serde_json::from_str(&status.to_json()).unwrap_or_default();
-        value.to_string()
-    };
+    let detail = move |status: &ServeStatus| live::document(SCHEMA, &described, status).to_string();
     let server = NbdServer::bind(ServeConfig {
         socket: args.socket.clone(),
         listen: args.listen,

@@ -1,0 +1,140 @@
+//! What a check or repair found, and where.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+use stripewise_engine::array::sync::{MISMATCHES_KEPT, Mismatch, SyncStatus};
+use stripewise_engine::io::{SyncAction, Verdict};
+use stripewise_engine::units::SectorRange;
+
+const SECTOR_BYTES: u64 = 512;
+
+/// A place where redundancy disagrees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Place {
+    /// The array's bytes: of the block that is located, else of all that share the redundancy.
+    array_start_bytes: u64,
+    array_length_bytes: u64,
+    /// The same on the members, from the start of their data.
+    member_start_bytes: u64,
+    member_length_bytes: u64,
+    /// The slot whose block is wrong, if that can be told.
+    slot: Option<u16>,
+    /// `data`, `p` or `q` if that can be told, else `unlocated`.
+    what: &'static str,
+}
+
+/// The places that are kept, neighbours put together.
+pub(crate) fn places(mismatches: &[Mismatch]) -> Vec<Place> {
+    let mut sorted = mismatches.to_vec();
+    sorted.sort_by_key(|m| (m.slot, m.member.start));
+    let mut joined: Vec<Mismatch> = Vec::new();
+    for mismatch in sorted {
+        match joined.last_mut() {
+            Some(last) if is_next(last, &mismatch) => {
+                last.member.count += mismatch.member.count;
+                let end = last.array.end().max(mismatch.array.end());
+                last.array = SectorRange::new(last.array.start, end - last.array.start);
+            }
+            _ => joined.push(mismatch),
+        }
+    }
+    joined.sort_by_key(|m| m.member.start);
+    joined.iter().map(place).collect()
+}
+
+/// Whether a mismatch goes on where one ends: of one member in array order, or of one stripe.
+fn is_next(last: &Mismatch, next: &Mismatch) -> bool {
+    let same = (last.slot, what(last.verdict)) == (next.slot, what(next.verdict));
+    let array = last.array == next.array || last.array.end() == next.array.start;
+    same && array && last.member.end() == next.member.start
+}
+
+fn place(mismatch: &Mismatch) -> Place {
+    let Mismatch { array, member, slot, verdict } = mismatch;
+    Place {
+        array_start_bytes: array.start * SECTOR_BYTES,
+        array_length_bytes: array.count * SECTOR_BYTES,
+        member_start_bytes: member.start * SECTOR_BYTES,
+        member_length_bytes: member.count * SECTOR_BYTES,
+        slot: slot.map(|slot| slot.0),
+        what: what(*verdict),
+    }
+}
+
+const fn what(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::P => "p",
+        Verdict::Q => "q",
+        Verdict::Data(_) => "data",
+        _ => "unlocated",
+    }
+}
+
+/// A check or repair that has ended.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Outcome {
+    schema: &'static str,
+    action: &'static str,
+    mismatch_sectors: u64,
+    mismatches: Vec<Place>,
+    /// There are more places than are listed.
+    is_cut: bool,
+    interrupted: bool,
+}
+
+impl Outcome {
+    pub(crate) fn new(action: SyncAction, status: &SyncStatus, interrupted: bool) -> Self {
+        let mismatches = places(&status.mismatches);
+        Self {
+            schema: "stripewise.check/1",
+            action: if action == SyncAction::Check { "check" } else { "repair" },
+            mismatch_sectors: status.mismatch_sectors,
+            is_cut: status.mismatches.len() >= MISMATCHES_KEPT,
+            mismatches,
+            interrupted,
+        }
+    }
+
+    pub(crate) fn to_text(&self, path_of: impl Fn(u16) -> Option<String>) -> String {
+        let ended = if self.interrupted { " was interrupted;" } else { " is done:" };
+        let mut text = format!("stripewise: {}{ended} ", self.action);
+        if self.mismatch_sectors == 0 {
+            text.push_str("nothing disagrees\n");
+            return text;
+        }
+        let verb = if self.action == "check" { "disagree" } else { "disagreed" };
+        let _ = writeln!(text, "{} sectors {verb} (mismatch_cnt)", self.mismatch_sectors);
+        for place in &self.mismatches {
+            let path = place.slot.and_then(&path_of).map_or_else(String::new, |path| format!(" ({path})"));
+            let culprit = match (place.what, place.slot) {
+                ("data", Some(slot)) => format!("the data of slot {slot}{path} are wrong"),
+                ("p" | "q", Some(slot)) => {
+                    format!("{} in slot {slot}{path} is wrong", place.what.to_uppercase())
+                }
+                _ => "which block is wrong cannot be told".to_owned(),
+            };
+            let _ = writeln!(
+                text,
+                "  array bytes {} to {}, member bytes {} to {}: {culprit}",
+                place.array_start_bytes,
+                place.array_start_bytes + place.array_length_bytes,
+                place.member_start_bytes,
+                place.member_start_bytes + place.member_length_bytes,
+            );
+        }
+        if self.is_cut {
+            text.push_str("  and more: only the first places are kept\n");
+        }
+        text
+    }
+}
+
+/// Sectors as the bytes of a range.
+pub(crate) fn range_json(range: SectorRange) -> Value {
+    serde_json::json!({
+        "start_bytes": range.start * SECTOR_BYTES,
+        "length_bytes": range.count * SECTOR_BYTES,
+    })
+}

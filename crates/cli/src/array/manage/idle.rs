@@ -1,0 +1,171 @@
+//! Managing an array that nobody serves: it is opened, the command is carried out, what is due runs to its end, and the
+//! array is left clean.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+use stripewise_engine::array::members::Standing;
+use stripewise_engine::array::sync::SpeedLimits;
+use stripewise_engine::io::SyncAction;
+use stripewise_engine::units::Slot;
+use stripewise_host::md::assemble::Assembled;
+use stripewise_host::{Array, Manage, ManageError, Managed};
+
+use super::found::Outcome;
+use super::same;
+use crate::array::assemble::{Progress, trouble};
+use crate::array::select::{SelectArgs, Use, impossible, tell};
+use crate::array::signals::stop_flag;
+use crate::exit::Exit;
+use crate::output::{print, print_json};
+
+/// An idle array, opened.
+struct Opened {
+    array: Array,
+    assembled: Assembled,
+    stop: Arc<AtomicBool>,
+}
+
+impl Opened {
+    /// Opens the array. It begins nothing by itself.
+    fn new(select: &SelectArgs) -> Result<Self> {
+        let mut assembled = select.assemble(Use::Write)?;
+        tell(&assembled);
+        let stop = stop_flag()?;
+        let array = select.open(&mut assembled, Use::Write, |config| {
+            config.stop = Arc::clone(&stop);
+            config.volume.sync.speed = SpeedLimits { max_kib: u32::MAX, ..SpeedLimits::DEFAULT };
+            config.volume.sync.start = false;
+        })?;
+        Ok(Self { array, assembled, stop })
+    }
+
+    /// Carries out commands one after the other. If one is refused, those before it stand.
+    fn carry_out(&mut self, commands: &[Manage]) -> Result<()> {
+        for (index, command) in commands.iter().enumerate() {
+            match self.one(command) {
+                Ok(done) => print(&format!("stripewise: {done}\n"))?,
+                Err(error) => {
+                    if index > 0 {
+                        self.array.close()?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, command: &Manage) -> Result<String> {
+        let out = |path: &PathBuf| {
+            let Assembled { found, assembly, .. } = &self.assembled;
+            assembly.stale.iter().any(|stale| same(&found.paths[stale.candidate], path))
+        };
+        match command {
+            Manage::Fail(path) if out(path) => {
+                return Err(impossible(format!("{}: is out of the array already", path.display())));
+            }
+            Manage::Remove(path) if out(path) => {
+                return Ok(format!("{} is out of the array already", path.display()));
+            }
+            _ => {}
+        }
+        self.array.manage(command).map(|done: Managed| done.to_string()).map_err(refusal)
+    }
+
+    /// Lets what is due run to its end, and leaves the array clean.
+    fn finish(mut self) -> Result<Exit> {
+        self.array.manage(&Manage::Sync(SyncAction::Idle)).map_err(refusal)?;
+        let mut progress = Progress::default();
+        let run = self.array.sync(|status| progress.show(status));
+        progress.finish();
+        let is_degraded = !self.array.status().failed.is_empty();
+        // How far it came is recorded whatever ended it; the first trouble is the one to tell.
+        let closed = self.array.close();
+        let report = run?;
+        closed?;
+        if let Some(trouble) = trouble(&report) {
+            return Err(trouble);
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            eprintln!(
+                "stripewise: interrupted; what is done is recorded, `stripewise assemble` goes on from there"
+            );
+            return Ok(Exit::Interrupted);
+        }
+        if is_degraded {
+            eprintln!("stripewise: the array is still degraded");
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn refusal(error: ManageError) -> anyhow::Error {
+    match error {
+        ManageError::Host(error) => crate::array::host_error(error),
+        error => impossible(error.to_string()),
+    }
+}
+
+/// Carries out what is said of members.
+pub(super) fn manage(select: &SelectArgs, commands: &[Manage]) -> Result<Exit> {
+    let mut opened = Opened::new(select)?;
+    opened.carry_out(commands)?;
+    if commands.iter().any(|command| matches!(command, Manage::Replace { .. })) {
+        return opened.finish();
+    }
+    opened.array.close()?;
+    Ok(Exit::Done)
+}
+
+/// Adds devices, which may be among those that were named as the array's.
+pub(super) fn add(select: &SelectArgs, commands: &[Manage], devices: &[PathBuf]) -> Result<Exit> {
+    if let Some(named) = select.members.iter().find(|member| devices.iter().any(|d| same(d, member))) {
+        return Err(impossible(format!(
+            "{} is both to be added and named after --array; name the array's other members there",
+            named.display()
+        )));
+    }
+    let mut opened = Opened::new(select)?;
+    opened.carry_out(commands)?;
+    opened.finish()
+}
+
+/// Checks or repairs.
+pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Result<Exit> {
+    let mut opened = Opened::new(select)?;
+    opened.array.manage(&Manage::Sync(action)).map_err(refusal)?;
+    let mut progress = Progress::default();
+    let run = opened.array.sync(|status| progress.show(status));
+    progress.finish();
+    let status = opened.array.status();
+    let closed = opened.array.close();
+    let report = run?;
+    closed?;
+    if let Some(trouble) = trouble(&report) {
+        return Err(trouble);
+    }
+    let interrupted = opened.stop.load(Ordering::Relaxed);
+    let Some(found) = &status.sync else { return Err(impossible("the level has no redundancy to check")) };
+    let outcome = Outcome::new(action, found, interrupted);
+    if json {
+        print_json(&outcome)?;
+    } else {
+        let path_of = |slot: u16| {
+            let holds = |standing| standing == Standing::InSlot(Slot(slot));
+            let member = status.members.iter().find(|member| holds(member.standing))?;
+            Some(member.path.as_ref()?.display().to_string())
+        };
+        print(&outcome.to_text(path_of))?;
+    }
+    let is_left = found.mismatch_sectors > 0
+        && (action == SyncAction::Check
+            || action == SyncAction::RepairLocated && found.mismatches.iter().any(|m| m.slot.is_none()));
+    Ok(match (interrupted, is_left) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Mismatches,
+        (false, false) => Exit::Done,
+    })
+}

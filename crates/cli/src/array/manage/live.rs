@@ -1,0 +1,117 @@
+//! What a server says of its array while it runs.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use stripewise_engine::array::members::Standing;
+use stripewise_engine::array::sync::SyncStatus;
+use stripewise_engine::assembly::{Candidate, Options};
+use stripewise_engine::io::SyncAction;
+use stripewise_host::md::assemble::Assembled;
+use stripewise_host::{ArrayStatus, ServeStatus};
+
+use super::found::{places, range_json};
+use crate::array::describe::describe;
+
+/// Where a device's length does not matter: what lies on it was checked when it came in.
+const LENGTH_UNKNOWN: u64 = u64::MAX >> 10;
+
+/// The document of an array that was assembled once and has been managed since.
+pub(crate) fn document(schema: &'static str, assembled: &Assembled, status: &ServeStatus) -> Value {
+    let array = &status.array;
+    let now = as_it_is(assembled, array);
+    let description = match &now {
+        Some(now) => describe(schema, now, &[]),
+        None => describe(schema, assembled, &status.failed),
+    };
+    let mut value = serde_json::to_value(description).unwrap_or_default();
+    if now.is_some() {
+        correct(&mut value, array);
+    }
+    value["server"] = serde_json::from_str(&status.to_json()).unwrap_or_default();
+    value["sync"] = array.sync.as_ref().map_or(Value::Null, |sync| sync_json(sync, array));
+    value["lost"] = Value::Array(array.lost.ranges.iter().copied().map(range_json).collect());
+    value["lost_is_cut"] = array.lost.is_cut.into();
+    value
+}
+
+/// The array as its superblocks have it now.
+fn as_it_is(assembled: &Assembled, array: &ArrayStatus) -> Option<Assembled> {
+    let mut found = assembled.found.clone();
+    found.paths.clear();
+    found.candidates.clear();
+    for member in &array.members {
+        let metadata = member.metadata.clone()?;
+        let path: PathBuf = member.path.clone()?;
+        found.candidates.push(Candidate {
+            label: path.display().to_string(),
+            device_sectors: LENGTH_UNKNOWN,
+            at_sector: metadata.sector,
+            superblock: metadata.superblock,
+            bitmap: None,
+        });
+        found.paths.push(path);
+    }
+    let options = Options { run: true, readonly: true, ..Options::default() };
+    found.assemble(options).ok()
+}
+
+/// What the superblocks do not say: how far a recovery is at this moment, and which members have failed.
+fn correct(value: &mut Value, array: &ArrayStatus) {
+    let mut failed = 0;
+    for member in &array.members {
+        let Some(path) = member.path.as_ref().map(|path| path.display().to_string()) else { continue };
+        let Some(devices) = value["devices"].as_array_mut() else { return };
+        if let (Some(filled), Some(row)) =
+            (member.filled_sectors, devices.iter_mut().find(|row| row["path"] == path))
+        {
+            row["recovered_bytes"] = filled.saturating_mul(512).into();
+        }
+        if member.standing == Standing::Failed {
+            let number = member.metadata.as_ref().map(|known| known.superblock.dev_number());
+            let events = member.metadata.as_ref().map(|known| known.superblock.events());
+            devices.push(json!({
+                "number": number, "slot": null, "path": path, "state": "faulty", "replacement": false,
+                "recovered_bytes": null, "events": events,
+            }));
+            failed += 1;
+            if let Some(left_out) = value["left_out"].as_array_mut() {
+                left_out.retain(|row| row["path"] != path);
+            }
+        }
+    }
+    let count = |field: &str| value[field].as_u64().unwrap_or(0);
+    let (total, before) = (count("total_devices"), count("failed_devices"));
+    value["failed_devices"] = (before + failed).into();
+    value["total_devices"] = (total + failed).into();
+}
+
+pub(crate) fn sync_json(sync: &SyncStatus, array: &ArrayStatus) -> Value {
+    let is_working = !matches!(sync.action, SyncAction::Idle | SyncAction::Frozen);
+    let left_kib = sync.total_sectors.saturating_sub(sync.done_sectors) / 2;
+    let percent = sync.done_sectors as f64 * 100.0 / sync.total_sectors.max(1) as f64;
+    json!({
+        "action": word(sync.action),
+        "done_bytes": sync.done_sectors * 512,
+        "total_bytes": sync.total_sectors * 512,
+        "percent": is_working.then_some((percent * 10.0).round() / 10.0),
+        "speed_kib_per_second": sync.speed_kib,
+        "eta_seconds": if is_working { left_kib.checked_div(sync.speed_kib) } else { None },
+        "mismatch_sectors": sync.mismatch_sectors,
+        "mismatches": places(&sync.mismatches),
+        "speed_min_kib": array.speed.map(|speed| speed.min_kib),
+        "speed_max_kib": array.speed.map(|speed| speed.max_kib),
+    })
+}
+
+/// md's word in `sync_action`.
+pub(crate) const fn word(action: SyncAction) -> &'static str {
+    match action {
+        SyncAction::Idle => "idle",
+        SyncAction::Frozen => "frozen",
+        SyncAction::Resync => "resync",
+        SyncAction::Recover => "recover",
+        SyncAction::Check => "check",
+        SyncAction::Repair | SyncAction::RepairLocated => "repair",
+    }
+}

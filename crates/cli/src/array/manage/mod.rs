@@ -1,0 +1,267 @@
+//! `stripewise fail`, `remove`, `add`, `re-add`, `add-spare`, `replace`, `check`, `repair`, `action`, `speed`, `stop`: an
+//! array's members and its own work, in mdadm's words, on a served array by its control socket or on an idle one.
+
+mod found;
+mod idle;
+pub(crate) mod live;
+mod served;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use stripewise_engine::io::SyncAction;
+use stripewise_host::{AddHow, Manage};
+
+use super::select::{SelectArgs, impossible};
+use crate::exit::Exit;
+use crate::output::print;
+
+pub(crate) use served::{ask, detail};
+
+const PLACES: &str = "\
+The array is one that a server has (--control SOCKET), or an idle one: its members after --array, or in the folder to \
+--scan. What is refused changes nothing (exit code 2). On an idle array the work that is due runs to its end; Ctrl-C \
+records how far it came (exit code 130).";
+
+/// Where the array is.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// The control socket of the server that has the array.
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["array", "scan"], required_unless_present_any = ["array", "scan"])]
+    control: Option<PathBuf>,
+    /// An idle array's members, in any order.
+    #[arg(long, value_name = "MEMBER", num_args = 1..)]
+    array: Vec<PathBuf>,
+    /// Look for an idle array's members in a folder.
+    #[arg(long, value_name = "DIR")]
+    scan: Option<PathBuf>,
+    /// The array of this UUID.
+    #[arg(long, short = 'u', value_name = "UUID", conflicts_with = "name")]
+    uuid: Option<stripewise_format::uuid::Uuid>,
+    /// The array of this name, with or without its host.
+    #[arg(long, short = 'N', value_name = "NAME")]
+    name: Option<String>,
+    /// Start degraded though members are missing that the array last had.
+    #[arg(long, short = 'R')]
+    run: bool,
+    /// A block device that may be written to.
+    #[arg(long, value_name = "DEV")]
+    destroy: Vec<PathBuf>,
+}
+
+impl PlaceArgs {
+    /// The idle array's members, and these that are named as what the command is about.
+    fn select(&self, subjects: &[PathBuf]) -> SelectArgs {
+        let mut members = self.array.clone();
+        if self.scan.is_none() {
+            let others = subjects.iter().filter(|subject| !self.array.iter().any(|m| same(m, subject)));
+            members.extend(others.cloned());
+        }
+        SelectArgs {
+            members,
+            scan: self.scan.clone(),
+            uuid: self.uuid,
+            name: self.name.clone(),
+            run: self.run,
+            force: false,
+            readonly: false,
+            overlay: None,
+            destroy: self.destroy.clone(),
+            layout: None,
+        }
+    }
+
+    fn may_destroy(&self, path: &PathBuf) -> bool {
+        self.destroy.iter().any(|named| same(named, path))
+    }
+}
+
+fn same(one: &PathBuf, other: &PathBuf) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// `stripewise fail` and `stripewise remove`.
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct MembersArgs {
+    /// Members of the array.
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// `stripewise add`, `re-add` and `add-spare`.
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct AddArgs {
+    /// Files or devices to be added.
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Take a device though it holds another array's superblock, a file system or a partition table.
+    #[arg(long, short = 'f')]
+    force: bool,
+}
+
+/// `stripewise replace`.
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct ReplaceArgs {
+    /// The member whose content is copied; it serves until the copy is whole.
+    #[arg(value_name = "MEMBER")]
+    member: PathBuf,
+    /// The spare that takes its place [default: any].
+    #[arg(long, value_name = "SPARE")]
+    with: Option<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// `stripewise check` and `stripewise repair`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 nothing disagrees, or all that did is repaired; 4 something disagrees; 130 interrupted."
+)]
+pub(crate) struct SyncArgs {
+    /// The control socket of the server that has the array: begin there and come back at once.
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["members", "scan"])]
+    control: Option<PathBuf>,
+    #[command(flatten)]
+    select: SelectArgs,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "control")]
+    json: bool,
+}
+
+/// `stripewise repair`.
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    #[command(flatten)]
+    sync: SyncArgs,
+    /// On RAID-6 rewrite only the block that P and Q show to be wrong, and leave alone what they do not locate;
+    /// otherwise parity is made to fit the data as they are, and copies to be like the first.
+    #[arg(long)]
+    locate: bool,
+}
+
+/// `stripewise action`.
+#[derive(Debug, Args)]
+pub(crate) struct ActionArgs {
+    /// What the array does by itself from now on (md's `sync_action`).
+    action: Action,
+    /// The control socket of the server that has the array.
+    #[arg(long, value_name = "SOCKET")]
+    control: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Action {
+    /// End what runs; what is due begins anew.
+    Idle,
+    /// End what runs, and begin nothing.
+    Frozen,
+    /// Compare, and count what disagrees.
+    Check,
+    /// Compare, and make parity or copies agree with the data.
+    Repair,
+}
+
+/// `stripewise speed`.
+#[derive(Debug, Args)]
+pub(crate) struct SpeedArgs {
+    /// The control socket of the server that has the array.
+    #[arg(long, value_name = "SOCKET")]
+    control: PathBuf,
+    /// KiB/s of each member below which resync, recovery and checks are not slowed for others (md's `sync_speed_min`).
+    #[arg(long, value_name = "KIB", required_unless_present = "max")]
+    min: Option<u32>,
+    /// KiB/s of each member that they do not exceed (md's `sync_speed_max`).
+    #[arg(long, value_name = "KIB")]
+    max: Option<u32>,
+}
+
+/// `stripewise stop`.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// The control socket of the server that has the array.
+    #[arg(long, value_name = "SOCKET")]
+    control: PathBuf,
+}
+
+fn manage(place: &PlaceArgs, commands: &[Manage], subjects: &[PathBuf]) -> Result<Exit> {
+    match &place.control {
+        Some(socket) => served::manage(socket, commands),
+        None => idle::manage(&place.select(subjects), commands),
+    }
+}
+
+pub(crate) fn fail(args: &MembersArgs) -> Result<Exit> {
+    let commands: Vec<Manage> = args.members.iter().cloned().map(Manage::Fail).collect();
+    manage(&args.place, &commands, &args.members)
+}
+
+pub(crate) fn remove(args: &MembersArgs) -> Result<Exit> {
+    let commands: Vec<Manage> = args.members.iter().cloned().map(Manage::Remove).collect();
+    manage(&args.place, &commands, &args.members)
+}
+
+pub(crate) fn add(args: &AddArgs, how: AddHow) -> Result<Exit> {
+    let one = |device: &PathBuf| Manage::Add {
+        member: device.clone(),
+        how,
+        force: args.force,
+        destroy: args.place.may_destroy(device),
+    };
+    let commands: Vec<Manage> = args.devices.iter().map(one).collect();
+    match &args.place.control {
+        Some(socket) => served::manage(socket, &commands),
+        None => idle::add(&args.place.select(&[]), &commands, &args.devices),
+    }
+}
+
+pub(crate) fn replace(args: &ReplaceArgs) -> Result<Exit> {
+    let subjects: Vec<PathBuf> = std::iter::once(&args.member).chain(&args.with).cloned().collect();
+    let command = Manage::Replace { member: args.member.clone(), with: args.with.clone() };
+    manage(&args.place, &[command], &subjects)
+}
+
+pub(crate) fn check(args: &SyncArgs) -> Result<Exit> {
+    sync(args, SyncAction::Check)
+}
+
+pub(crate) fn repair(args: &RepairArgs) -> Result<Exit> {
+    sync(&args.sync, if args.locate { SyncAction::RepairLocated } else { SyncAction::Repair })
+}
+
+fn sync(args: &SyncArgs, action: SyncAction) -> Result<Exit> {
+    if args.select.readonly && action != SyncAction::Check {
+        return Err(impossible("--readonly writes nothing; check looks without writing"));
+    }
+    match &args.control {
+        Some(socket) => served::manage(socket, &[Manage::Sync(action)]),
+        None => idle::sync(&args.select, action, args.json),
+    }
+}
+
+pub(crate) fn action(args: &ActionArgs) -> Result<Exit> {
+    let action = match args.action {
+        Action::Idle => SyncAction::Idle,
+        Action::Frozen => SyncAction::Frozen,
+        Action::Check => SyncAction::Check,
+        Action::Repair => SyncAction::Repair,
+    };
+    served::manage(&args.control, &[Manage::Sync(action)])
+}
+
+pub(crate) fn speed(args: &SpeedArgs) -> Result<Exit> {
+    served::manage(&args.control, &[Manage::SetSpeed { min_kib: args.min, max_kib: args.max }])
+}
+
+pub(crate) fn stop(args: &StopArgs) -> Result<Exit> {
+    ask(&args.control, &serde_json::json!({ "command": "stop" }))?;
+    print("stripewise: the server is stopping\n")?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,79 @@
+//! Asking a server by its control socket.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow};
+use serde_json::{Value, json};
+use stripewise_engine::io::SyncAction;
+use stripewise_host::{AddHow, Manage};
+
+use crate::array::select::impossible;
+use crate::exit::Exit;
+use crate::output::print;
+
+/// Sends a server one command; its refusal is an error.
+pub(crate) fn ask(socket: &Path, command: &Value) -> Result<Value> {
+    let what = || format!("{}: no server answers", socket.display());
+    let mut stream = UnixStream::connect(socket).with_context(what)?;
+    stream.write_all(format!("{command}\n").as_bytes()).with_context(what)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).with_context(what)?;
+    let answer: Value = serde_json::from_str(&line).with_context(what)?;
+    match answer.get("error").and_then(Value::as_str) {
+        Some(error) => Err(impossible(error)),
+        None => Ok(answer),
+    }
+}
+
+/// What a server has to say of its array.
+pub(crate) fn detail(socket: &Path) -> Result<Value> {
+    Ok(ask(socket, &json!({ "command": "detail" }))?["detail"].take())
+}
+
+/// Sends commands one after the other, and prints what each did.
+pub(super) fn manage(socket: &Path, commands: &[Manage]) -> Result<Exit> {
+    for command in commands {
+        let answer = ask(socket, &line(command)?)?;
+        let done = answer["done"].as_str().ok_or_else(|| anyhow!("the server answers {answer}"))?;
+        print(&format!("stripewise: {done}\n"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn line(command: &Manage) -> Result<Value> {
+    Ok(match command {
+        Manage::Fail(member) => json!({ "command": "fail", "member": absolute(member)? }),
+        Manage::Remove(member) => json!({ "command": "remove", "member": absolute(member)? }),
+        Manage::Add { member, how, force, destroy } => {
+            let command = match how {
+                AddHow::Any => "add",
+                AddHow::ReAdd => "re-add",
+                AddHow::Spare => "add-spare",
+            };
+            json!({ "command": command, "member": absolute(member)?, "force": force, "destroy": destroy })
+        }
+        Manage::Replace { member, with } => {
+            let with = with.as_deref().map(absolute).transpose()?;
+            json!({ "command": "replace", "member": absolute(member)?, "with": with })
+        }
+        Manage::Sync(action) => match action {
+            SyncAction::Check => json!({ "command": "check" }),
+            SyncAction::Repair => json!({ "command": "repair" }),
+            SyncAction::RepairLocated => json!({ "command": "repair", "locate": true }),
+            SyncAction::Frozen => json!({ "command": "frozen" }),
+            SyncAction::Idle | SyncAction::Resync | SyncAction::Recover => json!({ "command": "idle" }),
+        },
+        Manage::SetSpeed { min_kib, max_kib } => {
+            json!({ "command": "speed", "min_kib": min_kib, "max_kib": max_kib })
+        }
+    })
+}
+
+/// The server may be in another folder.
+fn absolute(path: &Path) -> Result<String> {
+    let absolute = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    let name = absolute.to_str().map(str::to_owned);
+    name.ok_or_else(|| impossible(format!("{}: the path is not UTF-8", path.display())))
+}
