@@ -203,11 +203,11 @@ def create(words, members, spares, seed, wait, bad=()):
     return answer
 
 
-def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle=False):
+def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle=False, force=False):
     """mdadm --assemble of just these images; then what is asked for, in this order: state, add and wait for recovery,
     write, hash, check; stopped."""
     devices = attach(members)
-    words = ["--run"] if partial else []
+    words = (["--run"] if partial else []) + (["--force"] if force else [])
     answer = {"said": run("mdadm", "--assemble", ARRAY, *words, *devices)}
     answer.update(seen())
     hurry()
@@ -225,11 +225,71 @@ def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle
     return answer
 
 
+def part_way(members, create=(), add=None, replace=None, at=0, seed=0):
+    """An array that is written whole and stopped in the middle of its own work: of the first resync or recovery after
+    `create`, of the recovery onto `add`, or of the copy onto `replace`. `at` is the sector where the work is held."""
+    limits = [pathlib.Path("/proc/sys/dev/raid", name) for name in ("speed_limit_min", "speed_limit_max")]
+    before = [limit.read_text() for limit in limits]
+    devices = attach(members)
+    try:
+        if not (add or replace):
+            for limit in limits:
+                limit.write_text("10")
+        run("mdadm", "--create", ARRAY, "--run", *create, *devices)
+        if add or replace:
+            wait_idle()
+            attribute("sync_max", at)
+        if add:
+            run("mdadm", "--manage", ARRAY, "--add", *attach([add]))
+        if replace:
+            run("mdadm", "--manage", ARRAY, "--add", *attach([replace]))
+            time.sleep(0.2)
+            run("mdadm", "--manage", ARRAY, "--replace", devices[0])
+        if not (add or replace):  # md takes no lower sync_max while it works
+            attribute("sync_action", "frozen")
+            attribute("sync_max", at)
+            attribute("sync_action", "idle")
+    finally:
+        for limit, value in zip(limits, before):
+            limit.write_text(value)
+    hurry()
+    deadline = time.monotonic() + SYNC_LIMIT_S
+    while (attribute("sync_completed") or "none").split(" /")[0] != str(at):
+        if time.monotonic() > deadline:
+            raise Refused(f"sync_completed is {attribute('sync_completed')}, sync_action {attribute('sync_action')}; held at {at}")
+        time.sleep(0.05)
+    answer = seen()
+    fill(answer, seed, [], True)
+    answer["detail"] = run("mdadm", "-D", ARRAY)
+    stop()
+    return answer
+
+
+def crash(members, create, ranges, seed):
+    """An array that is written whole, then in `ranges`; beside each member a copy of what it held at that moment, with
+    the array still active."""
+    devices = attach(members)
+    run("mdadm", "--create", ARRAY, "--run", *create, *devices)
+    wait_idle()
+    attribute("safe_mode_delay", "60")
+    answer = seen()
+    fill(answer, seed, [], True)
+    write_ranges(seed + 1, ranges)
+    answer["sha256"] = digest()
+    os.sync()
+    for path in members:
+        with open(path, "rb") as image, open(path + ".crashed", "wb") as copy:
+            while data := image.read(1 << 20):
+                copy.write(data)
+    stop()
+    return answer
+
+
 def examine_bitmap(path):
     return run("mdadm", "--examine-bitmap", *attach([path]))
 
 
-OPERATIONS = {"create": create, "assemble": assemble, "examine_bitmap": examine_bitmap}
+OPERATIONS = {"create": create, "assemble": assemble, "examine_bitmap": examine_bitmap, "part_way": part_way, "crash": crash}
 
 
 def serve(log):

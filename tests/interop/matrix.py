@@ -23,6 +23,7 @@ import time
 import traceback
 
 import shapes
+import unfinished
 from case import Case
 from uml import Guest, GuestFailed
 
@@ -50,6 +51,8 @@ def cases(options):
         for origin in ("mdadm", "stripewise"):
             if origin == "stripewise" or shape.mdadm_can():
                 made.append(Case(origin, shape, number + (origin == "mdadm")))
+    if options.random is None:
+        made += unfinished.cases()
     patterns = [f"*{pattern}*" for pattern in options.only or ["*"]]
     return [case for case in made if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)]
 

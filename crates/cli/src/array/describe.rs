@@ -26,8 +26,9 @@ pub(crate) struct Description {
     pub(crate) consistency_policy: &'static str,
     pub(crate) is_clean: bool,
     pub(crate) resync_offset_bytes: Option<u64>,
-    /// `clean` or `active`, then `degraded` or `FAILED`.
+    /// `clean` or `active`, then `degraded` or `FAILED`, then `recovering` or `resyncing`.
     pub(crate) state: Vec<&'static str>,
+    pub(crate) sync: Option<SyncDue>,
     pub(crate) raid_devices: usize,
     pub(crate) total_devices: usize,
     pub(crate) active_devices: usize,
@@ -36,6 +37,16 @@ pub(crate) struct Description {
     pub(crate) spare_devices: usize,
     pub(crate) devices: Vec<Device>,
     pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// A recovery or resync that is not at its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct SyncDue {
+    /// md's `sync_action`.
+    pub(crate) action: &'static str,
+    pub(crate) done_bytes: u64,
+    pub(crate) total_bytes: u64,
+    pub(crate) percent: u64,
 }
 
 /// A row of the table of devices.
@@ -82,6 +93,9 @@ pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Sl
     let extra = devices.iter().filter(|d| d.replacement).count();
     let spare = count("spare") + rebuilding + extra;
     let working = active + spare;
+    let sync = sync_due(assembled, &geometry);
+    let mut state = states(assembled, &geometry, &devices);
+    state.extend(sync.as_ref().map(|sync| if sync.action == "recover" { "recovering" } else { "resyncing" }));
     Description {
         schema,
         name: assembly.name.clone(),
@@ -98,7 +112,8 @@ pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Sl
         consistency_policy: policy(assembly.consistency),
         is_clean: assembly.is_clean,
         resync_offset_bytes: (!assembly.is_clean).then(|| assembly.resync_offset_sectors.saturating_mul(512)),
-        state: states(assembled, &geometry, &devices),
+        state,
+        sync,
         raid_devices: assembly.slots.len(),
         total_devices: working + failed_count,
         active_devices: active,
@@ -108,6 +123,29 @@ pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Sl
         devices,
         left_out: left_out(assembled),
     }
+}
+
+/// What was begun and is to be gone on with; a spare that has not begun yet is a spare.
+fn sync_due(assembled: &Assembled, geometry: &Geometry) -> Option<SyncDue> {
+    let assembly = &assembled.assembly;
+    let filled = |state: &SlotState| match *state {
+        SlotState::Recovering { offset_sectors, .. } => Some(offset_sectors),
+        SlotState::InSync { .. } | SlotState::Missing => None,
+    };
+    let replaced = assembly.replacements.iter().map(|replacement| replacement.offset_sectors);
+    let recovered = assembly.slots.iter().filter_map(filled).chain(replaced).min();
+    let member_sectors = geometry.used_sectors(Slot(0));
+    let (action, done, total) = match recovered {
+        Some(done) => ("recover", done, member_sectors),
+        None if assembly.resync_offset_sectors == u64::MAX => return None,
+        None if geometry.level() == Level::Raid10 => {
+            ("resync", assembly.resync_offset_sectors, geometry.array_sectors())
+        }
+        None => ("resync", assembly.resync_offset_sectors, member_sectors),
+    };
+    let done = done.min(total);
+    let percent = (u128::from(done) * 100).checked_div(total.into()).unwrap_or(0) as u64;
+    Some(SyncDue { action, done_bytes: done * 512, total_bytes: total * 512, percent })
 }
 
 fn states(assembled: &Assembled, geometry: &Geometry, devices: &[Device]) -> Vec<&'static str> {

@@ -81,6 +81,11 @@ fn text(assembled: &Assembled, description: &Description) -> String {
     lines.extend(shape(assembled, description));
     lines.push(Line::Field("Consistency Policy", description.consistency_policy.to_owned()));
     lines.push(Line::Blank);
+    if let Some(sync) = &description.sync {
+        let label = if sync.action == "recover" { "Rebuild Status" } else { "Resync Status" };
+        lines.push(Line::Field(label, format!("{}% complete", sync.percent)));
+        lines.push(Line::Blank);
+    }
     lines.extend(identity(assembled, description));
     let mut text = format!("{title}:\n{}", render(&lines, LABEL_WIDTH));
     text.push_str("    Number   Major   Minor   RaidDevice State\n");

@@ -6,8 +6,11 @@ use stripewise_format::ppl::{HEADER_BYTES, PplEntry, PplHeader, signature};
 use stripewise_format::uuid::Uuid;
 
 use crate::geometry::{Geometry, ParityShape, Shape};
-use crate::io::IoResult;
+use crate::io::{IoError, IoResult};
 use crate::units::{PAGE_BYTES, SECTOR_BYTES, Slot};
+
+const HEADER_SECTORS: u64 = HEADER_BYTES as u64 / SECTOR_BYTES;
+const ZEROED_AT_ONCE_SECTORS: u64 = 256;
 
 /// The members' bytes, by slot and sector of the device.
 pub trait MemberStorage {
@@ -57,19 +60,16 @@ pub fn recover(
     places: &[Option<LogPlace>],
     is_clean: bool,
     storage: &mut impl MemberStorage,
-) -> Result<PplReport, crate::io::IoError> {
+) -> Result<PplReport, IoError> {
     let Shape::Parity(shape) = geometry.shape() else { panic!("only RAID-5 has partial parity logs") };
     let mut recovery = Recovery { geometry, shape, places, storage, report: PplReport::default() };
     let signature = signature(set_uuid);
     let mut generations = vec![0; places.len()];
     for (slot, place) in slots(places) {
-        let mut block = vec![0; HEADER_BYTES];
-        recovery.storage.read(slot, place.log_sector, &mut block)?;
-        // A header that is torn or foreign is an empty log: what it would have named was not begun.
-        let Ok(header) = PplHeader::parse(&block, signature) else { continue };
+        let Some((sector, header)) = recovery.newest(slot, &place, signature)? else { continue };
         generations[slot.index()] = header.generation;
         if !is_clean {
-            recovery.follow(slot, &place, &header)?;
+            recovery.follow(slot, &place, sector, &header)?;
         }
     }
     for (slot, _) in slots(places) {
@@ -77,6 +77,8 @@ pub fn recover(
     }
     for (slot, place) in slots(places) {
         let generation = generations[slot.index()].wrapping_add(1);
+        // Older headers further on would be taken for newer than an empty one.
+        recovery.zero(slot, &place)?;
         let empty = PplHeader { signature, generation, entries: Vec::new() };
         recovery.storage.write(slot, place.log_sector, &empty.to_bytes())?;
         recovery.storage.flush(slot)?;
@@ -104,8 +106,46 @@ struct Recovery<'a, S> {
 }
 
 impl<S: MemberStorage> Recovery<'_, S> {
-    fn follow(&mut self, slot: Slot, place: &LogPlace, header: &PplHeader) -> IoResult {
-        let mut sector = place.log_sector + (HEADER_BYTES as u64) / SECTOR_BYTES;
+    /// The last log that was written, and where it begins: in an area with room for several, one follows the other
+    /// until the area is full, and the next is written at its beginning again. As the kernel's `ppl_load_distributed`,
+    /// the chain ends at what is no header, torn or foreign, and before one of an earlier generation.
+    fn newest(
+        &mut self,
+        slot: Slot,
+        place: &LogPlace,
+        signature: u32,
+    ) -> Result<Option<(u64, PplHeader)>, IoError> {
+        let mut newest: Option<(u64, PplHeader)> = None;
+        let mut at = 0;
+        while at + HEADER_SECTORS <= place.log_sectors {
+            let mut block = vec![0; HEADER_BYTES];
+            self.storage.read(slot, place.log_sector + at, &mut block)?;
+            let Ok(header) = PplHeader::parse(&block, signature) else { break };
+            if newest.as_ref().is_some_and(|(_, before)| before.generation > header.generation) {
+                break;
+            }
+            let parities = header.entries.iter().map(|e| u64::from(e.partial_parity_bytes) / SECTOR_BYTES);
+            let length = HEADER_SECTORS + parities.sum::<u64>();
+            newest = Some((place.log_sector + at, header));
+            at += length;
+        }
+        Ok(newest)
+    }
+
+    fn zero(&mut self, slot: Slot, place: &LogPlace) -> IoResult {
+        let zeroes = vec![0; ZEROED_AT_ONCE_SECTORS.min(place.log_sectors) as usize * SECTOR_BYTES as usize];
+        let mut at = 0;
+        while at < place.log_sectors {
+            let count = ZEROED_AT_ONCE_SECTORS.min(place.log_sectors - at);
+            let bytes = &zeroes[..(count * SECTOR_BYTES) as usize];
+            self.storage.write(slot, place.log_sector + at, bytes)?;
+            at += count;
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, slot: Slot, place: &LogPlace, header_sector: u64, header: &PplHeader) -> IoResult {
+        let mut sector = header_sector + HEADER_SECTORS;
         let log_end = place.log_sector + place.log_sectors;
         for entry in &header.entries {
             let parity_sectors = u64::from(entry.partial_parity_bytes) / SECTOR_BYTES;
@@ -188,7 +228,6 @@ mod tests {
 
     use super::*;
     use crate::geometry::GeometrySpec;
-    use crate::io::IoError;
 
     const CHUNK: u64 = 16;
     const DATA: u64 = 64;
@@ -325,6 +364,28 @@ mod tests {
         unchanged(PplEntry { data_sector: 12, ..entry }, &parity, &uuid, false, 1);
         unchanged(PplEntry { parity_disk: 1, ..entry }, &parity, &uuid, false, 1);
         unchanged(PplEntry { data_bytes: 1 << 31, ..entry }, &parity, &uuid, false, 1);
+    }
+
+    #[test]
+    fn the_last_of_several_logs_is_followed_and_none_is_left() {
+        let geometry = geometry();
+        let uuid = Uuid([3; 16]);
+        let (p, entry, parity) = partial(&geometry);
+        let follow = |generation: u64| {
+            let mut bytes = members();
+            let stale = PplEntry { checksum: !entry.checksum, ..entry };
+            log(&mut bytes, p, stale, &parity);
+            let header = PplHeader { signature: signature(&uuid), generation, entries: vec![entry] };
+            // Behind the first log's header and its eight sectors of partial parity.
+            bytes.write(p, 24, &header.to_bytes()).unwrap();
+            bytes.write(p, 32, &parity).unwrap();
+            let report = recover(&geometry, &uuid, &places(), false, &mut bytes).unwrap();
+            let again = recover(&geometry, &uuid, &places(), false, &mut bytes).unwrap();
+            assert_eq!(again, PplReport::default());
+            (report.entries, report.unusable)
+        };
+        assert_eq!(follow(42), (1, 0));
+        assert_eq!(follow(40), (0, 1), "it is older than the first");
     }
 
     #[test]
