@@ -14,7 +14,7 @@ import compare
 from case import SECTOR, Case, Content, Wrong
 from shapes import MIB, Shape, equal
 
-HELD_AT = 8192  # sectors of each member: a multiple of every chunk here
+HELD_AT = 4096  # sectors of each member: a multiple of every chunk here
 PIECE = 5000
 
 
@@ -74,7 +74,7 @@ class Unfinished(Case):
         if is_counted and not (detail["sync"] and 0 < detail["sync"]["percent"] < 100):
             raise Wrong(f"sync is {detail['sync']}, state {detail['state']}")
         theirs, ours = progress(answer["detail"]), progress(self._host("detail", *everyone).decode())
-        if is_counted and (theirs[:-1] != ours[:-1] or abs(theirs[-1] - ours[-1]) > 1):
+        if is_counted and (theirs[:-1] != ours[:-1] or abs(theirs[-1] - ours[-1]) > 4):
             self._found(f"mdadm -D says {theirs}, stripewise {ours}")
         self._finish(everyone, how_far=True)
 
@@ -202,6 +202,8 @@ class Unfinished(Case):
         rest = [path for path in self.members if path != lost]
         self.step = "the kernel takes it degraded"
         answer = self.guest.request("assemble", members=self._shuffled(rest), partial=True, force=True)
+        # Where nothing was in flight when it was cut off the kernel leaves the array dirty: its logs are followed again.
+        self._host("assemble", "--run", *self._shuffled(rest))
         self._settled(answer["sha256"], rest, "--run")
 
     def _killed(self):
@@ -262,7 +264,7 @@ class Unfinished(Case):
 
 
 def cases():
-    big = 192 * MIB
+    big = 64 * MIB
     made = []
 
     def add(how, *shapes):
@@ -271,24 +273,24 @@ def cases():
     def first(level, members, **more):
         return Shape(level, members, sync=True, **more)
 
-    add("md-part-way", first("5", equal(3, 24 * MIB), chunk=64), first("5", equal(4, 24 * MIB), chunk=16, bitmap=True, metadata="1.0"),
-        first("6", equal(5, 24 * MIB), chunk=32), first("1", equal(2, 24 * MIB), metadata="0.90"), first("1", equal(3, 24 * MIB), bitmap=True),
-        first("4", equal(3, 24 * MIB), chunk=64, metadata="1.1"), first("10", equal(4, 24 * MIB), chunk=64), first("10", equal(3, 24 * MIB), chunk=64, layout="f2"))
+    add("md-part-way", first("5", equal(3, 12 * MIB), chunk=64), first("5", equal(4, 12 * MIB), chunk=16, bitmap=True, metadata="1.0"),
+        first("6", equal(5, 12 * MIB), chunk=32), first("1", equal(2, 12 * MIB), metadata="0.90"), first("1", equal(3, 12 * MIB), bitmap=True),
+        first("4", equal(3, 12 * MIB), chunk=64, metadata="1.1"), first("10", equal(4, 12 * MIB), chunk=64), first("10", equal(3, 12 * MIB), chunk=64, layout="f2"))
     degraded = {"missing": (1,)}
-    add("md-part-way-add", Shape("5", equal(4, 24 * MIB), chunk=64, **degraded), Shape("6", equal(5, 24 * MIB), chunk=64, bitmap=True, **degraded),
-        Shape("1", equal(2, 24 * MIB), bitmap=True, **degraded), Shape("10", equal(4, 24 * MIB), chunk=64, **degraded),
-        Shape("5", equal(3, 24 * MIB), chunk=64, metadata="0.90", **degraded))
-    add("md-part-way-replace", Shape("5", equal(3, 24 * MIB), chunk=64), Shape("1", equal(2, 24 * MIB), bitmap=True), Shape("10", equal(4, 24 * MIB), chunk=64))
-    add("md-crash", Shape("5", equal(3, 24 * MIB), chunk=64, bitmap=True), Shape("6", equal(5, 24 * MIB), chunk=64),
-        Shape("1", equal(2, 24 * MIB), bitmap=True), Shape("5", equal(4, 24 * MIB), chunk=64, metadata="0.90"), Shape("10", equal(2, 24 * MIB), chunk=64, bitmap=True))
-    add("md-crash-ppl", Shape("5", equal(4, 24 * MIB), chunk=64, ppl=True))
-    add("md-crash-ppl-degraded", Shape("5", equal(4, 24 * MIB), chunk=64, ppl=True), Shape("5", equal(3, 24 * MIB), chunk=16, ppl=True, metadata="1.1"))
-    add("md-stale", Shape("5", equal(4, 24 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 24 * MIB), bitmap=True, metadata="1.0"),
-        Shape("10", equal(4, 24 * MIB), chunk=64, bitmap=True))
+    add("md-part-way-add", Shape("5", equal(4, 12 * MIB), chunk=64, **degraded), Shape("6", equal(5, 12 * MIB), chunk=64, bitmap=True, **degraded),
+        Shape("1", equal(2, 12 * MIB), bitmap=True, **degraded), Shape("10", equal(4, 12 * MIB), chunk=64, **degraded),
+        Shape("5", equal(3, 12 * MIB), chunk=64, metadata="0.90", **degraded))
+    add("md-part-way-replace", Shape("5", equal(3, 12 * MIB), chunk=64), Shape("1", equal(2, 12 * MIB), bitmap=True), Shape("10", equal(4, 12 * MIB), chunk=64))
+    add("md-crash", Shape("5", equal(3, 12 * MIB), chunk=64, bitmap=True), Shape("6", equal(5, 12 * MIB), chunk=64),
+        Shape("1", equal(2, 12 * MIB), bitmap=True), Shape("5", equal(4, 12 * MIB), chunk=64, metadata="0.90"), Shape("10", equal(2, 12 * MIB), chunk=64, bitmap=True))
+    add("md-crash-ppl", Shape("5", equal(4, 12 * MIB), chunk=64, ppl=True))
+    add("md-crash-ppl-degraded", Shape("5", equal(4, 12 * MIB), chunk=64, ppl=True), Shape("5", equal(3, 12 * MIB), chunk=16, ppl=True, metadata="1.1"))
+    add("md-stale", Shape("5", equal(4, 12 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 12 * MIB), bitmap=True, metadata="1.0"),
+        Shape("10", equal(4, 12 * MIB), chunk=64, bitmap=True))
     add("host-part-way", first("5", equal(3, big), chunk=64), first("5", equal(3, big), chunk=64), first("6", equal(4, big), chunk=64),
         first("1", equal(2, big), bitmap=True), first("10", equal(4, big), chunk=64), first("1", equal(2, big), metadata="0.90"))
-    add("host-crash", Shape("5", equal(3, 48 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 48 * MIB), bitmap=True),
-        Shape("6", equal(4, 48 * MIB), chunk=64), Shape("5", equal(4, 48 * MIB), chunk=64, ppl=True), Shape("10", equal(3, 48 * MIB), chunk=64))
-    add("host-crash-degraded", Shape("5", equal(4, 48 * MIB), chunk=64, ppl=True))
-    add("host-returns", Shape("5", equal(4, 24 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 24 * MIB), bitmap=True))
+    add("host-crash", Shape("5", equal(3, 24 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 24 * MIB), bitmap=True),
+        Shape("6", equal(4, 24 * MIB), chunk=64), Shape("5", equal(4, 24 * MIB), chunk=64, ppl=True), Shape("10", equal(3, 24 * MIB), chunk=64))
+    add("host-crash-degraded", Shape("5", equal(4, 24 * MIB), chunk=64, ppl=True))
+    add("host-returns", Shape("5", equal(4, 12 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 12 * MIB), bitmap=True))
     return made

@@ -27,7 +27,12 @@ pub(crate) enum Command {
     Create(Box<crate::array::create::CreateArgs>),
     /// Print the superblock of members (mdadm --examine).
     Examine(crate::array::examine::ExamineArgs),
-    /// Put an existing array together and say how it stands.
+    /// Put an existing array together, finish what is due and leave it clean (mdadm --assemble).
+    ///
+    /// Due are the parity of writes that were cut off, as partial parity logs have it, the resync after a crash, and
+    /// recovery onto spares and replacements. A member that missed writes is left out, as mdadm does; one that is named
+    /// comes back at once if the write-intent bitmap knows what it missed (mdadm --re-add) and nothing else is doubtful.
+    /// Progress is shown on a terminal; Ctrl-C ends it with how far it came in the superblocks.
     Assemble(crate::array::assemble::AssembleArgs),
     /// Describe an array as mdadm -D does; nothing is written.
     Detail(crate::array::detail::DetailArgs),

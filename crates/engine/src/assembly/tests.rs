@@ -100,6 +100,64 @@ fn the_bitmap_says_whether_a_stale_member_can_come_back() {
     }
 }
 
+/// A RAID-1 of which the second member missed five events that the bitmap knows.
+fn with_a_member_that_missed_writes() -> Vec<Candidate> {
+    let mut members = array(Level::Raid1, 2);
+    change_all(&mut members, |s| s.set_bitmap(8));
+    change(&mut members[1], |s| s.events = 5);
+    let mut bitmap = BitmapSuperblock::new(Uuid([7; 16]), SIZE, 65536);
+    bitmap.events_cleared = 5;
+    members[0].bitmap = Some(Ok(bitmap));
+    members
+}
+
+#[test]
+fn a_stale_member_is_taken_back_unless_something_else_is_doubtful() {
+    let members = with_a_member_that_missed_writes();
+    let mut assembly = assemble(&members, RUN).unwrap();
+    assert!(!assembly.take_back(&members, 0), "it is not stale");
+    assert!(assembly.take_back(&members, 1));
+    assert_eq!(assembly.slots[1], SlotState::Recovering { candidate: 1, offset_sectors: 0 });
+    assert_eq!(assembly.returned, [Slot(1)]);
+    assert!(assembly.stale.is_empty() && !assembly.take_back(&members, 1));
+
+    let mut dirty = members.clone();
+    change(&mut dirty[0], |s| s.resync_offset_sectors = 0);
+    assert!(!assemble(&dirty, RUN).unwrap().take_back(&dirty, 1), "a resync is due");
+    let mut other = members.clone();
+    change(&mut other[1], |s| s.size_sectors = SIZE / 2);
+    assert!(!assemble(&other, RUN).unwrap().take_back(&other, 1), "it tells of another array");
+}
+
+#[test]
+fn a_recovery_by_the_bitmap_is_gone_on_with_and_one_in_full_is_not() {
+    let mut members = with_a_member_that_missed_writes();
+    let recovering = Features::RECOVERY_OFFSET;
+    for (features, returned) in [(recovering, &[][..]), (recovering | Features::RECOVERY_BITMAP, &[Slot(1)])] {
+        change(&mut members[1], |s| {
+            s.events = 10;
+            s.features = s.features.without(Features::RECOVERY_BITMAP) | features;
+            s.recovery_offset_sectors = 64;
+        });
+        let assembly = assemble(&members, RUN).unwrap();
+        assert_eq!(assembly.slots[1], SlotState::Recovering { candidate: 1, offset_sectors: 64 });
+        assert_eq!(assembly.returned, returned);
+    }
+}
+
+#[test]
+fn a_spare_without_room_is_left_out() {
+    let mut members = array(Level::Raid5, 3);
+    let mut spare = member(Level::Raid5, 3, 3);
+    change(&mut spare, |s| s.data_size_sectors = SIZE - 8);
+    members.push(spare);
+    let assembly = assemble(&members, Options::default()).unwrap();
+    assert!(assembly.spares.is_empty());
+    assert_eq!(assembly.stale[0].why, StaleReason::SmallSpare { sectors: SIZE - 8, needed: SIZE });
+    change(&mut members[3], |s| s.data_size_sectors = SIZE);
+    assert_eq!(assemble(&members, Options::default()).unwrap().spares, [3]);
+}
+
 #[test]
 fn a_member_that_the_freshest_calls_faulty_is_out_though_its_events_are_close() {
     let mut members = array(Level::Raid5, 3);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use stripewise_format::bitmap::{BitmapSuperblock, Bits};
 use stripewise_format::level::{Layout, Level};
 use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_1::{MAX_SECTOR, Role, Superblock1};
+use stripewise_format::superblock_1::{Features, MAX_SECTOR, Role, Superblock1};
 use stripewise_format::time::Timestamp;
 use stripewise_format::uuid::Uuid;
 
@@ -63,6 +63,11 @@ fn superblock(level: Level, member: u16, members: u16, has_bitmap: bool) -> Supe
 }
 
 fn bench(members: u16, has_bitmap: bool) -> Bench {
+    bench_of(members, has_bitmap, |_| {})
+}
+
+/// As [`bench`], of an array that is not as it should be.
+fn bench_of(members: u16, has_bitmap: bool, change: impl FnOnce(&mut VolumeConfig)) -> Bench {
     let geometry = GeometrySpec {
         level: Level::Raid5,
         layout: Layout::default_of(Level::Raid5),
@@ -87,8 +92,9 @@ fn bench(members: u16, has_bitmap: bool) -> Bench {
         clock_start: Timestamp::from_seconds(1_000),
         safe_mode_delay: SAFE_MODE_DELAY,
     };
-    let config =
+    let mut config =
         VolumeConfig { metadata: Some(metadata), ..VolumeConfig::new(geometry, Policy::stripewise()) };
+    change(&mut config);
     Bench {
         volume: Volume::new(&config).unwrap(),
         now: Instant::ZERO,
@@ -191,6 +197,52 @@ const fn active(events: u64) -> Told {
 
 const fn clean(events: u64) -> Told {
     Told::Superblock { events, is_clean: true }
+}
+
+/// The superblock of a member of the configuration.
+fn superblock_of(config: &mut VolumeConfig, member: usize) -> &mut Superblock1 {
+    match &mut config.metadata.as_mut().unwrap().members[member].as_mut().unwrap().superblock {
+        Superblock::V1(superblock) => superblock,
+        Superblock::V0(_) => panic!("made of version 1"),
+    }
+}
+
+#[test]
+fn what_was_recovered_is_on_the_medium_before_superblocks_say_so() {
+    let mut bench = bench_of(3, false, |config| {
+        config.recovering = vec![(Slot(2), 0)];
+        superblock_of(config, 2).features |= Features::RECOVERY_OFFSET;
+    });
+    let told = bench.rest();
+    let last = |kind: Told| told.iter().rposition(|told| *told == kind).unwrap();
+    let said = told.iter().rposition(|told| matches!(told, Told::Superblock { .. })).unwrap();
+    assert!(last(Told::Data) < last(Told::Flush) && last(Told::Flush) < said, "{told:?}");
+    assert_eq!(bench.superblock(2).recovered_sectors(), None);
+    assert_eq!(bench.superblock(2).role(), Role::Slot(2));
+}
+
+#[test]
+fn a_recovery_by_the_bitmap_is_called_so_until_it_ends() {
+    let mut bench = bench_of(3, true, |config| {
+        config.recovering = vec![(Slot(2), 0)];
+        config.returned = vec![Slot(2)];
+        config.sync.start = false;
+        let superblock = superblock_of(config, 2);
+        superblock.features |= Features::RECOVERY_OFFSET | Features::RECOVERY_BITMAP;
+        superblock.events = 4;
+    });
+    bench.input(Input::Admin { id: 0, command: AdminCommand::Stop });
+    assert!(bench.superblock(2).features.contains(Features::RECOVERY_BITMAP));
+    assert_eq!(bench.superblock(0).events, bench.superblock(2).events, "its own was of another time");
+}
+
+#[test]
+fn superblocks_of_different_times_are_written_anew_and_others_are_left_alone() {
+    let mut alike = bench(3, false);
+    assert_eq!(alike.rest(), []);
+    let mut apart = bench_of(3, false, |config| superblock_of(config, 1).events = 9);
+    apart.input(Input::Timer);
+    assert_eq!(apart.rest(), [clean(11)]);
 }
 
 #[test]
