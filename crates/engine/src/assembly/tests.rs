@@ -133,7 +133,8 @@ fn a_stale_member_is_taken_back_unless_something_else_is_doubtful() {
 fn a_recovery_by_the_bitmap_is_gone_on_with_and_one_in_full_is_not() {
     let mut members = with_a_member_that_missed_writes();
     let recovering = Features::RECOVERY_OFFSET;
-    for (features, returned) in [(recovering, &[][..]), (recovering | Features::RECOVERY_BITMAP, &[Slot(1)])] {
+    for (features, returned) in [(recovering, &[][..]), (recovering | Features::RECOVERY_BITMAP, &[Slot(1)])]
+    {
         change(&mut members[1], |s| {
             s.events = 10;
             s.features = s.features.without(Features::RECOVERY_BITMAP) | features;
