@@ -87,6 +87,43 @@ pub(crate) enum StudyCommand {
     Report(ReportArgs),
     /// Print every cell of a study that was run as CSV or JSON.
     Export(ExportArgs),
+    /// Run the built-in studies and compare each with what was published of it.
+    Verify(VerifyArgs),
+    /// Move each parameter of a study's models and list the verdicts that change.
+    Sensitivity(SensitivityArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Built-in studies [default: all].
+    pub(crate) studies: Vec<String>,
+    /// The shortened plans.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Where the results folders go.
+    #[arg(long, value_name = "DIR", default_value = "stripewise-results")]
+    pub(crate) results: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SensitivityArgs {
+    /// A built-in study.
+    pub(crate) study: String,
+    /// By how many percent each parameter is moved, either way.
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=90))]
+    pub(crate) step: u8,
+    /// The whole plan instead of the shortened one.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// The results folder [default: stripewise-results/STUDY/sensitivity].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -261,6 +298,28 @@ bench_args! {
     offset "offset" "Workload",
     /// How far apart the jobs begin [default: size divided by numjobs]
     offset_increment "offset_increment" "Workload",
+    /// Bytes read or written one block after another before the next random place [default: one block]
+    run "run" "Workload",
+    /// 1: flush after each run that writes [default: 0]
+    run_fsync "run_fsync" "Workload",
+    /// Size of the page cache, with direct 0 [default: 1g]
+    memory "memory" "Layers (--on model)",
+    /// Readahead in sectors [default: md's]
+    readahead "readahead" "Layers (--on model)",
+    /// Percent of the page cache that may be dirty [default: the kernel's]
+    dirty_ratio "dirty_ratio" "Layers (--on model)",
+    /// Percent of the page cache above which it is written back [default: the kernel's]
+    dirty_background_ratio "dirty_background_ratio" "Layers (--on model)",
+    /// none, aes-cbc-essiv:sha256 or aes-xts-plain64 [default: none]
+    crypt "crypt" "Layers (--on model)",
+    /// Where the payload of the encrypted container begins [default: 0]
+    crypt_offset "crypt-offset" "Layers (--on model)",
+    /// none, ext3 or ext4: the job uses a file that fills it [default: none]
+    fs "fs" "Layers (--on model)",
+    /// mkfs's -E stride, as a size [default: 0]
+    stride "stride" "Layers (--on model)",
+    /// Members that have failed [default: 0]
+    failed "failed" "Array",
     /// How long [default: 5s]
     runtime "runtime" "Workload",
     /// How long before measuring [default: 0]

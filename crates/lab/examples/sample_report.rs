@@ -151,6 +151,7 @@ fn cell(point: &Point, factors: BTreeMap<String, String>, replicate: u32, number
         read: direction(megabytes * point.read_share, point.block, random, number * 2),
         write: direction(megabytes * (1.0 - point.read_share), point.block, random, number * 2 + 1),
         member_ios: None,
+        figures: std::collections::BTreeMap::new(),
         error: None,
     }
 }
@@ -186,6 +187,7 @@ fn sample() -> StudyResults {
         },
         cells: cells(),
         recommendation: recommendation(),
+        claims: Vec::new(),
     }
 }
 

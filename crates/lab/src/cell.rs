@@ -10,7 +10,7 @@ use crate::plan::{CellTarget, Parameters};
 pub const ENGINE_HASH: &str = env!("STRIPEWISE_ENGINE_HASH");
 
 /// Changes when what a cell records changes its meaning, so that older cells are measured again.
-const KEY_SCHEMA: u32 = 2;
+const KEY_SCHEMA: u32 = 3;
 
 /// The parameters every result names besides its factors, because families are told by them.
 const ALWAYS_NAMED: [&str; 5] = ["rw", "rwmixread", "bs", "numjobs", "iodepth"];

@@ -2,13 +2,16 @@
 #![forbid(unsafe_code)]
 
 pub mod cell;
+pub mod claims;
 pub mod environment;
 pub mod export;
+pub mod fs;
 pub mod plan;
 pub mod recommend;
 pub mod report;
 pub mod results;
 mod runner;
+pub mod sensitivity;
 pub mod stats;
 pub mod store;
 pub mod study;

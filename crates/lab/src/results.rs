@@ -33,6 +33,9 @@ pub struct StudyResults {
     pub cells: Vec<CellResult>,
     /// What to do.
     pub recommendation: Recommendation,
+    /// What was published, beside what was found here; empty for studies without a published result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<crate::claims::ClaimResult>,
 }
 
 /// Where and on what a study ran.
@@ -100,6 +103,9 @@ pub struct CellResult {
     /// What the array asked of its members, where the target counts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member_ios: Option<MemberIos>,
+    /// What else was found, by name and unit: `sync_kib_s`, `cpu_busy_share`, ….
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
     /// Why the cell has no figures, where it has none.
     pub error: Option<String>,
 }

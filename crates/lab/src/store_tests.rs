@@ -39,6 +39,7 @@ fn result(key: &str, error: Option<&str>) -> CellResult {
         read: DirectionResult { ios: 3, latency_mean_ns: 1.0 / 3.0, ..DirectionResult::default() },
         write: DirectionResult::default(),
         member_ios: None,
+        figures: std::collections::BTreeMap::new(),
         error: error.map(str::to_owned),
     }
 }

@@ -1,5 +1,6 @@
 //! A study: a plan on a target, run into a store, judged from it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::cell::{Cell, ENGINE_HASH};
+use crate::claims;
 use crate::environment;
 use crate::plan::{CellTarget, Choices, PARAMETERS, Plan, ResolvedPlan, Section};
 use crate::recommend::{Question, Weights, recommend};
@@ -102,6 +104,11 @@ impl Study {
         Self::with_target(plan, choices, target)
     }
 
+    /// Expands a plan on the modelled rig it names.
+    pub fn simulated(plan: Plan, choices: Choices) -> Result<Self> {
+        Self::with_target(plan, choices, targets::model())
+    }
+
     /// Expands a plan on a target that is open.
     pub fn with_target(plan: Plan, choices: Choices, target: Box<dyn Target>) -> Result<Self> {
         let resolved = plan.resolve(choices)?;
@@ -179,9 +186,10 @@ impl Study {
         let mut failed = 0;
         let outcome = run_cells(self.target.as_ref(), &cells, cancel, |ended| {
             let cell = cells[ended.index];
-            let result = self.result(cell, missing[ended.index], &ended);
+            let wall = ended.wall.as_secs_f64();
+            let result = self.result(cell, missing[ended.index], ended);
             let parameters = serde_json::to_string(&cell.parameters.printed())?;
-            store.put(run, &result, &parameters, ended.wall.as_secs_f64())?;
+            store.put(run, &result, &parameters, wall)?;
             failed += usize::from(result.error.is_some());
             pace.end(cell);
             progress(&pace.progress(cell, found, result.error));
@@ -195,12 +203,11 @@ impl Study {
         Ok(RunOutcome { run, ran: pace.done, found, failed, cancelled })
     }
 
-    fn result(&self, cell: &Cell, index: usize, ended: &Ended) -> CellResult {
-        let (seconds, read, write, member_ios, error) = match &ended.outcome {
-            Ok(m) => (m.seconds, m.read.clone(), m.write.clone(), m.member_ios, None),
-            Err(e) => {
-                (0.0, DirectionResult::default(), DirectionResult::default(), None, Some(e.to_string()))
-            }
+    fn result(&self, cell: &Cell, index: usize, ended: Ended) -> CellResult {
+        let none = DirectionResult::default;
+        let (seconds, read, write, member_ios, figures, error) = match ended.outcome {
+            Ok(m) => (m.seconds, m.read, m.write, m.member_ios, m.figures, None),
+            Err(e) => (0.0, none(), none(), None, BTreeMap::new(), Some(e.to_string())),
         };
         CellResult {
             key: self.keys[index].clone(),
@@ -212,6 +219,7 @@ impl Study {
             read,
             write,
             member_ios,
+            figures,
             error,
         }
     }
@@ -268,7 +276,7 @@ pub fn results(store: &Store, run: RunId, weights: &Weights) -> Result<StudyResu
             .push(format!("{} of {asked} cells failed, the first with: {first}", errors.count() + 1));
     }
     environment.notes.extend(judgement.notes);
-    Ok(StudyResults {
+    let mut results = StudyResults {
         schema_version: SCHEMA_VERSION,
         study: header.study,
         title: header.title,
@@ -280,7 +288,10 @@ pub fn results(store: &Store, run: RunId, weights: &Weights) -> Result<StudyResu
         environment,
         cells,
         recommendation: judgement.recommendation,
-    })
+        claims: Vec::new(),
+    };
+    results.claims = claims::judge(&results, &header.plan);
+    Ok(results)
 }
 
 /// Whether a factor varies the modelled rig rather than the array or the workload. The policy is the engine's.

@@ -1,5 +1,9 @@
 //! The CPU: cores that serve requests and commands as they come, and md's one thread of the array, which
 //! computes parity one piece after another on the first core.
+//!
+//! Requests of one stream come from one thread: what the kernel does for them until their commands are issued is done on
+//! that thread's time, one request after another. What follows an interrupt is done on any core. Copies pass the memory,
+//! which the cores share.
 
 use crate::models::CpuModel;
 use stripewise_engine::io::{ActionQueue, Compute, Kernel, Role};
@@ -10,18 +14,46 @@ use stripewise_engine::units::PAGE_BYTES;
 pub(crate) struct Cpu {
     model: CpuModel,
     free_ns: Vec<u64>,
+    /// When each thread that submits requests is free, by stream.
+    threads: Vec<u64>,
+    /// The thread on whose time the world acts; none in an interrupt.
+    thread: Option<usize>,
+    memory_free_ns: u64,
     busy_ns: u64,
+    parity_ns: u64,
 }
+
+/// What a copied byte costs the memory: read, and written after its line was fetched.
+const TOUCHED_BY_COPY: u64 = 3;
 
 impl Cpu {
     pub(crate) fn new(model: &CpuModel) -> Self {
-        Self { model: model.clone(), free_ns: vec![0; model.cores], busy_ns: 0 }
+        Self {
+            model: model.clone(),
+            free_ns: vec![0; model.cores],
+            busy_ns: 0,
+            parity_ns: 0,
+            threads: Vec::new(),
+            thread: None,
+            memory_free_ns: 0,
+        }
     }
 
-    /// Prepares a request of so many bytes; returns when it is ready.
-    pub(crate) fn submit(&mut self, now_ns: u64, bytes: u64) -> u64 {
+    /// Prepares a request of so many bytes on the thread of its stream; returns when it is ready.
+    pub(crate) fn submit(&mut self, now_ns: u64, stream: u16, bytes: u64) -> u64 {
         let cost = self.model.request_submit_ns + bytes.div_ceil(PAGE_BYTES) * self.model.page_ns;
-        self.serve(now_ns, cost)
+        self.enter(Some(stream));
+        let end = self.serve_thread(now_ns, cost);
+        self.enter(None);
+        end
+    }
+
+    /// What follows is done on the thread of a stream, or on none.
+    pub(crate) fn enter(&mut self, stream: Option<u16>) {
+        self.thread = stream.map(usize::from);
+        if let Some(thread) = self.thread.filter(|t| *t >= self.threads.len()) {
+            self.threads.resize(thread + 1, 0);
+        }
     }
 
     /// Completes a request; returns when its submitter knows.
@@ -31,12 +63,12 @@ impl Cpu {
 
     /// Hands over I/Os to members; returns when the drives can have them.
     pub(crate) fn member_ios(&mut self, now_ns: u64, ios: u64) -> u64 {
-        self.serve(now_ns, ios * self.model.member_io_ns)
+        self.serve_thread(now_ns, ios * self.model.member_io_ns)
     }
 
     /// Issues a command to a drive, its interrupt included; returns when the drive has it.
     pub(crate) fn command(&mut self, now_ns: u64) -> u64 {
-        self.serve(now_ns, self.model.command_ns)
+        self.serve_thread(now_ns, self.model.command_ns)
     }
 
     /// Computes on the array's thread; returns the end.
@@ -45,12 +77,19 @@ impl Cpu {
         let end = self.free_ns[0].max(now_ns) + cost;
         self.free_ns[0] = end;
         self.busy_ns += cost;
+        if compute.kernel != Kernel::Copy {
+            self.parity_ns += cost;
+        }
         end
     }
 
-    /// Copies between a caller's buffer and cached pages; returns the end.
+    /// Copies between a caller's buffer and cached pages, on a core, and through the memory that all cores share;
+    /// returns the end.
     pub(crate) fn copy(&mut self, now_ns: u64, bytes: u64) -> u64 {
-        self.serve(now_ns, bytes * self.model.copy_byte_ps / 1000)
+        let end = self.serve(now_ns, bytes * self.model.copy_byte_ps / 1000);
+        let passing = bytes * TOUCHED_BY_COPY * self.model.memory_byte_ps / 1000;
+        self.memory_free_ns = self.memory_free_ns.max(now_ns) + passing;
+        end.max(self.memory_free_ns)
     }
 
     pub(crate) fn cores(&self) -> usize {
@@ -61,8 +100,21 @@ impl Cpu {
         self.busy_ns
     }
 
+    /// Of that, for parity.
+    pub(crate) const fn parity_ns(&self) -> u64 {
+        self.parity_ns
+    }
+
+    /// As [`serve`](Self::serve), after what the thread does already.
+    fn serve_thread(&mut self, now_ns: u64, cost_ns: u64) -> u64 {
+        let Some(thread) = self.thread else { return self.serve(now_ns, cost_ns) };
+        let end = self.serve(now_ns.max(self.threads[thread]), cost_ns);
+        self.threads[thread] = end;
+        end
+    }
+
     /// The core that is free first; the last of equals, to leave the first to the array's thread.
-    fn serve(&mut self, now_ns: u64, cost_ns: u64) -> u64 {
+    pub(crate) fn serve(&mut self, now_ns: u64, cost_ns: u64) -> u64 {
         let mut core = self.free_ns.len() - 1;
         for other in (0..core).rev() {
             if self.free_ns[other].max(now_ns) < self.free_ns[core].max(now_ns) {

@@ -143,6 +143,14 @@ impl std::error::Error for RigError {}
 impl Rig {
     /// Loads the models of a rig.
     pub fn load(names: &RigNames<'_>) -> Result<Self, ModelError> {
+        Self::load_with(names, Model::load)
+    }
+
+    /// Makes a rig of the models that `load` answers with for their names.
+    pub fn load_with(
+        names: &RigNames<'_>,
+        load: impl Fn(&str) -> Result<Model, ModelError>,
+    ) -> Result<Self, ModelError> {
         let mut controllers = Vec::with_capacity(names.controllers.len());
         let (mut buses, mut bus_names) = (Vec::new(), Vec::new());
         for controller in &names.controllers {
@@ -150,20 +158,20 @@ impl Rig {
             let bus = match (known, controller.bus) {
                 (None, Some(name)) => {
                     bus_names.push(name);
-                    buses.push(BusModel::new(&Model::load(name)?)?);
+                    buses.push(BusModel::new(&load(name)?)?);
                     Some(buses.len() - 1)
                 }
                 (known, _) => known,
             };
-            let model = ControllerModel::new(&Model::load(controller.model)?)?;
+            let model = ControllerModel::new(&load(controller.model)?)?;
             controllers.push(Controller { model, members: controller.members.clone(), bus });
         }
         Ok(Self {
-            drive: DriveModel::new(&Model::load(names.drive)?)?,
+            drive: DriveModel::new(&load(names.drive)?)?,
             controllers,
             buses,
-            cpu: CpuModel::new(&Model::load(names.cpu)?)?,
-            block: BlockModel::new(&Model::load(names.block)?)?,
+            cpu: CpuModel::new(&load(names.cpu)?)?,
+            block: BlockModel::new(&load(names.block)?)?,
         })
     }
 

@@ -11,6 +11,7 @@ use crate::block::{BlockQueue, Fanout};
 use crate::bus::{Bus, Buses};
 use crate::clock::{Event, Schedule};
 use crate::cpu::Cpu;
+use crate::crypt::{Crypt, CryptConfig};
 use crate::data::{Data, Phantom};
 use crate::drive::{Command, CommandOp, Drive, Surroundings};
 use crate::report::{MemberReport, SimReport};
@@ -98,15 +99,6 @@ pub fn run(config: &SimConfig, workload: &mut impl Workload) -> Result<SimReport
     World::new(config, Phantom)?.run(workload, None)
 }
 
-/// As [`run`], with a page cache above the array.
-pub fn run_cached(
-    config: &SimConfig,
-    cache: Option<&CacheConfig>,
-    workload: &mut impl Workload,
-) -> Result<SimReport, SimError> {
-    World::cached(config, cache, Phantom)?.run(workload, None)
-}
-
 /// A member: the queue above its drive, and the drive.
 #[derive(Debug)]
 struct Member {
@@ -125,6 +117,7 @@ pub struct World<D: Data> {
     members: Vec<Member>,
     buses: Buses,
     cpu: Cpu,
+    crypt: Option<Crypt>,
     schedule: Schedule,
     fanout: Fanout,
     computing: VecDeque<(Tag, Verdict)>,
@@ -179,6 +172,7 @@ impl<D: Data> World<D> {
             members,
             buses: Buses::new(rig),
             cpu: Cpu::new(&rig.cpu),
+            crypt: None,
             schedule: Schedule::default(),
             fanout: Fanout::default(),
             computing: VecDeque::new(),
@@ -195,6 +189,12 @@ impl<D: Data> World<D> {
             done_commands: Vec::new(),
             done_ios: Vec::new(),
         })
+    }
+
+    /// Builds an array on its rig, with an encrypted container on it. Requests are counted from its payload.
+    pub fn encrypted(config: &SimConfig, crypt: CryptConfig, data: D) -> Result<Self, SimError> {
+        let crypt = Crypt::new(crypt, &config.rig.cpu, &config.rig.block);
+        Ok(Self { crypt: Some(crypt), ..Self::new(config, data)? })
     }
 
     /// The array.
@@ -269,10 +269,15 @@ impl<D: Data> World<D> {
         match event {
             Event::Submit(id) => {
                 self.trace(0, u64::from(id));
-                let request = self.requests[id as usize];
+                let mut request = self.requests[id as usize];
+                if let Some(crypt) = self.crypt.as_ref().filter(|_| request.op != Op::Flush) {
+                    request.range.start += crypt.payload_sectors;
+                }
                 self.data.begin(&request);
                 self.handle(Input::Request(request));
+                self.cpu.enter(Some(request.flags.stream));
                 self.act();
+                self.cpu.enter(None);
             }
             Event::Complete(id) => {
                 self.complete(id, Ok(()), workload);
@@ -315,7 +320,10 @@ impl<D: Data> World<D> {
                     self.requests[id as usize] = request;
                     self.in_flight += 1;
                     let bytes = request.range.count * SECTOR_BYTES;
-                    let ready_ns = self.cpu.submit(self.now_ns, bytes);
+                    let mut ready_ns = self.cpu.submit(self.now_ns, request.flags.stream, bytes);
+                    if let Some(crypt) = self.crypt.as_mut().filter(|_| request.op == Op::Write) {
+                        ready_ns = crypt.encrypt(&mut self.cpu, ready_ns, bytes);
+                    }
                     self.trace(8 | (request.op as u64) << 4, request.range.start);
                     self.schedule.at(ready_ns, Event::Submit(id));
                 }
@@ -383,8 +391,13 @@ impl<D: Data> World<D> {
                     }
                 }
                 Action::Complete { id: RequestId(id), result } => {
-                    self.data.end(&self.requests[id as usize], result);
-                    let end_ns = self.cpu.complete(self.now_ns);
+                    let request = self.requests[id as usize];
+                    self.data.end(&request, result);
+                    let mut end_ns = self.now_ns;
+                    if let Some(crypt) = self.crypt.as_mut().filter(|_| request.op == Op::Read) {
+                        end_ns = crypt.decrypt(&mut self.cpu, end_ns, request.range.count * SECTOR_BYTES);
+                    }
+                    let end_ns = self.cpu.complete(end_ns);
                     let event = match result {
                         Ok(()) => Event::Complete(id),
                         Err(error) => {
@@ -469,6 +482,7 @@ impl<D: Data> World<D> {
             bus_busy_share: self.buses.controllers().iter().map(|b| share(b.busy_ns())).collect(),
             bus_bytes: self.buses.controllers().iter().map(Bus::bytes).collect(),
             shared_bus_busy_share: self.buses.shared().iter().map(|b| share(b.busy_ns())).collect(),
+            parity_busy_share: share(self.cpu.parity_ns()),
             cpu_busy_share: share(self.cpu.busy_ns()) / self.cpu.cores() as f64,
         }
     }

@@ -1,5 +1,6 @@
 //! `stripewise study`.
 
+mod claims;
 mod run;
 mod stored;
 mod tables;
@@ -20,6 +21,8 @@ pub(crate) fn run(command: &StudyCommand) -> Result<Exit> {
         StudyCommand::Show(args) => stored::show(args),
         StudyCommand::Report(args) => stored::report(args),
         StudyCommand::Export(args) => stored::export(args),
+        StudyCommand::Verify(args) => claims::verify(args),
+        StudyCommand::Sensitivity(args) => claims::sensitivity(args),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use stripewise_lab::claims::{ClaimResult, count};
 use stripewise_lab::recommend::{FAMILIES, family};
 use stripewise_lab::results::{CellResult, Recommendation, StudyResults};
 use stripewise_lab::workload::parse_size;
@@ -19,9 +20,37 @@ pub(crate) fn study(results: &StudyResults) -> String {
         family_tables(&mut text, results, family);
     }
     recommendation(&mut text, results);
+    text.push_str(&claims(&results.claims));
     for note in &environment.notes {
         let _ = writeln!(text, "note: {note}");
     }
+    text
+}
+
+/// What was published beside what was found; nothing where nothing is claimed.
+pub(crate) fn claims(claims: &[ClaimResult]) -> String {
+    if claims.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("Published and here\n");
+    let mut table = Table::of_text(["claim", "published", "here", "verdict"]);
+    for claim in claims {
+        let words = [&claim.id, &claim.published, &claim.here].map(|text| text.trim().to_owned());
+        let [id, published, here] = words;
+        table.row([id, published, here, claim.verdict.name().to_owned()]);
+    }
+    text.push_str(&table.to_string());
+    for claim in claims {
+        if let Some(reason) = &claim.reason {
+            let _ = writeln!(text, "{} ({}): {}", claim.id, claim.verdict.name(), reason.trim());
+        }
+    }
+    let [reproduced, not, unknown] = count(claims);
+    let _ = writeln!(
+        text,
+        "{} claims: {reproduced} reproduced, {not} not reproduced, {unknown} not checkable",
+        claims.len()
+    );
     text
 }
 
@@ -44,7 +73,7 @@ fn family_tables(text: &mut String, results: &StudyResults, name: &str) {
 
 /// The factors that neither the table's sides nor the family name.
 fn other_factors(results: &StudyResults, cell: &CellResult) -> Vec<(String, String)> {
-    let shown = [results.subject.as_str(), "bs", "rw", "rwmixread"];
+    let shown = [results.subject.as_str(), "bs", "run", "rw", "rwmixread"];
     let varies = |name: &str| {
         let mut values = results.cells.iter().filter_map(|c| c.factors.get(name));
         let first = values.next();
@@ -65,8 +94,13 @@ fn ordered(groups: BTreeMap<Vec<(String, String)>, Vec<&CellResult>>) -> Groups<
     groups
 }
 
+/// The size a line is told by: the run where there is one, else the block.
+fn size(cell: &CellResult) -> Option<&str> {
+    cell.factors.get("run").or_else(|| cell.factors.get("bs")).map(String::as_str)
+}
+
 fn table(results: &StudyResults, cells: &[&CellResult]) -> Table {
-    let mut sizes: Vec<&str> = cells.iter().filter_map(|c| c.factors.get("bs")).map(String::as_str).collect();
+    let mut sizes: Vec<&str> = cells.iter().filter_map(|c| size(c)).collect();
     sizes.sort_by_key(|s| parse_size(s).unwrap_or(u64::MAX));
     sizes.dedup();
     let has_drive = cells.iter().any(|c| c.target == "drive");
@@ -80,7 +114,7 @@ fn table(results: &StudyResults, cells: &[&CellResult]) -> Table {
         let of_size = |target: &str, value: Option<&str>| {
             mean(cells.iter().filter(|c| {
                 c.target == target
-                    && c.factors.get("bs").map(String::as_str) == Some(size)
+                    && self::size(c) == Some(size)
                     && value.is_none_or(|v| c.factors.get(&results.subject).map(String::as_str) == Some(v))
             }))
         };

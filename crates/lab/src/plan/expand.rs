@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::{Factors, Overrides, Parameter, Parameters, Plan, PlanError, Scalar, Section, Table, find};
+use super::{Factors, Overrides, Parameter, Parameters, Part, Plan, PlanError, Scalar, Section, Table, find};
 use crate::cell::Cell;
 
 /// The most cells a study may have, replicates included.
@@ -29,12 +29,17 @@ pub struct Choices {
 pub struct ResolvedPlan {
     /// The seed all cells' seeds derive from.
     pub seed: u64,
-    /// Runs of each combination.
-    pub replicates: u32,
     /// The factor whose best value is sought.
     pub subject: &'static str,
     /// Its values as printed, in the plan's order.
     pub subject_values: Vec<String>,
+    parts: Vec<ResolvedPart>,
+}
+
+/// What combines with each other.
+#[derive(Clone, Debug)]
+struct ResolvedPart {
+    replicates: u32,
     base: Parameters,
     factors: Vec<Factor>,
 }
@@ -64,14 +69,67 @@ impl Plan {
     /// Applies a variant's overrides and reads every value.
     pub fn resolve(&self, choices: Choices) -> Result<ResolvedPlan, PlanError> {
         let document = &self.document;
-        let mut base = Parameters::default();
-        for (section, table) in
-            [(Section::Rig, &document.rig), (Section::Array, &document.array), (Section::Job, &document.job)]
-        {
-            self.fix(&mut base, section, table)?;
+        let parts = if document.part.is_empty() {
+            vec![self.resolve_part(None, choices)?]
+        } else {
+            let parts = document.part.iter().map(|part| self.resolve_part(Some(part), choices));
+            parts.collect::<Result<_, _>>()?
+        };
+        let subject = document.subject.get_ref();
+        let mut subject_values: Vec<String> = Vec::new();
+        let mut found = None;
+        for factor in parts.iter().flat_map(|part| &part.factors) {
+            if factor.parameter.name == subject && subject != "target" {
+                found = Some(factor.parameter.name);
+                let new = factor.values.iter().filter(|v| !subject_values.contains(v)).cloned();
+                let new: Vec<String> = new.collect();
+                subject_values.extend(new);
+            }
         }
+        let Some(found) = found else {
+            let mut known: Vec<&str> = Vec::new();
+            for factor in parts.iter().flat_map(|part| &part.factors) {
+                if !known.contains(&factor.parameter.name) {
+                    known.push(factor.parameter.name);
+                }
+            }
+            let message = format!("subject '{subject}' is not among the factors: {}", known.join(", "));
+            return Err(self.error(Some(document.subject.span()), message));
+        };
+        let seed = choices.seed.unwrap_or(document.seed);
+        Ok(ResolvedPlan { seed, subject: found, subject_values, parts })
+    }
+
+    /// Applies the plan's tables, then a part's.
+    fn resolve_part(&self, part: Option<&Part>, choices: Choices) -> Result<ResolvedPart, PlanError> {
+        let document = &self.document;
+        let mut base = Parameters::default();
         let mut lists = document.factors.clone();
         let mut replicates = document.replicates.clone();
+        let of_plan = [
+            (Section::Rig, &document.rig),
+            (Section::Array, &document.array),
+            (Section::Stack, &document.stack),
+            (Section::Job, &document.job),
+        ];
+        for (section, table) in of_plan {
+            self.fix(&mut base, section, table)?;
+        }
+        if let Some(part) = part {
+            part.name.get_ref().clone_into(&mut base.part);
+            let of_part = [
+                (Section::Rig, &part.rig),
+                (Section::Array, &part.array),
+                (Section::Stack, &part.stack),
+                (Section::Job, &part.job),
+            ];
+            for (section, table) in of_part {
+                self.fix(&mut base, section, table)?;
+                lists.retain(|name, _| !table.contains_key(name));
+            }
+            lists.extend(part.factors.clone());
+            replicates = part.replicates.clone().unwrap_or(replicates);
+        }
         let real_overrides = Overrides {
             replicates: document.real.replicates.clone(),
             runtime: document.real.runtime.clone(),
@@ -79,30 +137,19 @@ impl Plan {
             policy: document.real.policy.clone(),
             factors: document.real.factors.clone(),
         };
+        let none = Overrides::default();
         let variants = [
             (choices.quick, &document.quick),
+            (choices.quick, part.map_or(&none, |part| &part.quick)),
             (choices.real, &real_overrides),
             (choices.quick && choices.real, &document.real.quick),
         ];
         for (_, overrides) in variants.into_iter().filter(|(chosen, _)| *chosen) {
-            self.override_with(&mut base, &mut lists, &mut replicates, overrides)?;
+            self.override_with(&mut base, &mut lists, &mut replicates, overrides, part.is_some())?;
         }
         let replicates = self.replicates(&replicates, choices.replicates)?;
         let factors = self.factors(&base, &lists)?;
-        let subject = document.subject.get_ref();
-        let Some(factor) = factors.iter().find(|f| f.parameter.name == subject && subject != "target") else {
-            let known: Vec<&str> = factors.iter().map(|f| f.parameter.name).collect();
-            let message = format!("subject '{subject}' is not among the factors: {}", known.join(", "));
-            return Err(self.error(Some(document.subject.span()), message));
-        };
-        Ok(ResolvedPlan {
-            seed: choices.seed.unwrap_or(document.seed),
-            replicates,
-            subject: factor.parameter.name,
-            subject_values: factor.values.clone(),
-            base,
-            factors,
-        })
+        Ok(ResolvedPart { replicates, base, factors })
     }
 
     fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> PlanError {
@@ -139,6 +186,7 @@ impl Plan {
         lists: &mut Factors,
         replicates: &mut Spanned<u32>,
         overrides: &Overrides,
+        in_part: bool,
     ) -> Result<(), PlanError> {
         let fixed = [
             ("runtime", &overrides.runtime),
@@ -150,7 +198,12 @@ impl Plan {
                 self.set(base, parameter, value)?;
             }
         }
-        lists.extend(overrides.factors.clone());
+        for (name, values) in &overrides.factors {
+            // What a part does not vary, the plan's overrides do not vary there either.
+            if !in_part || lists.contains_key(name) {
+                lists.insert(name.clone(), values.clone());
+            }
+        }
         if let Some(number) = &overrides.replicates {
             *replicates = number.clone();
         }
@@ -199,51 +252,62 @@ impl Plan {
 
     /// The cells of a variant.
     pub fn expand(&self, resolved: &ResolvedPlan) -> Result<Expansion, PlanError> {
-        let mut combinations = Vec::new();
-        let room = CELLS_MAX / resolved.replicates as usize;
-        multiply(&resolved.base, &resolved.factors, &mut combinations, room).map_err(|()| {
-            let message = format!("more than {CELLS_MAX} cells; give fewer values or replicates");
-            self.error(None, message)
-        })?;
-        let mut used = BTreeSet::new();
-        for parameters in &combinations {
-            parameters.check().map_err(|e| self.error(None, e))?;
-            used.extend(factors_of(parameters, resolved));
-        }
-        let mut cells = Vec::with_capacity(combinations.len() * resolved.replicates as usize);
-        for replicate in 0..resolved.replicates {
+        let (mut cells, mut used, mut varied) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        for part in &resolved.parts {
+            let mut combinations = Vec::new();
+            let room = (CELLS_MAX - cells.len()) / part.replicates as usize;
+            multiply(&part.base, &part.factors, &mut combinations, room).map_err(|()| {
+                let message = format!("more than {CELLS_MAX} cells; give fewer values or replicates");
+                self.error(None, message)
+            })?;
             for parameters in &combinations {
-                let factors = factors_of(parameters, resolved).collect::<Vec<_>>();
-                cells.push(Cell::new(
-                    parameters.clone(),
-                    &factors,
-                    resolved.subject,
-                    replicate,
-                    resolved.seed,
-                ));
+                parameters.check().map_err(|e| self.error(self.place(e.key), e.message))?;
+                used.extend(part.factors_of(parameters));
+            }
+            varied.extend(part.factors.iter().filter(|f| f.values.len() > 1).map(|f| f.parameter.name));
+            for replicate in 0..part.replicates {
+                for parameters in &combinations {
+                    let mut factors: Vec<&str> = part.factors_of(parameters).collect();
+                    factors.push("part");
+                    let (subject, seed) = (resolved.subject, resolved.seed);
+                    cells.push(Cell::new(parameters.clone(), &factors, subject, replicate, seed));
+                }
             }
         }
-        let unused =
-            resolved.factors.iter().filter(|f| f.values.len() > 1 && !used.contains(f.parameter.name));
-        Ok(Expansion { unused: unused.map(|f| f.parameter.name).collect(), cells })
+        let unused = varied.into_iter().filter(|name| !used.contains(name)).collect();
+        Ok(Expansion { cells, unused })
+    }
+
+    /// Where a parameter is named first.
+    fn place(&self, key: Option<&'static str>) -> Option<Range<usize>> {
+        let (key, document) = (key?, &self.document);
+        let tables = [&document.rig, &document.array, &document.stack, &document.job].into_iter();
+        let of_parts = document.part.iter().flat_map(|p| [&p.rig, &p.array, &p.stack, &p.job]);
+        let fixed = tables.chain(of_parts).find_map(|table| table.get(key).map(Spanned::span));
+        let factors = std::iter::once(&document.factors).chain(document.part.iter().map(|p| &p.factors));
+        fixed.or_else(|| factors.into_iter().find_map(|f| f.get(key).map(Spanned::span)))
     }
 }
 
 impl ResolvedPlan {
-    /// The names of the factors, in the order of the parameter table.
+    /// The names of the factors.
     pub fn factor_names(&self) -> impl Iterator<Item = &'static str> {
-        self.factors.iter().map(|f| f.parameter.name)
+        self.parts.iter().flat_map(|part| &part.factors).map(|f| f.parameter.name)
     }
 
-    /// The parameters that are no factor.
-    pub const fn base(&self) -> &Parameters {
-        &self.base
+    /// The parameters that are no factor; of the first part that varies the subject, where there are parts.
+    pub fn base(&self) -> &Parameters {
+        let varies = |part: &&ResolvedPart| part.factors.iter().any(|f| f.parameter.name == self.subject);
+        let part = self.parts.iter().find(varies).or(self.parts.first());
+        &part.expect("a plan without parts is one part").base
     }
 }
 
-/// The factors that make a difference to a cell.
-fn factors_of(parameters: &Parameters, resolved: &ResolvedPlan) -> impl Iterator<Item = &'static str> {
-    resolved.factors.iter().filter(|f| (f.parameter.applies)(parameters)).map(|f| f.parameter.name)
+impl ResolvedPart {
+    /// The factors that make a difference to a cell.
+    fn factors_of(&self, parameters: &Parameters) -> impl Iterator<Item = &'static str> {
+        self.factors.iter().filter(|f| (f.parameter.applies)(parameters)).map(|f| f.parameter.name)
+    }
 }
 
 /// Appends every combination of the factors' values; a factor that does not apply is left out. Fails if there

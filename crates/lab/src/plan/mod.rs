@@ -1,13 +1,15 @@
 //! Plans: a question, the factors that vary and what stays fixed, in TOML.
 //!
-//! A plan names parameters ([`PARAMETERS`]) in three places: fixed in `[rig]`, `[array]` and `[job]`, varied in
-//! `[factors]`, and replaced in `[quick]` (the shortened plan), `[real]` (real storage) and `[real.quick]`,
-//! which are applied in that order. Anything unknown is an error that names file, line, key and what is known.
+//! A plan names parameters ([`PARAMETERS`]) in three places: fixed in `[rig]`, `[array]`, `[stack]` and `[job]`, varied
+//! in `[factors]`, and replaced in `[quick]` (the shortened plan), `[real]` (real storage) and `[real.quick]`,
+//! which are applied in that order. A plan may have parts (`[[part]]`), each with tables of its own that go before the
+//! plan's: a parameter that a part fixes is no factor there. Anything unknown is an error that names file, line, key and what is known.
 
 mod error;
 mod expand;
 mod parameter;
 mod preset;
+mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,8 +20,11 @@ use toml::Spanned;
 
 pub use error::PlanError;
 pub use expand::{CELLS_MAX, Choices, Expansion, ResolvedPlan};
-pub use parameter::{ArraySpec, CellTarget, PARAMETERS, Parameter, Parameters, Rig, Section, find};
+pub use parameter::{
+    ArraySpec, CellTarget, Fault, Parameter, Parameters, Rig, Section, StackSpec, Work, find,
+};
 pub use preset::{PRESETS, Preset};
+pub use table::PARAMETERS;
 
 use error::Source;
 
@@ -51,12 +56,37 @@ struct Document {
     #[serde(default)]
     array: Table,
     #[serde(default)]
+    stack: Table,
+    #[serde(default)]
     job: Table,
+    #[serde(default)]
     factors: Factors,
     #[serde(default)]
     quick: Overrides,
     #[serde(default)]
     real: Real,
+    #[serde(default)]
+    part: Vec<Part>,
+}
+
+/// A part of a plan whose cells do not combine with those of the others.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    name: Spanned<String>,
+    replicates: Option<Spanned<u32>>,
+    #[serde(default)]
+    rig: Table,
+    #[serde(default)]
+    array: Table,
+    #[serde(default)]
+    stack: Table,
+    #[serde(default)]
+    job: Table,
+    #[serde(default)]
+    factors: Factors,
+    #[serde(default)]
+    quick: Overrides,
 }
 
 /// Parameters by name, each with the place of its value.

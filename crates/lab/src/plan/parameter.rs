@@ -1,13 +1,16 @@
-//! The parameters of a cell and the table that names them. A parameter is written once, in [`PARAMETERS`]:
-//! plans may fix it, vary it as a factor or override it, and `bench` takes it as an option.
+//! The parameters of a cell. Each is named once, in [`PARAMETERS`](super::PARAMETERS): plans may fix it, vary it as a factor or override
+//! it, and `bench` takes most as options.
 
 use std::collections::BTreeMap;
 
+use stripewise_engine::cache::{CacheConfig, CacheError, CachePolicy, DirtyLimit};
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
-use stripewise_engine::units::MEMBERS_MAX;
+use stripewise_sim::{Cipher, CryptConfig};
 
-use crate::workload::{Job, parse_size, parse_time, print_chunk, print_size, print_time};
+use super::table::PARAMETERS;
+use crate::fs::{BLOCK_BYTES, BLOCK_SECTORS, ExtSpec, FsKind};
+use crate::workload::Job;
 
 /// What a cell measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,61 @@ pub enum CellTarget {
     Array,
     /// One member by itself, for reference.
     Drive,
+}
+
+/// What a cell does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Runs the job.
+    Job,
+    /// Leaves the array alone while it resyncs.
+    Resync,
+    /// Leaves the array alone while it recovers the members that failed onto spares.
+    Recover,
+    /// Makes the file system.
+    Mkfs,
+}
+
+impl Work {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Job, Self::Resync, Self::Recover, Self::Mkfs];
+
+    /// The word used in plans.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::Resync => "resync",
+            Self::Recover => "recover",
+            Self::Mkfs => "mkfs",
+        }
+    }
+}
+
+/// The layers above the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackSpec {
+    /// Bytes of the page cache.
+    pub memory: u64,
+    /// Readahead in sectors; md's default if absent.
+    pub readahead: Option<u64>,
+    /// Percent of the page cache that may be dirty; the kernel's default if absent.
+    pub dirty_ratio: Option<u8>,
+    /// Percent of it above which dirty pages are written back; the kernel's default if absent.
+    pub dirty_background_ratio: Option<u8>,
+    /// The cipher of an encrypted container on the array.
+    pub crypt: Option<Cipher>,
+    /// Bytes of the array before its payload.
+    pub crypt_offset: u64,
+    /// The file system on top; a job then uses a file that fills it.
+    pub fs: Option<FsKind>,
+    /// `-E stride` of ext3 and ext4, in bytes.
+    pub stride: u64,
+    /// Bytes for each inode of ext3 and ext4.
+    pub inode_ratio: u64,
+    /// Inodes in all, instead of by ratio.
+    pub inodes: Option<u64>,
+    /// Bytes of an inode.
+    pub inode_size: u64,
 }
 
 /// The modelled rig, by the names of its models, and the kernel whose policy the array follows.
@@ -48,17 +106,29 @@ pub struct ArraySpec {
     pub chunk: u64,
     /// Stripe cache entries.
     pub stripe_cache_size: u32,
+    /// Members that have failed, from slot 0 on.
+    pub failed: u16,
+    /// md's `sync_speed_min` in KiB/s.
+    pub speed_limit_min: u32,
+    /// md's `sync_speed_max` in KiB/s.
+    pub speed_limit_max: u32,
 }
 
 /// Everything that decides what a cell does, apart from the storage under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
+    /// The part of the plan it belongs to; empty where a plan has no parts.
+    pub part: String,
     /// What is measured.
     pub target: CellTarget,
+    /// What it does.
+    pub work: Work,
     /// Rig.
     pub rig: Rig,
     /// Array.
     pub array: ArraySpec,
+    /// Layers above it.
+    pub stack: StackSpec,
     /// Workload. Its `randseed` is the cell's seed.
     pub job: Job,
 }
@@ -66,8 +136,11 @@ pub struct Parameters {
 impl Default for Parameters {
     /// A RAID-5 as mdadm makes it on five drives; the models must be named.
     fn default() -> Self {
+        let speed = stripewise_engine::array::sync::SpeedLimits::DEFAULT;
         Self {
+            part: String::new(),
             target: CellTarget::Array,
+            work: Work::Job,
             rig: Rig {
                 drive: String::new(),
                 count: 5,
@@ -82,6 +155,22 @@ impl Default for Parameters {
                 raid_devices: None,
                 chunk: 512 * 1024,
                 stripe_cache_size: 256,
+                failed: 0,
+                speed_limit_min: speed.min_kib,
+                speed_limit_max: speed.max_kib,
+            },
+            stack: StackSpec {
+                memory: 1 << 30,
+                readahead: None,
+                dirty_ratio: None,
+                dirty_background_ratio: None,
+                crypt: None,
+                crypt_offset: 0,
+                fs: None,
+                stride: 0,
+                inode_ratio: 16_384,
+                inodes: None,
+                inode_size: 256,
             },
             job: Job::default(),
         }
@@ -107,7 +196,7 @@ impl Parameters {
 
     /// The policy.
     pub fn policy(&self) -> Result<Policy, String> {
-        policy(&self.rig.policy)
+        super::table::policy(&self.rig.policy)
     }
 
     /// Every parameter that applies, as printed.
@@ -124,22 +213,139 @@ impl Parameters {
         (find(name)?.set)(self, value)
     }
 
+    /// The page cache, if the job goes through one.
+    pub fn cache(&self) -> Option<CacheConfig> {
+        if self.job.direct {
+            return None;
+        }
+        let policy = CachePolicy::by_name(&self.rig.policy).unwrap_or_else(CachePolicy::stripewise);
+        let limit = |percent: Option<u8>| percent.map(DirtyLimit::Ratio);
+        Some(CacheConfig {
+            readahead_sectors: self.stack.readahead,
+            dirty: limit(self.stack.dirty_ratio),
+            dirty_background: limit(self.stack.dirty_background_ratio),
+            ..CacheConfig::new(policy, self.stack.memory)
+        })
+    }
+
+    /// The encrypted container, if there is one.
+    pub fn crypt(&self) -> Option<CryptConfig> {
+        let payload_sectors = self.stack.crypt_offset / stripewise_engine::units::SECTOR_BYTES;
+        self.stack.crypt.map(|cipher| CryptConfig { cipher, payload_sectors })
+    }
+
+    /// What mke2fs is asked for on a device of so many sectors.
+    pub fn ext(&self, sectors: u64) -> ExtSpec {
+        ExtSpec {
+            blocks: sectors / BLOCK_SECTORS,
+            inode_ratio: self.stack.inode_ratio,
+            inodes: self.stack.inodes,
+            inode_size: self.stack.inode_size,
+            stride: self.stack.stride / BLOCK_BYTES,
+        }
+    }
+
     /// Refuses arrays and jobs that no storage can hold.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Fault> {
         let (members, level) = (self.members(), self.array.level);
         if self.target == CellTarget::Array {
             if members < level.members_min() {
                 let least = level.members_min();
-                return Err(format!("{level} on {members} members: {level} needs at least {least}"));
+                let message = format!("{level} on {members} members: {level} needs at least {least}");
+                return Err(Fault::of("raid_devices", message));
             }
             if members > self.rig.count {
                 let count = self.rig.count;
-                return Err(format!("raid_devices is {members}, but the rig's count of drives is {count}"));
+                let message = format!("raid_devices is {members}, but the rig's count of drives is {count}");
+                return Err(Fault::of("raid_devices", message));
             }
-            self.layout()?;
+            self.layout().map_err(|e| Fault::of("layout", e))?;
         }
         self.policy()?;
-        self.job.check().map_err(|e| e.to_string())
+        self.check_sync()?;
+        self.check_stack()?;
+        self.job.check().map_err(|e| Fault::from(e.to_string()))
+    }
+
+    fn check_sync(&self) -> Result<(), Fault> {
+        let ArraySpec { level, failed, speed_limit_min, speed_limit_max, .. } = self.array;
+        if speed_limit_min > speed_limit_max {
+            let message = format!(
+                "speed_limit_min of {speed_limit_min} KiB/s is above speed_limit_max of {speed_limit_max}; \
+                 lower it"
+            );
+            return Err(Fault::of("speed_limit_min", message));
+        }
+        let is_array = self.target == CellTarget::Array;
+        if matches!(self.work, Work::Resync | Work::Recover) && (!is_array || level.parity_count() == 0) {
+            let message = format!("work {} needs an array with parity, level 4, 5 or 6", self.work.name());
+            return Err(Fault::of("work", message));
+        }
+        if self.work == Work::Recover && failed == 0 {
+            return Err(Fault::of("failed", "work recover needs failed members; set failed to 1 or more"));
+        }
+        Ok(())
+    }
+
+    fn check_stack(&self) -> Result<(), Fault> {
+        let StackSpec { fs, .. } = self.stack;
+        if self.work == Work::Mkfs && (fs.is_none() || self.job.direct) {
+            return Err(Fault::of(
+                "work",
+                "work mkfs needs a file system and the page cache; set fs, and direct=0",
+            ));
+        }
+        if self.work == Work::Job && fs == Some(FsKind::Xfs) {
+            return Err(Fault::of("fs", "files on xfs are not modelled; use ext3, ext4 or none"));
+        }
+        if self.work == Work::Job && fs.is_some() && !self.job.direct {
+            return Err(Fault::of("fs", "files are modelled past the page cache; set direct=1, or fs none"));
+        }
+        if let Some(cache) = self.cache() {
+            if self.stack.crypt.is_some() {
+                let message = "crypt under a page cache is not modelled; use direct=1, or no crypt";
+                return Err(Fault::of("crypt", message));
+            }
+            cache.check().map_err(|e| Fault::of(cache_key(&e), e.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The parameter a cache's fault lies in.
+const fn cache_key(error: &CacheError) -> &'static str {
+    match error {
+        CacheError::Memory(_) => "memory",
+        CacheError::Readahead { .. } => "readahead",
+        CacheError::DirtyAboveMemory { .. } | CacheError::NothingDirty(_) => "dirty_ratio",
+        CacheError::BackgroundAboveDirty { .. } => "dirty_background_ratio",
+    }
+}
+
+/// What is wrong with a combination of values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The parameter at fault, where one is.
+    pub key: Option<&'static str>,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+impl Fault {
+    fn of(key: &'static str, message: impl Into<String>) -> Self {
+        Self { key: Some(key), message: message.into() }
+    }
+}
+
+impl From<String> for Fault {
+    fn from(message: String) -> Self {
+        Self { key: None, message }
+    }
+}
+
+impl From<Fault> for String {
+    fn from(fault: Fault) -> Self {
+        fault.message
     }
 }
 
@@ -150,6 +356,8 @@ pub enum Section {
     Rig,
     /// `[array]`
     Array,
+    /// `[stack]`
+    Stack,
     /// `[job]`
     Job,
     /// Only in `[factors]`.
@@ -176,169 +384,4 @@ pub fn find(name: &str) -> Result<&'static Parameter, String> {
         let known: Vec<&str> = PARAMETERS.iter().map(|p| p.name).collect();
         format!("unknown parameter '{name}'; known are {}", known.join(", "))
     })
-}
-
-const fn always(_: &Parameters) -> bool {
-    true
-}
-
-fn on_array(p: &Parameters) -> bool {
-    p.target == CellTarget::Array
-}
-
-fn with_chunks(p: &Parameters) -> bool {
-    on_array(p) && p.array.level.has_chunks()
-}
-
-fn with_parity(p: &Parameters) -> bool {
-    on_array(p) && p.array.level.parity_count() > 0
-}
-
-fn mixed(p: &Parameters) -> bool {
-    p.job.rw.is_mixed()
-}
-
-/// One line of the table.
-macro_rules! parameter {
-    ($name:literal, $section:ident, $applies:expr, |$p:ident, $v:ident| $set:expr, |$q:ident| $print:expr) => {
-        Parameter {
-            name: $name,
-            section: Section::$section,
-            applies: $applies,
-            set: |$p, $v| {
-                $set;
-                Ok(())
-            },
-            print: |$q| $print,
-        }
-    };
-}
-
-/// Every parameter, in the order in which factors are expanded: what others depend on comes first.
-pub static PARAMETERS: &[Parameter] = &[
-    parameter!("target", Factors, always, |p, v| p.target = subject(v)?, |p| match p.target {
-        CellTarget::Array => "array".to_owned(),
-        CellTarget::Drive => "drive".to_owned(),
-    }),
-    parameter!("drive", Rig, always, |p, v| v.clone_into(&mut p.rig.drive), |p| p.rig.drive.clone()),
-    parameter!("controller", Rig, always, |p, v| v.clone_into(&mut p.rig.controller), |p| p
-        .rig
-        .controller
-        .clone()),
-    parameter!("cpu", Rig, always, |p, v| v.clone_into(&mut p.rig.cpu), |p| p.rig.cpu.clone()),
-    parameter!("block", Rig, always, |p, v| v.clone_into(&mut p.rig.block), |p| p.rig.block.clone()),
-    parameter!("policy", Rig, always, |p, v| policy(v)?.name.clone_into(&mut p.rig.policy), |p| p
-        .rig
-        .policy
-        .clone()),
-    parameter!("count", Rig, always, |p, v| p.rig.count = members(v)?, |p| p.rig.count.to_string()),
-    parameter!("level", Array, on_array, |p, v| p.array.level = level(v)?, |p| p.array.level.to_string()),
-    parameter!("layout", Array, on_array, |p, v| p.array.layout = Some(v.to_owned()), |p| p
-        .layout()
-        .map_or_else(|_| p.array.layout.clone().unwrap_or_default(), |l| l.to_string())),
-    parameter!("raid_devices", Array, on_array, |p, v| p.array.raid_devices = Some(members(v)?), |p| p
-        .members()
-        .to_string()),
-    parameter!("stripe_cache_size", Array, with_parity, |p, v| p.array.stripe_cache_size = cache(v)?, |p| p
-        .array
-        .stripe_cache_size
-        .to_string()),
-    parameter!("chunk", Array, with_chunks, |p, v| p.array.chunk = chunk(v)?, |p| print_chunk(p.array.chunk)),
-    parameter!("rw", Job, always, |p, v| p.job.rw = v.parse()?, |p| p.job.rw.to_string()),
-    parameter!("rwmixread", Job, mixed, |p, v| p.job.rwmixread = percent(v)?, |p| p
-        .job
-        .rwmixread
-        .to_string()),
-    parameter!("numjobs", Job, always, |p, v| p.job.numjobs = at_least(v, 1)?, |p| p.job.numjobs.to_string()),
-    parameter!("iodepth", Job, always, |p, v| p.job.iodepth = at_least(v, 1)?, |p| p.job.iodepth.to_string()),
-    parameter!("bs", Job, always, |p, v| p.job.bs = block(v)?, |p| print_size(p.job.bs)),
-    parameter!("direct", Job, always, |p, v| p.job.direct = switch(v)?, |p| u8::from(p.job.direct)
-        .to_string()),
-    parameter!("fsync", Job, always, |p, v| p.job.fsync = at_least(v, 0)?, |p| p.job.fsync.to_string()),
-    parameter!("size", Job, always, |p, v| p.job.size = Some(parse_size(v)?), |p| p
-        .job
-        .size
-        .map_or_else(|| "all".to_owned(), print_size)),
-    parameter!("offset", Job, always, |p, v| p.job.offset = parse_size(v)?, |p| print_size(p.job.offset)),
-    parameter!("offset_increment", Job, always, |p, v| p.job.offset_increment = Some(parse_size(v)?), |p| p
-        .job
-        .offset_increment
-        .map_or_else(|| "default".to_owned(), print_size)),
-    parameter!("runtime", Job, always, |p, v| p.job.runtime = parse_time(v)?, |p| print_time(p.job.runtime)),
-    parameter!("ramp_time", Job, always, |p, v| p.job.ramp_time = parse_time(v)?, |p| print_time(
-        p.job.ramp_time
-    )),
-    parameter!("time_based", Job, always, |p, v| p.job.time_based = switch(v)?, |p| u8::from(
-        p.job.time_based
-    )
-    .to_string()),
-];
-
-fn subject(text: &str) -> Result<CellTarget, String> {
-    match text {
-        "array" => Ok(CellTarget::Array),
-        "drive" => Ok(CellTarget::Drive),
-        _ => Err(format!("'{text}' is no target; known are array, drive")),
-    }
-}
-
-fn policy(text: &str) -> Result<Policy, String> {
-    Policy::by_name(text).ok_or_else(|| {
-        let known = Policy::ALL.map(|p| p.name).join(", ");
-        format!("'{text}' is no policy; known are {known}")
-    })
-}
-
-fn level(text: &str) -> Result<Level, String> {
-    text.parse().map_err(|e: stripewise_engine::level::UnknownName| e.to_string())
-}
-
-fn members(text: &str) -> Result<u16, String> {
-    match text.parse() {
-        Ok(count) if (1..=MEMBERS_MAX as u16).contains(&count) => Ok(count),
-        _ => Err(format!("'{text}' is no number of members; an array has 1 to {MEMBERS_MAX}")),
-    }
-}
-
-fn chunk(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text)?;
-    if bytes < 4096 || !bytes.is_power_of_two() || bytes > 1 << 30 {
-        return Err(format!("'{text}' is no chunk; a chunk is a power of two from 4K to 1024M"));
-    }
-    Ok(bytes)
-}
-
-fn block(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text)?;
-    Job { bs: bytes, ..Job::default() }.check().map_err(|e| e.to_string())?;
-    Ok(bytes)
-}
-
-fn cache(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(entries) if (17..=32_768).contains(&entries) => Ok(entries),
-        _ => Err(format!("'{text}' is no stripe_cache_size; md takes 17 to 32768 entries")),
-    }
-}
-
-fn percent(text: &str) -> Result<u8, String> {
-    match text.parse() {
-        Ok(percent) if percent <= 100 => Ok(percent),
-        _ => Err(format!("'{text}' is no percentage; write 0 to 100")),
-    }
-}
-
-fn at_least(text: &str, least: u32) -> Result<u32, String> {
-    match text.parse() {
-        Ok(count) if count >= least => Ok(count),
-        _ => Err(format!("'{text}' is no number from {least} on")),
-    }
-}
-
-fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "true" => Ok(true),
-        "0" | "false" => Ok(false),
-        _ => Err(format!("'{text}' is no switch; write 1 or 0")),
-    }
 }

@@ -11,9 +11,14 @@ pub struct Preset {
     pub text: &'static str,
 }
 
+macro_rules! presets {
+    ($($name:literal),* $(,)?) => {
+        &[$(Preset { name: $name, text: include_str!(concat!("../../../../studies/", $name, ".toml")) }),*]
+    };
+}
+
 /// Every built-in plan.
-pub static PRESETS: &[Preset] =
-    &[Preset { name: "chunk-size", text: include_str!("../../../../studies/chunk-size.toml") }];
+pub static PRESETS: &[Preset] = presets!["cache-size", "chunk-size", "monkey-house", "stride", "ssd-cached"];
 
 impl Preset {
     /// Reads the plan.

@@ -70,7 +70,7 @@ fn the_published_matrix_is_whole() {
     let plan = Plan::open("chunk-size").unwrap();
     let resolved = plan.resolve(Choices { replicates: Some(1), ..Choices::default() }).unwrap();
     let cells = plan.expand(&resolved).unwrap().cells;
-    assert_eq!(cells.len(), 2 * 3 * 2 * 9 * (9 + 1));
+    assert_eq!(cells.len(), 2 * 3 * 2 * 9 * (2 * 9 + 1));
     assert_eq!(resolved.subject_values.len(), 9);
 }
 
@@ -115,11 +115,70 @@ fn impossible_arrays_are_refused_with_what_would_be_right() {
     assert!(fault("level = 5\nraid_devices = 5", "level = 6\nraid_devices = 3").contains("at least 4"));
     assert!(fault("level = 5", "level = 5\nlayout = \"n2\"").contains("left-symmetric"));
     assert!(fault("raid_devices = 5", "raid_devices = 9").contains("count of drives is 5"));
-    assert!(fault("runtime = \"1s\"", "direct = 0").contains("page cache"));
     let many: Vec<String> = (1..=1000).map(|n| n.to_string()).collect();
     let many = many.join(",");
     let factors = format!("rwmixread = [70]\nnumjobs = [{many}]\niodepth = [{many}]");
     assert!(fault("rwmixread = [70, 30]", &factors).contains("1000000 cells"));
+}
+
+#[test]
+fn faults_of_the_layers_name_file_line_and_key() {
+    for (stack, line, words) in [
+        ("readahead = 0", 14, "no readahead"),
+        ("readahead = 1099511627776000", 14, "no readahead"),
+        ("memory = \"4m\"\nreadahead = 1048576", 15, "half of the cache's memory"),
+        ("memory = \"1k\"", 14, "it must be 1048576"),
+        ("dirty_ratio = 101", 14, "no percentage"),
+        ("dirty_ratio = 0", 14, "leaves no page"),
+        ("dirty_ratio = 10\ndirty_background_ratio = 20", 15, "not below"),
+        ("crypt = \"rot13\"", 14, "aes-xts-plain64"),
+        ("crypt = \"aes-xts-plain64\"", 14, "direct=1"),
+        ("crypt_offset = 100", 14, "multiple of 512"),
+        ("readahed = 256", 14, "known are memory"),
+    ] {
+        let text = fault("runtime = \"1s\"", &format!("runtime = \"1s\"\ndirect = 0\n[stack]\n{stack}"));
+        assert!(text.starts_with(&format!("small.toml:{line}: ")), "{stack}: {text}");
+        assert!(text.contains(words), "{stack}: {text}");
+    }
+}
+
+const PARTS: &str = r#"
+name = "parts"
+title = "t"
+question = "q"
+subject = "chunk"
+replicates = 1
+[factors]
+chunk = ["64K", "128K"]
+bs = ["4k", "8k"]
+[quick.factors]
+bs = ["8k"]
+[[part]]
+name = "a"
+[part.job]
+rw = "randread"
+[[part]]
+name = "b"
+[part.job]
+bs = "1m"
+[part.factors]
+rw = ["read", "write"]
+"#;
+
+#[test]
+fn parts_do_not_combine_and_what_they_fix_does_not_vary() {
+    let plan = Plan::parse("parts.toml", PARTS).unwrap();
+    let cells = |quick| {
+        let resolved = plan.resolve(Choices { quick, ..Choices::default() }).unwrap();
+        plan.expand(&resolved).unwrap().cells
+    };
+    let of =
+        |cells: &[crate::cell::Cell], part: &str| cells.iter().filter(|c| c.factors["part"] == part).count();
+    let all = cells(false);
+    assert_eq!((of(&all, "a"), of(&all, "b")), (2 * 2, 2 * 2));
+    assert!(all.iter().filter(|c| c.factors["part"] == "b").all(|c| c.factors["bs"] == "1m"));
+    let quick = cells(true);
+    assert_eq!((of(&quick, "a"), of(&quick, "b")), (2, 2 * 2));
 }
 
 #[test]

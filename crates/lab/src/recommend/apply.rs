@@ -15,6 +15,7 @@ static COMMANDS: &[(&str, Commands)] = &[
     ("layout", create),
     ("raid_devices", create),
     ("stripe_cache_size", stripe_cache_size),
+    ("readahead", readahead),
 ];
 
 /// The commands that set the subject to the value on an array with the fixed parameters; none where no
@@ -51,6 +52,11 @@ fn create(values: &Values) -> Vec<String> {
 fn stripe_cache_size(values: &Values) -> Vec<String> {
     let entries = values.get("stripe_cache_size");
     entries.map(|n| format!("echo {n} > /sys/block/md0/md/stripe_cache_size")).into_iter().collect()
+}
+
+fn readahead(values: &Values) -> Vec<String> {
+    let sectors = values.get("readahead").filter(|n| *n != "default");
+    sectors.map(|n| format!("blockdev --setra {n} /dev/md0")).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -118,6 +118,7 @@ mod tests {
             read: DirectionResult::default(),
             write: DirectionResult::default(),
             member_ios: Some(member_ios),
+            figures: std::collections::BTreeMap::new(),
             error: None,
         }
     }

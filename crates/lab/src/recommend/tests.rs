@@ -14,6 +14,7 @@ fn cell(rw: &str, mix: &str, chunk: &str, replicate: u32, bytes: u64) -> CellRes
         read: DirectionResult { ios: 1, bytes, ..DirectionResult::default() },
         write: DirectionResult::default(),
         member_ios: None,
+        figures: std::collections::BTreeMap::new(),
         error: None,
     }
 }

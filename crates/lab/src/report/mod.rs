@@ -6,6 +6,7 @@
 //! the results embedded as JSON. Whatever comes from a study is escaped by the writer in `html.rs`, and the page's
 //! own policy (`Content-Security-Policy`) forbids every outside address.
 
+mod claims;
 mod data;
 mod environment;
 mod html;
@@ -45,6 +46,7 @@ pub fn render(results: &StudyResults) -> Result<String, serde_json::Error> {
     header(&mut html, results);
     html.raw("<main id=\"content\">");
     recommendation::write(&mut html, results);
+    claims::write(&mut html, results);
     explore(&mut html, results);
     environment::write(&mut html, results);
     cells(&mut html, results);

@@ -37,6 +37,7 @@ fn study(cells: u32, text: &str) -> StudyResults {
         read: direction.clone(),
         write: direction.clone(),
         member_ios: None,
+        figures: std::collections::BTreeMap::new(),
         error: (number == 1).then(owned),
     };
     StudyResults {
@@ -69,6 +70,14 @@ fn study(cells: u32, text: &str) -> StudyResults {
         },
         cells: (0..cells).map(cell).collect(),
         recommendation: advice(&values, text),
+        claims: vec![crate::claims::ClaimResult {
+            id: owned(),
+            published: owned(),
+            check: owned(),
+            here: owned(),
+            verdict: crate::claims::Verdict::NotReproduced,
+            reason: Some(owned()),
+        }],
     }
 }
 

@@ -65,6 +65,12 @@ impl Target for FakeTarget {
         let bytes = ((self.throughput)(cell)? * scatter) as u64;
         let block = cell.parameters.job.bs;
         let read = DirectionResult { ios: bytes / block, bytes, ..DirectionResult::default() };
-        Ok(Measurement { seconds: 1.0, read, write: DirectionResult::default(), member_ios: None })
+        Ok(Measurement {
+            seconds: 1.0,
+            read,
+            write: DirectionResult::default(),
+            member_ios: None,
+            figures: std::collections::BTreeMap::new(),
+        })
     }
 }

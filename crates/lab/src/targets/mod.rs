@@ -8,6 +8,9 @@ mod model;
 mod real;
 mod volume;
 
+pub use model::{Change, changed, model};
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -58,6 +61,8 @@ pub struct Measurement {
     pub write: DirectionResult,
     /// What the array asked of its members, where the target counts it.
     pub member_ios: Option<MemberIos>,
+    /// What else was found, by name and unit.
+    pub figures: BTreeMap<String, f64>,
 }
 
 impl Measurement {
@@ -80,7 +85,7 @@ impl Measurement {
                 write_bytes: sum.write_bytes + write_bytes,
                 ..sum
             });
-        Ok(Self { seconds, read, write, member_ios: Some(member_ios) })
+        Ok(Self { seconds, read, write, member_ios: Some(member_ios), figures: BTreeMap::new() })
     }
 }
 

@@ -5,15 +5,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::bail;
-use stripewise_engine::units::SECTOR_BYTES;
+use stripewise_engine::cache::Cache;
+use stripewise_engine::io::{IoResult, RequestId, SyncAction};
+use stripewise_engine::units::{Instant, PAGE_BYTES, SECTOR_BYTES};
+use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::models::Model;
-use stripewise_sim::{Rig, RigNames, SimConfig};
+use stripewise_sim::{Phantom, Rig, RigNames, SimConfig, SimReport, World};
 
-use super::volume::{checked_sectors, volume};
+use super::volume::{checked_sectors, file, volume};
 use super::{CellError, Measurement, Target, TargetKind};
 use crate::cell::Cell;
-use crate::results::Provenance;
-use crate::workload::JobRunner;
+use crate::fs::{BLOCK_SECTORS, InFile, Mkfs};
+use crate::plan::Work;
+use crate::results::{DirectionResult, Provenance};
+use crate::workload::{JobRunner, Measured};
 
 pub(super) const KIND: TargetKind = TargetKind {
     name: "model",
@@ -23,7 +28,7 @@ pub(super) const KIND: TargetKind = TargetKind {
         if !rest.is_empty() {
             bail!("'model:{rest}': the rig is named in the plan; write model alone");
         }
-        Ok(Box::new(ModelTarget::default()))
+        Ok(model())
     },
 };
 
@@ -32,6 +37,29 @@ pub(super) const KIND: TargetKind = TargetKind {
 struct ModelTarget {
     /// Rigs by the names and the members that make them.
     rigs: Mutex<BTreeMap<[String; 5], Arc<Rig>>>,
+    /// A parameter of a model that is moved.
+    change: Option<Change>,
+}
+
+/// A parameter of a model, and what it is multiplied by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The model.
+    pub model: String,
+    /// The parameter.
+    pub parameter: String,
+    /// The factor.
+    pub factor: f64,
+}
+
+/// The simulator.
+pub fn model() -> Box<dyn Target> {
+    Box::new(ModelTarget::default())
+}
+
+/// The simulator with one parameter of one model moved.
+pub fn changed(change: Change) -> Box<dyn Target> {
+    Box::new(ModelTarget { rigs: Mutex::default(), change: Some(change) })
 }
 
 impl ModelTarget {
@@ -52,7 +80,14 @@ impl ModelTarget {
         }
         let names = RigNames::with_topology(&key[0], &key[1], &key[2], &key[3], members);
         let names = names.map_err(|e| format!("the plan's [rig]: {e}"))?;
-        let loaded = Arc::new(Rig::load(&names).map_err(|e| e.to_string())?);
+        let load = |name: &str| {
+            let model = Model::load(name)?;
+            match self.change.as_ref().filter(|c| c.model == model.name) {
+                Some(change) => model.scaled(&change.parameter, change.factor),
+                None => Ok(model),
+            }
+        };
+        let loaded = Arc::new(Rig::load_with(&names, load).map_err(|e| e.to_string())?);
         rigs.insert(key, Arc::clone(&loaded));
         Ok(loaded)
     }
@@ -125,14 +160,115 @@ impl Target for ModelTarget {
     fn run(&self, cell: &Cell, cancel: &Arc<AtomicBool>) -> Result<Measurement, CellError> {
         let config = self.config(cell).map_err(CellError)?;
         let sectors = checked_sectors(cell, config.rig.drive.capacity_sectors()).map_err(CellError)?;
+        match cell.parameters.work {
+            Work::Job => {}
+            Work::Resync | Work::Recover => return sync(cell, &config),
+            Work::Mkfs => return mkfs(cell, &config, sectors),
+        }
+        let file = file(cell, sectors).map_err(CellError)?;
+        let sectors = file.as_ref().map_or(sectors, |file| file.blocks() * BLOCK_SECTORS);
         let runner = JobRunner::new(&cell.parameters.job, sectors).map_err(|e| CellError(e.to_string()))?;
         let mut runner = runner.with_cancel(Arc::clone(cancel));
-        let report = stripewise_sim::run(&config, &mut runner).map_err(|e| CellError(e.to_string()))?;
-        let bytes = |sectors: u64| sectors * SECTOR_BYTES;
-        let members = report.members.iter().map(|m| m.stats);
-        let members = members.map(|s| [s.reads, bytes(s.sectors_read), s.writes, bytes(s.sectors_written)]);
-        Measurement::of(runner.measured(), members)
+        let mut world = world(cell, &config)?;
+        let report = match &file {
+            Some(file) => world.run(&mut InFile::new(file, &mut runner), None),
+            None => world.run(&mut runner, None),
+        };
+        let report = report.map_err(|e| CellError(e.to_string()))?;
+        let mut measurement = Measurement::of(runner.measured(), members(&report))?;
+        measurement.figures = figures(&report);
+        if let (Some(stats), Some(ios)) = (world.cache().map(Cache::stats), measurement.member_ios) {
+            let read = (stats.pages_read * PAGE_BYTES) as f64 / ios.request_bytes.max(1) as f64;
+            measurement.figures.insert("cache_hit_share".to_owned(), (1.0 - read).max(0.0));
+        }
+        Ok(measurement)
     }
+}
+
+/// The array of a cell with the layers above it.
+fn world(cell: &Cell, config: &SimConfig) -> Result<World<Phantom>, CellError> {
+    let made = match (cell.parameters.crypt(), cell.parameters.cache()) {
+        (Some(crypt), _) => World::encrypted(config, crypt, Phantom),
+        (None, cache) => World::cached(config, cache.as_ref(), Phantom),
+    };
+    made.map_err(|e| CellError(e.to_string()))
+}
+
+/// Reads, read bytes, writes and written bytes of each member.
+fn members(report: &SimReport) -> impl Iterator<Item = [u64; 4]> {
+    let bytes = |sectors: u64| sectors * SECTOR_BYTES;
+    let stats = report.members.iter().map(|m| m.stats);
+    stats.map(move |s| [s.reads, bytes(s.sectors_read), s.writes, bytes(s.sectors_written)])
+}
+
+fn figures(report: &SimReport) -> BTreeMap<String, f64> {
+    let seconds = report.end.0 as f64 / 1e9;
+    let busiest = report.bus_busy_share.iter().copied().fold(0.0, f64::max);
+    let moved = report.bus_bytes.first().map_or(0.0, |bytes| *bytes as f64 / 1e6 / seconds.max(1e-9));
+    let figures = [
+        ("cpu_busy_share", report.cpu_busy_share),
+        ("parity_busy_share", report.parity_busy_share),
+        ("bus_busy_share", busiest),
+        ("bus_mb_s", moved),
+    ];
+    figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Lets the array work by itself for the job's runtime.
+fn sync(cell: &Cell, config: &SimConfig) -> Result<Measurement, CellError> {
+    let job = &cell.parameters.job;
+    let end = Instant::ZERO + job.ramp_time + job.runtime;
+    let mut world = world(cell, config)?;
+    let report = world.run(&mut LeftAlone { end }, Some(end)).map_err(|e| CellError(e.to_string()))?;
+    let status = world.volume().sync_status();
+    let done = status.filter(|s| s.action != SyncAction::Idle).map(|s| s.done_sectors);
+    let Some(done) = done else {
+        return Err(CellError("the array had nothing left to do before the time was over".to_owned()));
+    };
+    let seconds = end.since(Instant::ZERO).as_secs_f64();
+    let measured = Measured { seconds, ..Measured::default() };
+    let mut measurement = Measurement::of(measured, members(&report))?;
+    measurement.figures = figures(&report);
+    measurement.figures.insert("sync_kib_s".to_owned(), done as f64 / 2.0 / seconds);
+    Ok(measurement)
+}
+
+/// Makes a file system.
+fn mkfs(cell: &Cell, config: &SimConfig, sectors: u64) -> Result<Measurement, CellError> {
+    let mut workload = Mkfs::new(super::volume::mkfs(cell, sectors).map_err(CellError)?);
+    let report = world(cell, config)?.run(&mut workload, None).map_err(|e| CellError(e.to_string()))?;
+    let (ios, bytes) = (workload.writes(), workload.bytes());
+    let measured = Measured {
+        seconds: workload.end.since(Instant::ZERO).as_secs_f64(),
+        write: DirectionResult { ios, bytes, errors: workload.errors, ..DirectionResult::default() },
+        requests: ios,
+        request_bytes: bytes,
+        ..Measured::default()
+    };
+    let mut measurement = Measurement::of(measured, members(&report))?;
+    measurement.figures = figures(&report);
+    Ok(measurement)
+}
+
+/// Nobody uses the array.
+struct LeftAlone {
+    end: Instant,
+}
+
+impl Workload for LeftAlone {
+    fn in_flight_max(&self) -> u32 {
+        1
+    }
+
+    fn request_bytes_max(&self) -> u64 {
+        0
+    }
+
+    fn next(&mut self, now: Instant) -> Next {
+        if now < self.end { Next::WaitUntil(self.end) } else { Next::Finished }
+    }
+
+    fn complete(&mut self, _: Instant, _: RequestId, _: IoResult) {}
 }
 
 #[cfg(test)]

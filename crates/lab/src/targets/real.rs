@@ -11,6 +11,7 @@ use stripewise_host::{Array, ArrayConfig, MemberSpec};
 use super::volume::{checked_sectors, volume};
 use super::{CellError, Measurement};
 use crate::cell::Cell;
+use crate::plan::Work;
 use crate::workload::{JobRunner, print_size};
 
 /// Notes of the runs so far, each once.
@@ -29,6 +30,14 @@ impl Notes {
 
 /// Refuses cells that do not fit members of that size, or whose buffers do not fit the memory.
 pub(super) fn check(cell: &Cell, member_bytes: u64) -> Result<(), String> {
+    let parameters = &cell.parameters;
+    if parameters.work != Work::Job || parameters.cache().is_some() || parameters.crypt().is_some() {
+        return Err(
+            "a page cache, a cipher and work other than a job are modelled only; use --on model, or \
+                    direct=1, crypt none and work job"
+                .to_owned(),
+        );
+    }
     checked_sectors(cell, member_bytes / SECTOR_BYTES)?;
     let needed = cell.parameters.job.buffer_bytes();
     match memory_available() {

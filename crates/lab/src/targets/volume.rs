@@ -1,12 +1,14 @@
 //! From a cell's parameters to the engine's configuration.
 
-use stripewise_engine::geometry::{Geometry, GeometrySpec};
+use stripewise_engine::array::sync::{SpeedLimits, SyncConfig};
+use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::level::{Layout, Level};
-use stripewise_engine::units::SECTOR_BYTES;
-use stripewise_engine::volume::VolumeConfig;
+use stripewise_engine::units::{SECTOR_BYTES, Slot};
+use stripewise_engine::volume::{Volume, VolumeConfig};
 
 use crate::cell::Cell;
-use crate::plan::CellTarget;
+use crate::fs::{BLOCK_SECTORS, Ext, ExtFile, Extent, FsKind, xfs_mkfs};
+use crate::plan::{CellTarget, Work};
 
 /// The volume of a cell on members of that many sectors. A drive by itself is a linear array of one member.
 pub(super) fn volume(cell: &Cell, member_sectors: u64) -> Result<VolumeConfig, String> {
@@ -22,15 +24,64 @@ pub(super) fn volume(cell: &Cell, member_sectors: u64) -> Result<VolumeConfig, S
         chunk_sectors: if level.has_chunks() { array.chunk / SECTOR_BYTES } else { 0 },
         member_sectors: vec![member_sectors; parameters.members().into()],
     };
-    let stripe_cache_size = array.stripe_cache_size;
-    Ok(VolumeConfig { stripe_cache_size, ..VolumeConfig::new(geometry, parameters.policy()?) })
+    let is_array = parameters.target == CellTarget::Array;
+    let missing = (0..array.failed).filter(|_| is_array).map(Slot);
+    let (failed, recovering) = match parameters.work {
+        Work::Recover => (Vec::new(), missing.map(|slot| (slot, 0)).collect()),
+        Work::Job | Work::Resync | Work::Mkfs => (missing.collect(), Vec::new()),
+    };
+    let speed = SpeedLimits { min_kib: array.speed_limit_min, max_kib: array.speed_limit_max };
+    Ok(VolumeConfig {
+        stripe_cache_size: array.stripe_cache_size,
+        failed,
+        recovering,
+        resync_from: (parameters.work == Work::Resync).then_some(0),
+        sync: SyncConfig { speed, ..SyncConfig::DEFAULT },
+        ..VolumeConfig::new(geometry, parameters.policy()?)
+    })
 }
 
 /// The sectors of the cell's target; refuses arrays that cannot be and jobs that do not fit.
 pub(super) fn checked_sectors(cell: &Cell, member_sectors: u64) -> Result<u64, String> {
     let config = volume(cell, member_sectors)?;
-    let geometry = Geometry::new(&config.geometry).map_err(|e| e.to_string())?;
-    let sectors = geometry.array_sectors();
-    cell.parameters.job.check_on(sectors).map_err(|e| e.to_string())?;
+    let sectors = Volume::new(&config).map_err(|e| e.to_string())?.geometry().array_sectors();
+    let payload = cell.parameters.crypt().map_or(0, |crypt| crypt.payload_sectors);
+    let Some(sectors) = sectors.checked_sub(payload) else {
+        return Err(format!("crypt_offset of {payload} sectors is beyond the array's {sectors}"));
+    };
+    match cell.parameters.work {
+        Work::Job => {
+            let usable = file(cell, sectors)?.map_or(sectors, |file| file.blocks() * BLOCK_SECTORS);
+            cell.parameters.job.check_on(usable).map_err(|e| e.to_string())?;
+        }
+        Work::Mkfs => {
+            layout(cell, sectors)?;
+        }
+        Work::Resync | Work::Recover => {}
+    }
     Ok(sectors)
+}
+
+/// The cell's ext file system on so many sectors.
+fn layout(cell: &Cell, sectors: u64) -> Result<Ext, String> {
+    let too_small = || format!("a device of {sectors} sectors is too small for a file system");
+    Ext::new(&cell.parameters.ext(sectors)).ok_or_else(too_small)
+}
+
+/// The file a cell's job uses, if it uses one.
+pub(super) fn file(cell: &Cell, sectors: u64) -> Result<Option<ExtFile>, String> {
+    let has_extents = match cell.parameters.stack.fs {
+        Some(FsKind::Ext3) => false,
+        Some(FsKind::Ext4) => true,
+        Some(FsKind::Xfs) | None => return Ok(None),
+    };
+    layout(cell, sectors).map(|layout| Some(ExtFile::new(layout, has_extents)))
+}
+
+/// What making the cell's file system writes.
+pub(super) fn mkfs(cell: &Cell, sectors: u64) -> Result<Vec<Extent>, String> {
+    match cell.parameters.stack.fs {
+        Some(FsKind::Xfs) => Ok(xfs_mkfs(sectors / BLOCK_SECTORS)),
+        _ => layout(cell, sectors).map(|layout| layout.mkfs()),
+    }
 }

@@ -6,8 +6,10 @@
 //! alone. Every job draws from its own stream of random numbers, seeded by `randseed` and the job's number.
 //! *Offsets.* Random offsets are drawn uniformly among the blocks of the job's region, as with fio's
 //! `norandommap`: a block may come twice. Reads and writes of a sequential job go on from places of their
-//! own, as fio's do.
-//! *Measure.* The ramp is not counted, nor is a request that completes after the run's end.
+//! own, as fio's do. Random jobs may go on for a *run*: as many bytes one block after another before the next random
+//! offset, which is then a multiple of the run (fio's number after `rw=randread:`, as a size).
+//! *Measure.* The ramp is not counted, nor is a request that completes after the time is over. Jobs that flush after
+//! every run end with the run that is under way when the time is over, and their time ends there.
 
 mod measure;
 mod random;
@@ -105,8 +107,12 @@ pub struct Job {
     pub iodepth: u32,
     /// Jobs that run at the same time.
     pub numjobs: u32,
-    /// Past the page cache. There is no page cache yet, so this must be true.
+    /// Past the page cache.
     pub direct: bool,
+    /// Bytes of a random job one block after another before the next random offset; one block if absent.
+    pub run: Option<u64>,
+    /// A flush after every run that writes.
+    pub run_fsync: bool,
     /// A flush after every so many writes of a job; 0 for none.
     pub fsync: u32,
     /// Bytes of the target used, from `offset`; all the rest of it if absent.
@@ -136,6 +142,8 @@ impl Default for Job {
             iodepth: 1,
             numjobs: 1,
             direct: true,
+            run: None,
+            run_fsync: false,
             fsync: 0,
             size: None,
             offset: 0,
@@ -160,16 +168,16 @@ impl Job {
 
     /// Refuses what cannot be run on any target.
     pub fn check(&self) -> Result<(), JobError> {
-        if !self.direct {
-            return Err(JobError::NoPageCache);
-        }
-        if self.bs == 0 || !self.bs.is_multiple_of(SECTOR_BYTES) || self.bs > BLOCK_BYTES_MAX {
-            return Err(JobError::BlockSize(self.bs));
+        if self.block() == 0 || !self.block().is_multiple_of(SECTOR_BYTES) || self.bs > BLOCK_BYTES_MAX {
+            return Err(JobError::BlockSize(self.block()));
         }
         if !self.offset.is_multiple_of(SECTOR_BYTES)
             || !self.offset_increment.unwrap_or(0).is_multiple_of(SECTOR_BYTES)
         {
             return Err(JobError::Offset);
+        }
+        if self.run.is_some_and(|run| run == 0 || !run.is_multiple_of(self.block())) {
+            return Err(JobError::Run { run: self.run.unwrap_or(0), block: self.bs });
         }
         if self.rwmixread > 100 {
             return Err(JobError::Mix(self.rwmixread));
@@ -190,6 +198,11 @@ impl Job {
         self.regions(target_sectors * SECTOR_BYTES).map(|_| ())
     }
 
+    /// Bytes of one I/O: a run shorter than the block is one I/O of its own length.
+    pub fn block(&self) -> u64 {
+        self.run.map_or(self.bs, |run| run.min(self.bs))
+    }
+
     /// The bytes of all buffers it keeps in flight.
     pub fn buffer_bytes(&self) -> u64 {
         u64::from(self.iodepth) * u64::from(self.numjobs) * self.bs
@@ -197,10 +210,14 @@ impl Job {
 
     /// The regions of the jobs on a target of that many bytes.
     fn regions(&self, target_bytes: u64) -> Result<Vec<Region>, JobError> {
-        let too_large = JobError::TooLarge { block: self.bs, offset: self.offset, target: target_bytes };
+        let too_large = JobError::TooLarge {
+            block: self.run.unwrap_or(self.bs),
+            offset: self.offset,
+            target: target_bytes,
+        };
         let Some(rest) = target_bytes.checked_sub(self.offset) else { return Err(too_large) };
         let span = self.size.map_or(rest, |size| size.min(rest));
-        if span < self.bs {
+        if span < self.run.unwrap_or(self.bs) {
             return Err(too_large);
         }
         (0..u64::from(self.numjobs)).map(|number| self.region(number, span, rest)).collect()
@@ -208,7 +225,7 @@ impl Job {
 
     /// The region of one job within the `span` bytes of `rest` that all jobs use.
     fn region(&self, number: u64, span: u64, rest: u64) -> Result<Region, JobError> {
-        let share = span / u64::from(self.numjobs) / self.bs * self.bs;
+        let share = span / u64::from(self.numjobs) / self.block() * self.block();
         let (start, bytes) = match self.offset_increment {
             Some(increment) => {
                 let start = increment.saturating_mul(number);
@@ -217,10 +234,10 @@ impl Job {
             None if self.rw.is_random() || share == 0 => (0, span),
             None => (share * number, share),
         };
-        if bytes < self.bs {
+        if bytes < self.run.unwrap_or(self.bs) {
             return Err(JobError::JobBeyondEnd { number, start: self.offset.saturating_add(start) });
         }
-        Ok(Region { start_sector: (self.offset + start) / SECTOR_BYTES, blocks: bytes / self.bs })
+        Ok(Region { start_sector: (self.offset + start) / SECTOR_BYTES, blocks: bytes / self.block() })
     }
 }
 
@@ -234,12 +251,17 @@ struct Region {
 /// Why a job cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobError {
-    /// `direct=0`.
-    NoPageCache,
     /// A block size that is zero, no multiple of a sector, or too large.
     BlockSize(u64),
     /// `offset` or `offset_increment` is no multiple of a sector.
     Offset,
+    /// A run that is no multiple of the block.
+    Run {
+        /// Bytes of the run.
+        run: u64,
+        /// Bytes of the block.
+        block: u64,
+    },
     /// `rwmixread` above 100.
     Mix(u8),
     /// `iodepth` × `numjobs` is zero or too large.
@@ -267,9 +289,12 @@ pub enum JobError {
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoPageCache => {
-                f.write_str("direct=0 needs a page cache, and there is none in the stack yet; use direct=1")
-            }
+            Self::Run { run, block } => write!(
+                f,
+                "run of {} with bs {}: a run is at most one block, or a multiple of it",
+                print_size(*run),
+                print_size(*block)
+            ),
             Self::BlockSize(bytes) => write!(
                 f,
                 "bs of {bytes} bytes: a block is a multiple of {SECTOR_BYTES} bytes, at most {}",

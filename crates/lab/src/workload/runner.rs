@@ -23,6 +23,9 @@ pub struct JobRunner {
     read_percent: u64,
     is_random: bool,
     fsync: u32,
+    run_blocks: u64,
+    run_fsync: bool,
+    buffered: bool,
     ramp_time: Nanos,
     runtime: Option<Nanos>,
     jobs: Vec<JobState>,
@@ -46,6 +49,10 @@ struct JobState {
     next_write_block: u64,
     blocks_left: u64,
     writes_unflushed: u32,
+    /// The run under way: its next block, and how many are left.
+    run: (u64, u64),
+    /// The run wrote and is to be flushed.
+    run_dirty: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,15 +81,20 @@ impl JobRunner {
             next_write_block: 0,
             blocks_left: if job.time_based { u64::MAX } else { region.blocks },
             writes_unflushed: 0,
+            run: (0, 0),
+            run_dirty: false,
         });
         let in_flight = job.numjobs * job.iodepth;
         let idle = |id| RequestState { job: id % job.numjobs, op: Op::Read, issued: Instant::ZERO };
         Ok(Self {
-            block_bytes: job.bs,
-            block_sectors: job.bs / SECTOR_BYTES,
+            block_bytes: job.block(),
+            block_sectors: job.block() / SECTOR_BYTES,
             read_percent: u64::from(job.read_percent()),
             is_random: job.rw.is_random(),
             fsync: job.fsync,
+            run_blocks: job.run.map_or(1, |run| run / job.block()),
+            run_fsync: job.run_fsync,
+            buffered: !job.direct,
             ramp_time: job.ramp_time,
             runtime: (job.runtime > Nanos(0)).then_some(job.runtime),
             jobs: jobs.collect(),
@@ -110,7 +122,7 @@ impl JobRunner {
         let Some(clock) = self.clock else { return Measured::default() };
         let ended_early = self.jobs.iter().all(|job| job.blocks_left == 0);
         let end = if ended_early { clock.end.min(self.last_completion) } else { clock.end };
-        let end = if end.0 == u64::MAX { self.last_completion } else { end };
+        let end = if end.0 == u64::MAX || self.run_fsync { self.last_completion } else { end };
         Measured {
             seconds: end.since(clock.measure_start).as_secs_f64(),
             read: self.read.result(self.block_bytes),
@@ -138,15 +150,29 @@ impl JobRunner {
     }
 }
 
+/// What requests are drawn by.
+#[derive(Clone, Copy, Debug)]
+struct Draw {
+    read_percent: u64,
+    is_random: bool,
+    fsync: u32,
+    run_blocks: u64,
+    run_fsync: bool,
+}
+
 impl JobState {
     /// Draws the next operation and its block, or a flush that is due.
     #[inline]
-    fn draw(&mut self, read_percent: u64, is_random: bool, fsync: u32) -> (Op, u64) {
-        if fsync > 0 && self.writes_unflushed >= fsync {
+    fn draw(&mut self, draw: Draw) -> (Op, u64) {
+        if draw.fsync > 0 && self.writes_unflushed >= draw.fsync {
             self.writes_unflushed = 0;
             return (Op::Flush, 0);
         }
-        let reads = match read_percent {
+        if draw.run_fsync && self.run_dirty && self.run.1 == 0 {
+            self.run_dirty = false;
+            return (Op::Flush, 0);
+        }
+        let reads = match draw.read_percent {
             0 => false,
             100 => true,
             percent => self.random.below(100) < percent,
@@ -154,15 +180,35 @@ impl JobState {
         self.blocks_left -= 1;
         if !reads {
             self.writes_unflushed += 1;
+            self.run_dirty = true;
         }
         let op = if reads { Op::Read } else { Op::Write };
-        if is_random {
-            return (op, self.random.below(self.region.blocks));
+        if draw.is_random {
+            return (op, self.block_of_run(draw.run_blocks));
         }
         let position = if reads { &mut self.next_read_block } else { &mut self.next_write_block };
         let block = *position;
         *position = if block + 1 == self.region.blocks { 0 } else { block + 1 };
         (op, block)
+    }
+
+    /// The next block of a random job.
+    #[inline]
+    fn block_of_run(&mut self, run_blocks: u64) -> u64 {
+        if run_blocks == 1 {
+            return self.random.below(self.region.blocks);
+        }
+        if self.run.1 == 0 {
+            self.run = (self.random.below(self.region.blocks / run_blocks) * run_blocks, run_blocks);
+        }
+        let block = self.run.0;
+        self.run = (block + 1, self.run.1 - 1);
+        block
+    }
+
+    /// Whether nothing of a run is left to be done.
+    const fn is_between_runs(&self) -> bool {
+        self.run.1 == 0 && !self.run_dirty
     }
 }
 
@@ -178,16 +224,26 @@ impl Workload for JobRunner {
     #[inline]
     fn next(&mut self, now: Instant) -> Next {
         let clock = self.clock.unwrap_or_else(|| self.start_clock(now));
-        if now >= clock.end || self.errors() >= ERRORS_MAX || self.is_cancelled() {
+        if self.errors() >= ERRORS_MAX || self.is_cancelled() {
+            return Next::Finished;
+        }
+        let is_over = now >= clock.end;
+        if is_over && (!self.run_fsync || self.jobs.iter().all(JobState::is_between_runs)) {
             return Next::Finished;
         }
         while let Some(id) = self.ready.pop_front() {
             let request = &mut self.requests[id as usize];
             let job = &mut self.jobs[request.job as usize];
-            if job.blocks_left == 0 {
+            if job.blocks_left == 0 || is_over && job.is_between_runs() {
                 continue;
             }
-            let (op, block) = job.draw(self.read_percent, self.is_random, self.fsync);
+            let (op, block) = job.draw(Draw {
+                read_percent: self.read_percent,
+                is_random: self.is_random,
+                fsync: self.fsync,
+                run_blocks: self.run_blocks,
+                run_fsync: self.run_fsync,
+            });
             request.op = op;
             request.issued = now;
             let range = if op == Op::Flush {
@@ -195,7 +251,8 @@ impl Workload for JobRunner {
             } else {
                 SectorRange::new(job.region.start_sector + block * self.block_sectors, self.block_sectors)
             };
-            return Next::Issue(Request { id: RequestId(id), op, range, flags: Flags::default() });
+            let flags = Flags { buffered: self.buffered, stream: request.job as u16, ..Flags::default() };
+            return Next::Issue(Request { id: RequestId(id), op, range, flags });
         }
         if self.jobs.iter().all(|job| job.blocks_left == 0) { Next::Finished } else { Next::Wait }
     }
@@ -211,7 +268,7 @@ impl Workload for JobRunner {
         }
         self.completed += u64::from(request.op != Op::Flush);
         let Some(clock) = self.clock else { return };
-        if now < clock.measure_start || now > clock.end {
+        if now < clock.measure_start || now > clock.end && !self.run_fsync {
             return;
         }
         self.last_completion = now;

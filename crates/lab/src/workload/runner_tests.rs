@@ -142,7 +142,7 @@ fn a_cancelled_run_issues_nothing_more() {
 #[test]
 fn what_cannot_run_is_refused_with_what_would_be_right() {
     let refused = |spec: Job| JobRunner::new(&spec, SECTORS).unwrap_err().to_string();
-    assert!(refused(Job { direct: false, ..Job::default() }).contains("page cache"));
+    assert!(refused(Job { run: Some(6144), ..Job::default() }).contains("multiple"));
     assert!(refused(Job { bs: 1000, ..Job::default() }).contains("multiple of 512"));
     assert!(refused(Job { bs: 0, ..Job::default() }).contains("multiple of 512"));
     assert!(refused(Job { rwmixread: 101, ..Job::default() }).contains("100"));

@@ -223,6 +223,22 @@ impl Model {
         Ok(model)
     }
 
+    /// The model with every number of a parameter multiplied.
+    ///
+    /// # Errors
+    /// What the model then contradicts.
+    pub fn scaled(&self, parameter: &str, factor: f64) -> Result<Self, ModelError> {
+        let mut model = self.clone();
+        for found in model.parameters.iter_mut().filter(|p| p.name == parameter) {
+            match &mut found.value {
+                Value::Number(number) => *number *= factor,
+                Value::List(list) => list.iter_mut().for_each(|number| *number *= factor),
+            }
+        }
+        model.check()?;
+        Ok(model)
+    }
+
     /// A hash of what the simulator reads from the model: kind, names, units and values. Titles, sources
     /// and notes do not count.
     pub fn hash(&self) -> u64 {

@@ -111,7 +111,7 @@ impl Workload for ClosedLoop {
             id: RequestId(thread),
             op,
             range: SectorRange::new(start, count),
-            flags: Flags { sync: true, ..Flags::default() },
+            flags: Flags { sync: true, stream: thread as u16, ..Flags::default() },
         })
     }
 

@@ -1,0 +1,165 @@
+//! `study verify` and `study sensitivity`: built-in studies beside what was published of them.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::Result;
+use serde::Serialize;
+use stripewise_lab::claims::{ClaimResult, count};
+use stripewise_lab::plan::{Choices, PRESETS, Plan};
+use stripewise_lab::recommend::Weights;
+use stripewise_lab::report::render;
+use stripewise_lab::sensitivity::{self, Moved};
+use stripewise_lab::store::Store;
+use stripewise_lab::study::{self, Study};
+
+use super::{stored, tables};
+use crate::args::{SensitivityArgs, VerifyArgs};
+use crate::exit::{Exit, Impossible};
+use crate::output::{print, print_json};
+use crate::progress::{Bar, cancel_flag};
+
+#[derive(Serialize)]
+struct Verified {
+    studies: Vec<VerifiedStudy>,
+    reproduced: usize,
+    not_reproduced: usize,
+    not_checkable: usize,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct VerifiedStudy {
+    study: String,
+    cells: usize,
+    seconds: f64,
+    claims: Vec<ClaimResult>,
+}
+
+pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit> {
+    let plans = plans(&args.studies)?;
+    let cancel = cancel_flag()?;
+    let started = Instant::now();
+    let mut studies = Vec::new();
+    let mut failed = 0;
+    for plan in plans {
+        let began = Instant::now();
+        let name = plan.name().to_owned();
+        let folder = args.results.join(&name);
+        let choices = Choices { quick: args.quick, ..Choices::default() };
+        let study = Study::simulated(plan, choices)?;
+        let mut store = Store::open(&folder)?;
+        eprintln!("{name}: {} cells", study.cells().len());
+        let mut bar = Bar::new();
+        let outcome = study.run(&mut store, &cancel, |progress| bar.show(progress));
+        bar.finish();
+        let outcome = outcome?;
+        if cancel.load(Ordering::Relaxed) {
+            return Ok(Exit::Interrupted);
+        }
+        failed += outcome.failed;
+        let results = study::results(&store, outcome.run, &Weights::default())?;
+        std::fs::write(folder.join("report.html"), render(&results)?)?;
+        let seconds = began.elapsed().as_secs_f64();
+        studies.push(VerifiedStudy {
+            study: name,
+            cells: results.cells.len(),
+            seconds,
+            claims: results.claims,
+        });
+    }
+    let sums =
+        studies.iter().map(|s| count(&s.claims)).fold([0; 3], |[a, b, c], [x, y, z]| [a + x, b + y, c + z]);
+    let [reproduced, not_reproduced, not_checkable] = sums;
+    let seconds = started.elapsed().as_secs_f64();
+    let verified = Verified { studies, reproduced, not_reproduced, not_checkable, seconds };
+    if args.json {
+        print_json(&verified)?;
+    } else {
+        print(&text(&verified))?;
+    }
+    Ok(if failed > 0 { Exit::CellsFailed } else { Exit::Done })
+}
+
+fn plans(names: &[String]) -> Result<Vec<Plan>> {
+    if names.is_empty() {
+        return Ok(PRESETS.iter().map(stripewise_lab::plan::Preset::plan).collect::<Result<_, _>>()?);
+    }
+    let plan = |name: &String| {
+        if let Some(preset) = PRESETS.iter().find(|p| p.name == name) {
+            return Ok(preset.plan()?);
+        }
+        let known: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();
+        let message = format!("'{name}' is no built-in study; known are {}", known.join(", "));
+        Err(Impossible(message).into())
+    };
+    names.iter().map(plan).collect()
+}
+
+fn text(verified: &Verified) -> String {
+    let mut text = String::new();
+    for study in &verified.studies {
+        let _ = writeln!(text, "{} ({} cells, {:.1} s)", study.study, study.cells, study.seconds);
+        text.push_str(&tables::claims(&study.claims));
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "All in {:.1} s: {} claims reproduced, {} not reproduced, {} not checkable.",
+        verified.seconds, verified.reproduced, verified.not_reproduced, verified.not_checkable
+    );
+    text
+}
+
+pub(crate) fn sensitivity(args: &SensitivityArgs) -> Result<Exit> {
+    let plan = plans(std::slice::from_ref(&args.study))?.remove(0);
+    let folder =
+        args.results.clone().unwrap_or_else(|| stored::default_folder(plan.name()).join("sensitivity"));
+    let cancel = cancel_flag()?;
+    let choices = Choices { quick: !args.full, replicates: Some(1), ..Choices::default() };
+    let step = f64::from(args.step) / 100.0;
+    let moved = sensitivity::run(&plan, choices, step, &folder, &cancel, |done, total, moved| {
+        eprintln!("{done}/{total} {}", line(moved));
+    })?;
+    if args.json {
+        print_json(&moved)?;
+    } else {
+        print(&flips(&moved))?;
+    }
+    Ok(if cancel.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Done })
+}
+
+/// A moved parameter in a line.
+fn line(moved: &Moved) -> String {
+    let Moved { model, parameter, provenance, factor, flips, error } = moved;
+    let outcome = match (error, flips.len()) {
+        (Some(error), _) => format!("cannot be moved: {error}"),
+        (None, 0) => "no verdict changes".to_owned(),
+        (None, count) => format!("{count} verdicts change"),
+    };
+    format!("{model} {parameter} ({provenance}) x {factor}: {outcome}")
+}
+
+fn flips(moved: &[Moved]) -> String {
+    let mut text = String::new();
+    for change in moved.iter().filter(|m| !m.flips.is_empty()) {
+        let _ = writeln!(
+            text,
+            "{} {} ({}) x {}",
+            change.model, change.parameter, change.provenance, change.factor
+        );
+        for flip in &change.flips {
+            let (before, after) = (flip.before.name(), flip.after.name());
+            let _ = writeln!(text, "  {}: {before} -> {after} ({})", flip.id, flip.here);
+        }
+    }
+    let refused = moved.iter().filter(|m| m.error.is_some()).count();
+    let changing = moved.iter().filter(|m| !m.flips.is_empty()).count();
+    let _ = writeln!(
+        text,
+        "{} moves of a parameter: {changing} change a verdict, {refused} contradict their model.",
+        moved.len()
+    );
+    text
+}

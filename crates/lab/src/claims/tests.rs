@@ -1,0 +1,137 @@
+use std::collections::BTreeMap;
+
+use super::file::{CLAIMS, Claims};
+use super::test::{Found, Test};
+use crate::results::{CellResult, DirectionResult};
+
+/// A cell of the array with a throughput in MB/s.
+fn cell(factors: &[(&str, &str)], megabytes: u64) -> CellResult {
+    CellResult {
+        key: String::new(),
+        target: "array".to_owned(),
+        factors: factors.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        replicate: 0,
+        seed: 1,
+        seconds: 1.0,
+        read: DirectionResult { bytes: megabytes * 1_000_000, ios: megabytes, ..DirectionResult::default() },
+        write: DirectionResult::default(),
+        member_ios: None,
+        figures: BTreeMap::new(),
+        error: None,
+    }
+}
+
+/// Chunks a and b at sizes 1 and 2: a 100 and 200, b 50 and 190.
+fn cells() -> Vec<CellResult> {
+    [("a", "1", 100), ("a", "2", 200), ("b", "1", 50), ("b", "2", 190)]
+        .map(|(chunk, size, rate)| cell(&[("chunk", chunk), ("bs", size)], rate))
+        .into()
+}
+
+fn run(test: &str) -> Found {
+    let test: Test = toml::from_str(test).unwrap();
+    test.run(&cells())
+}
+
+fn holds(test: &str) -> bool {
+    match run(test) {
+        Found::Holds(_) => true,
+        Found::Not(_) => false,
+        Found::Unknown(reason) => panic!("{test}: {reason}"),
+    }
+}
+
+#[test]
+fn every_kind_of_check_can_hold_and_fail() {
+    for (test, expected) in [
+        ("kind = 'spread'\nover = 'chunk'\nat_most = 2.0", true),
+        ("kind = 'spread'\nover = 'chunk'\nat_most = 1.9", false),
+        ("kind = 'spread'\nover = 'chunk'\nat_most = 1.9\nshare = 0.5", true),
+        ("kind = 'value'\nwhere = { chunk = 'a' }\nlow = 149.0\nhigh = 151.0", true),
+        ("kind = 'value'\nwhere = { chunk = 'a' }\ntake = 'least'\nlow = 101.0", false),
+        ("kind = 'value'\nwhere = { chunk = 'a' }\ntake = 'greatest'\nhigh = 199.0", false),
+        (
+            "kind = 'ratio'\ntop = { chunk = 'a' }\nbottom = { chunk = 'b' }\ntake = 'greatest'\nlow = 2.0",
+            true,
+        ),
+        ("kind = 'ratio'\ntop = { chunk = 'a' }\nbottom = { chunk = 'b' }\nhigh = 1.5", false),
+        ("kind = 'order'\nover = 'bs'\nvalues = ['1', '2']", true),
+        ("kind = 'order'\nover = 'bs'\nvalues = ['1', '2']\nfalls = true", false),
+        ("kind = 'order'\nover = 'bs'\nvalues = ['2', '1']\nslack = 0.75", true),
+        ("kind = 'best'\nover = 'chunk'\nvalues = ['a']\nwithin = 0.0", true),
+        ("kind = 'best'\nover = 'chunk'\nvalues = ['b']\nwithin = 0.1", false),
+        ("kind = 'best'\nover = 'chunk'\nvalues = ['b']\nwithin = 0.1\nshare = 0.5", true),
+        ("kind = 'best'\nover = 'chunk'\nvalues = ['b']\nwithin = 0.1\noverall = true", false),
+        ("kind = 'pathology'\nover = 'chunk'\nsets = [['b']]\nbelow = 0.7", true),
+        ("kind = 'pathology'\nover = 'chunk'\nsets = [['b'], ['a']]\nbelow = 0.7", false),
+        ("kind = 'count'\nequals = 4", true),
+        ("kind = 'count'\nwhere = { chunk = 'a' }\nequals = 4", false),
+        ("kind = 'count'\nwhere = { chunk = 'c' }\nequals = 0", true),
+        ("kind = 'product'\nof = [2.0, 3.0]\nequals = 6.0\nwithin = 0.0", true),
+        ("kind = 'product'\nof = [2.0, 3.0]\nequals = 7.0\nwithin = 0.1", false),
+        ("kind = 'group-starts'\nmembers = 4\nchunk_kib = 64\ngroup_mib = 128\non = 1", true),
+        ("kind = 'group-starts'\nmembers = 5\nchunk_kib = 128\ngroup_mib = 128\non = 5", true),
+        ("kind = 'group-starts'\nmembers = 5\nchunk_kib = 128\ngroup_mib = 128\non = 1", false),
+    ] {
+        assert_eq!(holds(test), expected, "{test}: {:?}", run(test));
+    }
+}
+
+#[test]
+fn cells_that_are_missing_leave_a_claim_open() {
+    for test in [
+        "kind = 'value'\nwhere = { chunk = 'c' }",
+        "kind = 'value'\nmetric = 'sync_kib_s'",
+        "kind = 'ratio'\ntop = { chunk = 'a' }\nbottom = { chunk = 'c' }",
+        "kind = 'best'\nover = 'chunk'\nvalues = ['c']\nwithin = 0.5",
+        "kind = 'order'\nover = 'bs'\nvalues = ['1', '3']",
+        "kind = 'count'\nwhere = { chunk = 'c' }\nequals = 4",
+        "kind = 'value'\nwhere = { target = 'drive' }",
+    ] {
+        assert!(matches!(run(test), Found::Unknown(_)), "{test}: {:?}", run(test));
+    }
+}
+
+#[test]
+fn built_in_claims_read_and_name_what_the_plans_have() {
+    for file in CLAIMS {
+        let claims = Claims::of(file.study).unwrap().unwrap();
+        assert!(!claims.claim.is_empty() && !claims.source.is_empty(), "{}", file.study);
+        let plan = crate::plan::Plan::open(file.study).unwrap();
+        let resolved = plan.resolve(crate::plan::Choices::default()).unwrap();
+        let cells = plan.expand(&resolved).unwrap().cells;
+        // A claim of which no cell can be found would be open whatever is run.
+        let results: Vec<CellResult> = cells
+            .iter()
+            .map(|c| CellResult {
+                target: c.target().to_owned(),
+                factors: c.factors.clone(),
+                member_ios: Some(crate::results::MemberIos {
+                    requests: 1,
+                    request_bytes: 1,
+                    ..crate::results::MemberIos::default()
+                }),
+                figures: ["cpu_busy_share", "parity_busy_share", "bus_mb_s", "sync_kib_s", "cache_hit_share"]
+                    .map(|name| (name.to_owned(), 1.0))
+                    .into(),
+                ..cell(&[], 1)
+            })
+            .collect();
+        for claim in &claims.claim {
+            let is_open = matches!(claim.test.run(&results), Found::Unknown(_));
+            let is_meant = matches!(claim.test, Test::NotCheckable { .. });
+            assert_eq!(is_open, is_meant, "{}: {}", file.study, claim.id);
+        }
+    }
+}
+
+#[test]
+fn a_fault_in_a_file_of_claims_names_its_line() {
+    let text =
+        "source = 's'\n[[claim]]\nid = 'a'\npublished = 'p'\ncheck = 'c'\n[claim.test]\nkind = 'guess'\n";
+    let error = Claims::parse("x.toml", text).unwrap_err().to_string();
+    assert!(error.starts_with("x.toml:") && error.contains("guess"), "{error}");
+    let claim = "[[claim]]\nid = 'a'\npublished = 'p'\ncheck = 'c'\ntest = { kind = 'count', equals = 1 }\n";
+    let twice = format!("source = 's'\n{claim}{claim}");
+    assert!(Claims::parse("x.toml", &twice).unwrap_err().to_string().contains("'a'"));
+}
