@@ -164,18 +164,14 @@ unsafe fn check(kernels: &Kernels, sources: &[Piece], length: usize, lists: &mut
             parities => parities,
         };
         place_data(sources, &[], length, lists.data);
-        let found = match p {
-            Some(p) => kernels.check(lists.data, p, q),
+        let Some(p) = p else {
             // An array that lost P: rare enough to compute both anew.
-            None => {
-                let (mut p, mut computed) = (vec![0; length], vec![0; length]);
-                kernels.pq(&mut p, &mut computed, lists.data);
-                if q == Some(&computed) {
-                    return Verdict::Consistent;
-                }
-                return Verdict::Unlocated;
-            }
+            let (mut p, mut computed) = (vec![0; length], vec![0; length]);
+            kernels.pq(&mut p, &mut computed, lists.data);
+            let is_right = q == Some(&computed);
+            return if is_right { Verdict::Consistent } else { Verdict::Unlocated };
         };
+        let found = kernels.check(lists.data, p, q);
         match found {
             stripewise_parity::Verdict::Consistent => Verdict::Consistent,
             stripewise_parity::Verdict::P => Verdict::P,

@@ -52,12 +52,12 @@ impl Load {
         while !stop.load(Ordering::Relaxed) {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let index = (state >> 33) as usize % self.versions.len();
-            if state >> 20 & 3 == 0 {
+            if (state >> 20) % 4 == 0 {
                 let bytes = client.read(self.at(index), BLOCK as u32);
                 assert!(bytes == self.block(index), "block {} is another", self.first + index as u64);
             } else {
                 self.versions[index] += 1;
-                client.write((state >> 22 & 7 == 0).into(), self.at(index), &self.block(index));
+                client.write(((state >> 22) % 8 == 0).into(), self.at(index), &self.block(index));
             }
         }
     }
@@ -140,7 +140,7 @@ fn under_load(array: &mut Array, folder: &Path, manage: impl FnOnce(&mut Control
         let clients: Vec<_> = clients.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         stop.store(true, Ordering::Relaxed);
         serving.join().unwrap().unwrap();
-        for panic in clients.into_iter().chain([managed]).filter_map(Result::err) {
+        if let Some(panic) = clients.into_iter().chain([managed]).find_map(Result::err) {
             std::panic::resume_unwind(panic);
         }
     });
@@ -149,14 +149,18 @@ fn under_load(array: &mut Array, folder: &Path, manage: impl FnOnce(&mut Control
 
 /// Everything is there, now and after the array is put together anew, and its redundancy agrees.
 fn verify(mut array: Array, members: &[PathBuf], loads: &[Load]) {
-    loads.iter().for_each(|load| load.verify(&mut array));
+    for load in loads {
+        load.verify(&mut array);
+    }
     array.close().unwrap();
     drop(array);
     let assembled = found(members);
     assert_eq!(assembled.assembly.in_sync_count(), assembled.assembly.slots.len(), "no slot is empty");
     assert!(assembled.assembly.is_clean);
     let mut array = open(members, true);
-    loads.iter().for_each(|load| load.verify(&mut array));
+    for load in loads {
+        load.verify(&mut array);
+    }
     assert_eq!(mismatches(&mut array), 0);
 }
 
@@ -264,11 +268,11 @@ fn a_former_member_comes_back_by_the_bitmap_with_what_it_missed() {
     let members = create_array(folder.path(), Level::Raid5, 3, BITMAP);
     let data_end = found(&members).assembly.geometry.member_sectors[0];
     let mut array = open(&members, true);
-    array.write_at(0, &[1; 64 << 10]).unwrap();
+    array.write_at(0, &vec![1; 64 << 10]).unwrap();
     array.manage(&Manage::Fail(members[1].clone())).unwrap();
     array.manage(&Manage::Remove(members[1].clone())).unwrap();
     assert_eq!(standing(&array, &members[1]), None);
-    array.write_at(1024, &[2; 256 << 10]).unwrap();
+    array.write_at(1024, &vec![2; 256 << 10]).unwrap();
     // What nobody wrote to meanwhile is not read and not written: damage there stays, and is found afterwards.
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&members[1]).unwrap();
     let start = MEMBER_BYTES - data_end * 512;
@@ -293,7 +297,7 @@ fn a_former_member_without_a_bitmap_is_added_anew() {
     for metadata in [Metadata::V0, Metadata::V1(Minor::End), Metadata::V1(Minor::Start)] {
         let members = create_with(folder.path(), Level::Raid5, 3, Consistency::Resync, metadata);
         let mut array = open(&members, true);
-        array.write_at(0, &[3; 64 << 10]).unwrap();
+        array.write_at(0, &vec![3; 64 << 10]).unwrap();
         array.manage(&Manage::Fail(members[0].clone())).unwrap();
         array.manage(&Manage::Remove(members[0].clone())).unwrap();
         let refused = array.manage(&add(&members[0], AddHow::ReAdd));

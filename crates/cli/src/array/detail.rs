@@ -45,12 +45,12 @@ pub(crate) struct DetailArgs {
 
 pub(crate) fn run(args: &DetailArgs) -> Result<Exit> {
     if args.watch {
-        let look = || match &args.control {
-            Some(socket) => server_detail(socket),
-            None => {
-                let assembled = args.select.assemble(Use::Look)?;
-                Ok(serde_json::to_value(describe(SCHEMA, &assembled, &[]))?)
+        let look = || {
+            if let Some(socket) = &args.control {
+                return server_detail(socket);
             }
+            let assembled = args.select.assemble(Use::Look)?;
+            Ok(serde_json::to_value(describe(SCHEMA, &assembled, &[]))?)
         };
         return watch(look, &*stop_flag()?);
     }

@@ -47,7 +47,7 @@ pub(super) struct New<'a> {
 
 impl New<'_> {
     fn host(&self, error: &io::Error) -> ManageError {
-        HostError::from(MemberProblem::from_io(error, 0).at(self.path)).into()
+        MemberProblem::from_io(error, 0).at(self.path).into()
     }
 }
 

@@ -1,0 +1,216 @@
+//! Members that come and go, by command: on an idle array and on one that is served.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use common::{blanks, command, fails, finish, images, json, ok, pattern, refused, signal};
+
+const FOUR: [&str; 4] = ["a.img", "b.img", "c.img", "d.img"];
+const DATA_START: u64 = 1 << 20;
+
+/// An array on `a.img` and so on, as many as the level's arguments say, that holds the bytes answered; `s.img` and
+/// `t.img` are blank.
+fn array(level: &str, members: usize) -> (TempDir, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    blanks(folder.path(), &["a.img", "b.img", "c.img", "d.img", "s.img", "t.img"], 4 << 20);
+    let names = FOUR[..members].join(" ");
+    let create = format!("create -l {level} -n {members} --data-offset 1M --assume-clean --name t {names}");
+    ok(folder.path(), &create, b"");
+    let bytes = pattern(3 << 20);
+    ok(folder.path(), &format!("write {names}"), &bytes);
+    (folder, bytes)
+}
+
+fn says(folder: &Path, arguments: &str) -> String {
+    String::from_utf8(ok(folder, arguments, b"")).unwrap()
+}
+
+fn holds(folder: &Path, members: &str, bytes: &[u8]) {
+    let read = ok(folder, &format!("read {members} --length {}", bytes.len()), b"");
+    assert!(read == bytes, "{members}");
+    assert_eq!(says(folder, &format!("check {members}")), "stripewise: check is done: nothing disagrees\n");
+}
+
+#[test]
+fn an_idle_array_loses_a_member_and_has_it_back_by_the_bitmap() {
+    let (folder, mut bytes) = array("5 -c 16K --bitmap internal --bitmap-chunk 64K", 3);
+    let folder = folder.path();
+    assert_eq!(says(folder, "fail b.img --array a.img c.img"), "stripewise: set b.img faulty\n");
+    assert!(refused(folder, "fail b.img --array a.img c.img").contains("is out of the array already"));
+    assert!(says(folder, "remove b.img --array a.img c.img").contains("is out of the array already"));
+    bytes[70_000..90_000].fill(9);
+    ok(folder, "write --run a.img c.img --offset 70000", &bytes[70_000..90_000]);
+    let back = says(folder, "re-add b.img --array c.img a.img --run");
+    assert_eq!(back, "stripewise: re-added b.img to slot 1\n");
+    holds(folder, "a.img b.img c.img", &bytes);
+    holds(folder, "a.img b.img --run", &bytes);
+}
+
+#[test]
+fn spares_take_empty_slots_and_replace_members_of_every_level_with_redundancy() {
+    for (level, members) in [("1", 2), ("4", 3), ("5", 3), ("6", 4), ("10", 4)] {
+        let (folder, bytes) = array(level, members);
+        let folder = folder.path();
+        let others = FOUR[1..members].join(" ");
+        says(folder, &format!("fail a.img --array {others}"));
+        assert_eq!(says(folder, &format!("add s.img --array {others} --run")), "stripewise: added s.img\n");
+        holds(folder, &format!("s.img {others}"), &bytes);
+        says(folder, &format!("add-spare t.img --array s.img {others}"));
+        let replace =
+            says(folder, &format!("replace b.img --array s.img {} t.img", FOUR[2..members].join(" ")));
+        assert_eq!(replace, "stripewise: marked b.img of slot 1 for replacement\n");
+        let now = format!("s.img t.img {}", FOUR[2..members].join(" "));
+        holds(folder, &now, &bytes);
+        let detail = json(folder, &format!("detail --json {now}"));
+        assert_eq!(detail["active_devices"], members, "{detail}");
+        assert_eq!(detail["state"], serde_json::json!(["clean"]));
+    }
+}
+
+#[test]
+fn a_check_says_where_and_a_repair_rewrites_what_is_asked() {
+    let (folder, bytes) = array("6 -c 16K", 4);
+    let folder = folder.path();
+    let damage = |name: &str, at: u64| {
+        let file = fs::OpenOptions::new().read(true).write(true).open(folder.join(name)).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, DATA_START + at).unwrap();
+        file.write_all_at(&[byte[0] ^ 0x40], DATA_START + at).unwrap();
+    };
+    damage("c.img", 5000);
+    let members = "a.img b.img c.img d.img";
+    let found = common::run(folder, &format!("check --json {members}"), b"");
+    assert_eq!(found.status.code(), Some(4));
+    let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!(found["mismatch_sectors"], 8);
+    assert_eq!(found["mismatches"][0]["slot"], 2, "{found}");
+    assert_eq!(found["mismatches"][0]["member_start_bytes"], 4096);
+    let before = images(folder, &FOUR);
+    let code = common::run(folder, &format!("check {members}"), b"").status.code();
+    assert_eq!(code, Some(4), "a check repairs nothing");
+    assert!(images(folder, &FOUR).iter().zip(&before).all(|(now, before)| now.0 == before.0));
+    let repaired = says(folder, &format!("repair --locate {members}"));
+    assert!(repaired.contains("slot 2 (c.img)"), "{repaired}");
+    holds(folder, members, &bytes);
+}
+
+#[test]
+fn what_is_refused_changes_no_image() {
+    let (folder, _) = array("5 -c 16K", 3);
+    let folder = folder.path();
+    blanks(folder, &["small.img"], 2 << 20);
+    blanks(folder, &["e.img", "f.img"], 4 << 20);
+    ok(folder, "create -l 1 -n 2 --data-offset 1M --assume-clean e.img f.img", b"");
+    ok(folder, "fail c.img --array a.img b.img", b"");
+    let all = ["a.img", "b.img", "c.img", "s.img", "small.img", "e.img"];
+    let before = images(folder, &all);
+    for (arguments, why) in [
+        ("fail s.img --array a.img b.img --run", "no md superblock"),
+        ("fail a.img --array b.img --run", "does not survive"),
+        ("remove a.img --array b.img --run", "fail it first"),
+        ("add small.img --array a.img b.img --run", "needs"),
+        ("add e.img --array a.img b.img --run", "--force"),
+        ("re-add c.img --array a.img b.img --run", "cannot be re-added"),
+        ("re-add s.img --array a.img b.img --run", "cannot be re-added"),
+        ("replace a.img --array b.img --run", "no spare"),
+        ("add a.img --array a.img b.img --run", "both"),
+        ("add nowhere.img --array a.img b.img --run", "no such file"),
+        ("fail a.img", "--control"),
+        ("stop --control nowhere.sock", "no server answers"),
+    ] {
+        let output = common::run(folder, arguments, b"");
+        let told = common::stderr(&output);
+        assert!(told.contains(why), "{arguments}: {told}");
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments}");
+    }
+    assert!(images(folder, &all) == before, "an image was written to");
+}
+
+/// Serves until dropped.
+struct Server(Option<Child>);
+
+impl Server {
+    fn start(folder: &Path, members: &str) -> Self {
+        let serve = format!("serve {members} --socket nbd.sock --control c.sock");
+        let mut child = command(folder, &serve).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("Ready"), "{line}");
+        Self(Some(child))
+    }
+
+    fn wait(mut self) {
+        let output = finish(self.0.take().unwrap(), b"");
+        assert!(output.status.success(), "{}", common::stderr(&output));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            child.kill().unwrap_or_default();
+            child.wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_served_array_is_managed_by_its_control_socket() {
+    let (folder, bytes) = array("5 -c 16K --bitmap internal --bitmap-chunk 64K", 3);
+    let folder = folder.path();
+    let server = Server::start(folder, "a.img b.img c.img");
+    let detail = || json(folder, "detail --control c.sock");
+    assert!(says(folder, "add-spare s.img --control c.sock").starts_with("stripewise: added "));
+    assert_eq!(detail()["spare_devices"], 1);
+    assert!(says(folder, "fail b.img --control c.sock").contains("faulty"));
+    assert!(refused(folder, "fail b.img --control c.sock").contains("has failed already"));
+    assert!(refused(folder, "replace a.img --control c.sock").contains("no spare"));
+    let until = Instant::now() + Duration::from_secs(30);
+    while detail()["active_devices"] != 3 {
+        assert!(Instant::now() < until, "the spare does not take over: {}", detail());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let failed = |row: &serde_json::Value| row["state"] == "faulty" && row["slot"].is_null();
+    assert!(detail()["devices"].as_array().unwrap().iter().any(failed), "{}", detail());
+    assert!(says(folder, "remove b.img --control c.sock").contains("removed"));
+    assert!(says(folder, "check --control c.sock").contains("check"));
+    assert!(says(folder, "action idle --control c.sock").contains("idle"));
+    says(folder, "stop --control c.sock");
+    server.wait();
+    holds(folder, "a.img s.img c.img", &bytes);
+}
+
+#[test]
+fn progress_is_watched_and_an_interruption_is_recorded() {
+    let (folder, bytes) = array("1", 2);
+    let folder = folder.path();
+    let server = Server::start(folder, "a.img b.img");
+    says(folder, "speed --control c.sock --min 100 --max 500");
+    says(folder, "add-spare s.img --control c.sock");
+    says(folder, "fail b.img --control c.sock");
+    let watch = command(folder, "detail --watch --control c.sock").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    signal(&watch, "INT");
+    let watched = finish(watch, b"");
+    assert_eq!(watched.status.code(), Some(130));
+    let lines = String::from_utf8(watched.stdout).unwrap();
+    assert!(lines.lines().next().unwrap().contains("recover") && lines.contains("KiB/s"), "{lines}");
+    says(folder, "speed --control c.sock --max 200000");
+    let until = Instant::now() + Duration::from_secs(30);
+    while json(folder, "detail --control c.sock")["sync"]["action"] != "idle" {
+        assert!(Instant::now() < until, "the recovery does not end");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    says(folder, "stop --control c.sock");
+    server.wait();
+    holds(folder, "a.img s.img", &bytes);
+    assert!(fails(folder, "detail --control c.sock", b"", 1).contains("no server answers"));
+}
