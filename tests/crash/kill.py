@@ -178,7 +178,7 @@ class Array:
             [self.stripewise, *arguments], cwd=folder or self.folder, capture_output=True, timeout=120
         )
         if ended.returncode != code:
-            told = (ended.stdout + ended.stderr).decode(errors="replace")
+            told = (ended.stdout[:2000] + ended.stderr[:2000]).decode(errors="replace")
             raise AssertionError(f"{' '.join(arguments)}: exit code {ended.returncode}\n{told}")
         return ended.stdout
 
@@ -223,7 +223,8 @@ class Array:
         with tempfile.TemporaryDirectory(dir=self.folder) as copy:
             for member in self.members:
                 shutil.copy(os.path.join(self.folder, member), copy)
-            left = [m for m in self.members if m != rng.choice(self.members)]
+            lost = rng.choice(self.members)
+            left = [member for member in self.members if member != lost]
             self.run("assemble", "--run", *left, folder=copy)
             for part in parts:
                 offset, length = part.first * SECTOR, part.count * SECTOR
