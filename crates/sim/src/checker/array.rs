@@ -184,6 +184,9 @@ impl ArrayPlan {
             let sector = self.superblock_sector();
             let superblock = self.superblock(index, size_sectors);
             put(&mut device, sector, superblock.to_bytes());
+            if self.metadata == Metadata::V0 {
+                device.keep_whole(sector);
+            }
             if let Some(chunk_bytes) = self.bitmap_chunk_bytes.filter(|_| self.keeps_state()) {
                 let mut bitmap = BitmapSuperblock::new(superblock.bitmap_uuid(), sync_sectors, chunk_bytes);
                 bitmap.events = 1;

@@ -2,7 +2,8 @@
 //!
 //! # The fault model
 //! *A sector is atomic.* It holds, at every moment, what one write put there or what it held at the start. All else
-//! may tear: a write of several sectors may leave any of them behind.
+//! may tear: a write of several sectors may leave any of them behind. Superblocks of version 0.90 are taken for atomic, as
+//! md takes them: they are 4 KiB with one checksum, and a torn one is no superblock.
 //! *The cache is volatile.* A write that was answered lies in the member's cache. It is durable once a flush was
 //! answered that was asked for **after** the write was answered, or at once if it asked for forced unit access. A
 //! power cut leaves of the other writes any selection, in any order, and so it does of writes that were asked for and

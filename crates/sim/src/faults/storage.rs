@@ -49,6 +49,8 @@ pub struct MemberStorage {
     cached: Vec<Cached>,
     answered: u64,
     unreadable: BTreeSet<u64>,
+    /// Writes from this sector on are done whole or not at all.
+    untorn: Option<u64>,
 }
 
 impl MemberStorage {
@@ -61,6 +63,7 @@ impl MemberStorage {
             cached: Vec::new(),
             answered: 0,
             unreadable: BTreeSet::new(),
+            untorn: None,
         }
     }
 
@@ -79,6 +82,11 @@ impl MemberStorage {
         let range = SectorRange::new(sector, bytes.len() as u64 / SECTOR_BYTES);
         self.volatile[span(range)].copy_from_slice(bytes);
         self.media[span(range)].copy_from_slice(bytes);
+    }
+
+    /// Has writes that begin at a sector done whole or not at all.
+    pub const fn keep_whole(&mut self, sector: u64) {
+        self.untorn = Some(sector);
     }
 
     /// Reads.
@@ -186,7 +194,8 @@ impl MemberStorage {
                     if !random.chance(kept_percent) {
                         continue;
                     }
-                    torn(write.range(), &mut random)
+                    let range = torn(write.range(), &mut random);
+                    if self.untorn == Some(write.sector) { write.range() } else { range }
                 }
             };
             let from = ((range.start - write.sector) * SECTOR_BYTES) as usize;
