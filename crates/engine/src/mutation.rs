@@ -33,11 +33,37 @@ pub enum Mutation {
     SkipRecover,
     /// Pages of the stripe cache stay valid when members get other bytes.
     KeepStalePages,
+    /// A recovery passes over a row behind each job.
+    SkipRowInRecovery,
+    /// Sectors count as recovered once their jobs have begun.
+    RecoveredWhenBegun,
+    /// A replacement takes the slot when its filling is interrupted.
+    SwapReplacementEarly,
+    /// A member that comes back misses nothing.
+    ReAddWithoutBitmap,
+    /// Two data blocks change places where lost ones are rebuilt.
+    WrongCoefficientInRecovery,
+    /// Writes do not go to the member that is being filled to replace the slot's.
+    ForgetReplacementWrite,
+    /// Bits are cleared although a member misses what they stand for.
+    ClearBitsWhileDegraded,
+    /// Progress of recoveries and resyncs is recorded without a flush of the members.
+    RecordWithoutFlush,
+    /// Copies are made to agree with the last one, though the first is read.
+    SyncFromLastCopy,
+    /// A check counts what disagrees under the next stripe.
+    CheckWithoutPlace,
+    /// A located repair rewrites the parities over the wrong block.
+    RepairLocatedAsRepair,
+    /// An array that lost too much goes on taking writes.
+    TakeWritesWhenFailed,
+    /// The last of the lost ranges is not named.
+    ForgetLostRange,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 27] = [
         Self::SkipBitmapSet,
         Self::AcknowledgeBeforeFlush,
         Self::WrongQCoefficient,
@@ -52,6 +78,19 @@ impl Mutation {
         Self::ForgetForcedUnitAccess,
         Self::SkipRecover,
         Self::KeepStalePages,
+        Self::SkipRowInRecovery,
+        Self::RecoveredWhenBegun,
+        Self::SwapReplacementEarly,
+        Self::ReAddWithoutBitmap,
+        Self::WrongCoefficientInRecovery,
+        Self::ForgetReplacementWrite,
+        Self::ClearBitsWhileDegraded,
+        Self::RecordWithoutFlush,
+        Self::SyncFromLastCopy,
+        Self::CheckWithoutPlace,
+        Self::RepairLocatedAsRepair,
+        Self::TakeWritesWhenFailed,
+        Self::ForgetLostRange,
     ];
 }
 

@@ -198,7 +198,10 @@ impl Core {
 
     /// Asks a member for an I/O.
     pub(crate) fn io(&mut self, out: &mut ActionQueue, record: IoRecord, fua: bool, segs: SegList) {
-        if record.op != Op::Read && self.members.replacing.contains(record.slot) {
+        if record.op != Op::Read
+            && self.members.replacing.contains(record.slot)
+            && !mutation::is(Mutation::ForgetReplacementWrite)
+        {
             return self.twin_io(out, record, fua, segs);
         }
         self.send(out, record, fua, segs);

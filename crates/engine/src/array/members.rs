@@ -15,6 +15,7 @@ use super::core::{Core, IoRecord, Owner};
 use super::slots::SlotSet;
 use crate::io::{Action, ActionQueue, ArrayEvent, IoError, IoResult, Op, SegList};
 use crate::metadata::StateChange;
+use crate::mutation::{self, Mutation};
 use crate::units::{Instant, MemberIndex, Nanos, SectorRange, Slot};
 
 /// Corrected read errors, and writes not taken, that a member may have, halved every hour (md's `max_read_errors`).
@@ -163,7 +164,7 @@ impl Core {
         }
         self.standing_changed = true;
         if !self.read_only && !super::survives(&self.geometry, self.incomplete()) {
-            self.read_only = true;
+            self.read_only = !mutation::is(Mutation::TakeWritesWhenFailed);
             out.push(Action::Event(ArrayEvent::ArrayFailed));
         }
         true

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use stripewise_format::bitmap::Bits;
+use stripewise_format::bitmap::{Bits, SUPERBLOCK_BYTES};
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::{Features, MAX_SECTOR, Role};
 use stripewise_format::time::Timestamp;
@@ -243,6 +243,11 @@ impl Keeper {
         in_sync < usize::from(core.geometry.raid_disks()) || !core.incomplete().is_empty()
     }
 
+    /// Whether a member misses what set bits stand for.
+    fn keeps_bits(&self, core: &Core) -> bool {
+        self.is_degraded(core) && !mutation::is(Mutation::ClearBitsWhileDegraded)
+    }
+
     /// Lets the bitmap's daemon have its round.
     fn age(&mut self, core: &mut Core, now: Instant) {
         let Some(intent) = &mut core.intent else { return };
@@ -256,7 +261,7 @@ impl Keeper {
             None if intent.is_busy() => self.next_age = Some(now + sleep),
             _ => {}
         }
-        if self.is_degraded(core) {
+        if self.keeps_bits(core) {
             // Bits are kept for the members that miss what they stand for.
             self.next_age = None;
         }
@@ -268,7 +273,7 @@ impl Keeper {
             Step::Idle => self.begin(core, out, now),
             Step::Flushing { becomes_clean, clears } => {
                 // A member that failed meanwhile may lack what the bits stand for.
-                let clears = clears.filter(|_| !self.is_degraded(core));
+                let clears = clears.filter(|_| !self.keeps_bits(core));
                 if let (Some(intent), Some(bits)) = (&mut core.intent, clears) {
                     intent.clear(&bits);
                 }
@@ -303,7 +308,7 @@ impl Keeper {
                 || self.state.resync_offset_sectors == MAX_SECTOR
                     && self.idle_since + self.safe_mode_delay <= now);
         let becomes_clean = !self.state.is_clean && is_quiet;
-        let can_clear = !self.is_degraded(core);
+        let can_clear = !self.keeps_bits(core);
         let clears =
             core.intent.as_ref().filter(|i| can_clear && i.has_settled()).map(WriteIntent::clearable);
         if becomes_clean || clears.is_some() || self.is_flush_due {
@@ -343,9 +348,14 @@ impl Keeper {
             intent.set_events(self.state.events + 1, is_degraded);
         }
         for page in intent.take_dirty_pages() {
-            for &(member, sector) in places.iter().filter(|_| !mutation::is(Mutation::SkipBitmapSet)) {
+            let is_blank = mutation::is(Mutation::SkipBitmapSet);
+            let mut bytes = page.bytes.clone();
+            if is_blank {
+                bytes[SUPERBLOCK_BYTES..].fill(0);
+            }
+            for &(member, sector) in &places {
                 let range = SectorRange::new(sector + u64::from(page.number) * PAGE_SECTORS, PAGE_SECTORS);
-                let segs = out.add_metadata(&page.bytes);
+                let segs = out.add_metadata(&bytes);
                 self.io(core, out, member, Op::Write, range, segs);
             }
         }
@@ -448,7 +458,7 @@ impl Keeper {
         }
         self.is_superblock_due = true;
         self.welcome(core, change);
-        self.is_flush_due |= speaks_of_data(change);
+        self.is_flush_due |= speaks_of_data(change) && !mutation::is(Mutation::RecordWithoutFlush);
         let stand = |members: &mut Vec<Option<Known>>, member: MemberIndex, standing: Standing| {
             if let Some(Some(known)) = members.get_mut(member.index()) {
                 known.standing = standing;

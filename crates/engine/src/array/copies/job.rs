@@ -18,6 +18,7 @@ use crate::io::{
     Action, ActionQueue, Buf, Compute, Flags, IoError, IoResult, Kernel, Op, Operand, OperandList, Request,
     RequestId, Role, Seg, SegList, Tag, Verdict,
 };
+use crate::mutation::{self, Mutation};
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// Pages of each member for one job.
@@ -350,7 +351,8 @@ fn io(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, slot:
 
 /// The copy that is held to be right: the first, as for reads of copies that may not agree.
 fn first_read(core: &Core, job: &CopyJob) -> Slot {
-    let first = places(core, job.range.start).find(|place| job.read.contains(place.slot));
+    let mut read = places(core, job.range.start).filter(|place| job.read.contains(place.slot));
+    let first = if mutation::is(Mutation::SyncFromLastCopy) { read.last() } else { read.next() };
     first.expect("nothing is written that was not read").slot
 }
 

@@ -123,6 +123,13 @@ impl Parity {
         let sources = known.and(view.data).minus(missing).union(parity);
         let sources = self.page_operands(out, op, sources, op.sectors());
         let targets = self.page_operands(out, op, missing, op.sectors());
+        if mutation::is(Mutation::WrongCoefficientInRecovery) {
+            for operand in &mut out.operands[sources.first as usize..] {
+                if let Role::Data(index @ 0..2) = operand.role {
+                    operand.role = Role::Data(1 - index);
+                }
+            }
+        }
         let bytes = op.bytes();
         Self::compute(out, key, op, Kernel::Recover, bytes, sources, targets);
     }

@@ -19,6 +19,7 @@ use crate::array::core::{Core, Owner, RequestKey};
 use crate::array::slots::SlotSet;
 use crate::array::sync::{Found, JobKind, Mismatch};
 use crate::io::{ActionQueue, Kernel, Op, OperandList, Role, Verdict};
+use crate::mutation::{self, Mutation};
 use crate::units::{MemberIndex, PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// What an operation knows as a job.
@@ -198,6 +199,11 @@ impl Parity {
             (Some(JobKind::RepairLocated), Verdict::Q) => {
                 op.map.q.iter().for_each(|q| op.job.writes.insert(*q));
             }
+            (Some(JobKind::RepairLocated), Verdict::Data(_))
+                if mutation::is(Mutation::RepairLocatedAsRepair) =>
+            {
+                op.job.writes = op.job.writes.union(view.parity());
+            }
             (Some(JobKind::RepairLocated), Verdict::Data(index)) => {
                 if let Some(slot) = located(op, &view, index) {
                     return self.relocate(core, out, key, op, slot);
@@ -236,6 +242,8 @@ impl Parity {
             PAGE_SECTORS,
         );
         let chunk = core.geometry.chunk_sectors();
+        let shift = if mutation::is(Mutation::CheckWithoutPlace) { chunk } else { 0 };
+        let member = SectorRange::new(member.start + shift, member.count);
         let (stripe, offset) = (member.start / chunk, member.start % chunk);
         let data: SlotSet = (0..self.shape.data_disks()).map(|d| op.map.data_slot(d)).collect();
         let slot = match verdict {

@@ -6,6 +6,7 @@ use crate::array::members::Standing;
 use crate::array::slot_exists;
 use crate::io::{ActionQueue, AdminCommand, AdminReply, SyncAction};
 use crate::metadata::StateChange;
+use crate::mutation::{self, Mutation};
 use crate::units::{MEMBERS_MAX, MemberIndex, Slot};
 
 impl Sync {
@@ -75,7 +76,9 @@ impl Sync {
         }
         core.take_slot(slot, member, 0);
         if let Some(intent) = &mut core.intent {
-            intent.need_all_set();
+            if !mutation::is(Mutation::ReAddWithoutBitmap) {
+                intent.need_all_set();
+            }
             self.returned.insert(slot);
         }
         Ok(())
@@ -115,6 +118,8 @@ fn addable(core: &Core, member: MemberIndex) -> Result<(), AdminReply> {
         return Err(AdminReply::NoSuchMember);
     }
     match core.members.standing(member) {
+        // Until its failure is recorded a crash would bring it back with its old content.
+        Standing::Failed if core.held.is_holding => Err(AdminReply::Busy),
         Standing::Absent | Standing::Failed => Ok(()),
         _ => Err(AdminReply::InUse),
     }

@@ -2,6 +2,7 @@
 
 use crate::array::core::Core;
 use crate::geometry::{Geometry, Place, Shape};
+use crate::mutation::{self, Mutation};
 use crate::units::{SectorRange, Slot};
 
 /// Ranges that are named.
@@ -37,6 +38,9 @@ pub(crate) fn lost_ranges(core: &Core) -> LostRanges {
             }
         }
         sector += count;
+    }
+    if mutation::is(Mutation::ForgetLostRange) {
+        lost.ranges.pop();
     }
     lost
 }

@@ -16,6 +16,8 @@ mod admin;
 mod job;
 mod lost;
 mod speed;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 
@@ -31,7 +33,8 @@ use super::slots::SlotSet;
 use crate::geometry::{Holds, Place, Shape};
 use crate::io::{Action, ActionQueue, ArrayEvent, Flags, IoError, Op, Request, RequestId, SyncAction};
 use crate::metadata::StateChange;
-use crate::units::{Instant, SectorRange, Slot};
+use crate::mutation::{self, Mutation};
+use crate::units::{Instant, PAGE_SECTORS, SectorRange, Slot};
 use speed::Speed;
 
 /// How the array works by itself.
@@ -311,6 +314,9 @@ impl Sync {
             }
             Some(ending) => {
                 run.tell(core);
+                if mutation::is(Mutation::SwapReplacementEarly) && !core.members.replacing.is_empty() {
+                    run.complete(core, out);
+                }
                 match ending {
                     Ending::Interrupted => ArrayEvent::SyncInterrupted(action),
                     Ending::Failed(range) => {
@@ -395,6 +401,9 @@ impl Run {
         };
         let range = SectorRange::new(self.cursor, count);
         self.cursor += count;
+        if self.action == SyncAction::Recover && mutation::is(Mutation::SkipRowInRecovery) {
+            self.cursor = self.total.min(self.cursor + PAGE_SECTORS);
+        }
         let request = begin(core, range, Job { kind, slot: None });
         self.in_flight.push_back(InFlight { request, upto: self.cursor, is_done: false });
     }
@@ -437,7 +446,11 @@ impl Run {
             intent.synced(SectorRange::new(before, self.done - before));
         }
         match self.action {
-            SyncAction::Recover => self.filling.iter().for_each(|slot| core.filled_to(slot, self.done)),
+            SyncAction::Recover => {
+                let is_early = mutation::is(Mutation::RecoveredWhenBegun);
+                let filled = if is_early { self.cursor } else { self.done };
+                self.filling.iter().for_each(|slot| core.filled_to(slot, filled));
+            }
             SyncAction::Resync => core.resync_from = core.resync_from.max(self.done),
             _ => return,
         }

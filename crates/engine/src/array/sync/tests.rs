@@ -1,0 +1,145 @@
+//! Commands and speeds, with members that answer at once.
+
+use super::SyncStatus;
+use super::speed::{Speed, SpeedLimits};
+use crate::array::core::Core;
+use crate::geometry::{Geometry, GeometrySpec};
+use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, ArrayEvent, Input, SyncAction, Verdict};
+use crate::level::{Layout, Level};
+use crate::policy::Policy;
+use crate::units::{Instant, MemberIndex, Nanos, Slot};
+use crate::volume::{Volume, VolumeConfig};
+
+const SECTORS: u64 = 1 << 14;
+
+fn spec(level: Level, members: u16) -> GeometrySpec {
+    GeometrySpec {
+        level,
+        layout: Layout::default_of(level),
+        chunk_sectors: if level.has_chunks() { 128 } else { 0 },
+        member_sectors: vec![SECTORS; members.into()],
+    }
+}
+
+fn volume(level: Level, members: u16, spares: u16) -> Volume {
+    let config = VolumeConfig { spares, ..VolumeConfig::new(spec(level, members), Policy::stripewise()) };
+    Volume::new(&config).unwrap()
+}
+
+/// Gives a command and answers members so many times; the command's answer and what happened.
+fn command(volume: &mut Volume, command: AdminCommand, answers: usize) -> (AdminReply, Vec<ArrayEvent>) {
+    let (mut inputs, mut reply, mut events) = (vec![Input::Admin { id: 1, command }], None, Vec::new());
+    let mut left = answers + 1;
+    while let (false, Some(_)) = (inputs.is_empty(), left.checked_sub(1)) {
+        left -= 1;
+        let mut out = ActionQueue::default();
+        volume.handle(Instant::ZERO, inputs.remove(0), &mut out);
+        for action in &out.actions {
+            match *action {
+                Action::Io(io) => inputs.push(Input::IoDone { tag: io.tag, result: Ok(()) }),
+                Action::Compute(c) => {
+                    inputs.push(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
+                }
+                Action::Replied { reply: said, .. } => reply = Some(said),
+                Action::Event(event) => events.push(event),
+                Action::Complete { .. } => unreachable!("nobody asked for anything"),
+            }
+        }
+    }
+    (reply.expect("commands are answered at once"), events)
+}
+
+/// What a refusal must leave as it is.
+fn state(volume: &Volume) -> (Vec<Option<MemberIndex>>, Option<SyncStatus>) {
+    let slots = (0..volume.geometry().raid_disks()).map(Slot);
+    (slots.map(|slot| volume.member_of(slot)).collect(), volume.sync_status())
+}
+
+#[test]
+fn commands_that_are_refused_change_nothing() {
+    let replace = |slot: u16, with| AdminCommand::Replace { slot: Slot(slot), with };
+    let re_add =
+        |slot: u16, member: u16| AdminCommand::ReAdd { slot: Slot(slot), member: MemberIndex(member) };
+    let speed = |min_kib, max_kib| AdminCommand::SetSpeed { min_kib, max_kib };
+    let refusals = [
+        (AdminCommand::Fail(Slot(9)), AdminReply::NoSuchSlot),
+        (AdminCommand::Fail(Slot(1)), AdminReply::AlreadyFailed),
+        (AdminCommand::Remove(MemberIndex(0)), AdminReply::InUse),
+        (AdminCommand::Remove(MemberIndex(77)), AdminReply::NoSuchMember),
+        (AdminCommand::AddSpare(MemberIndex(0)), AdminReply::InUse),
+        (replace(9, None), AdminReply::NoSuchSlot),
+        (replace(1, None), AdminReply::AlreadyFailed),
+        (replace(0, None), AdminReply::NoSpare),
+        (replace(0, Some(MemberIndex(2))), AdminReply::InUse),
+        (replace(0, Some(MemberIndex(77))), AdminReply::NoSuchMember),
+        (re_add(0, 1), AdminReply::InUse),
+        (re_add(1, 0), AdminReply::InUse),
+        (re_add(9, 1), AdminReply::NoSuchSlot),
+        (speed(0, 10), AdminReply::BadSpeed),
+        (speed(11, 10), AdminReply::BadSpeed),
+    ];
+    let mut volume = volume(Level::Raid5, 4, 0);
+    command(&mut volume, AdminCommand::Fail(Slot(1)), 0);
+    let before = state(&volume);
+    for (refused, why) in refusals {
+        let (reply, events) = command(&mut volume, refused, 0);
+        assert_eq!((reply, &events[..]), (why, &[][..]), "{refused:?}");
+        assert_eq!(state(&volume), before, "{refused:?}");
+    }
+    let mut striped = self::volume(Level::Raid0, 2, 0);
+    let (reply, _) = command(&mut striped, AdminCommand::Sync(SyncAction::Check), 0);
+    assert_eq!(reply, AdminReply::NoRedundancy);
+}
+
+#[test]
+fn a_check_says_how_far_it_is_and_a_second_one_waits_its_turn() {
+    let mut volume = volume(Level::Raid6, 5, 0);
+    assert_eq!(command(&mut volume, AdminCommand::Sync(SyncAction::Check), 40).0, AdminReply::Done);
+    let status = volume.sync_status().unwrap();
+    assert_eq!((status.action, status.total_sectors), (SyncAction::Check, SECTORS));
+    assert!(status.done_sectors > 0 && status.done_sectors < SECTORS, "{status:?}");
+    let before = state(&volume);
+    let (reply, _) = command(&mut volume, AdminCommand::Sync(SyncAction::Repair), 0);
+    assert_eq!(reply, AdminReply::Busy);
+    assert_eq!(state(&volume), before);
+}
+
+#[test]
+fn a_spare_takes_the_slot_of_a_member_that_fails() {
+    for level in [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10] {
+        let mut volume = volume(level, 4, 1);
+        let (reply, events) = command(&mut volume, AdminCommand::Fail(Slot(2)), 1_000_000);
+        assert_eq!(reply, AdminReply::Done);
+        let expected = [
+            ArrayEvent::MemberFailed { slot: Slot(2) },
+            ArrayEvent::SyncStarted(SyncAction::Recover),
+            ArrayEvent::MemberInSync { slot: Slot(2) },
+            ArrayEvent::SyncDone(SyncAction::Recover),
+        ];
+        assert_eq!(events, expected, "{level}");
+        assert_eq!(volume.member_of(Slot(2)), Some(MemberIndex(4)));
+        assert_eq!(volume.recovered_sectors(Slot(2)), None);
+    }
+}
+
+/// Whether the next window may begin after so many milliseconds and sectors done, with others' sectors meanwhile.
+fn goes_on(limits: SpeedLimits, ms: u64, done: u64, others: u64) -> bool {
+    let geometry = Geometry::new(&spec(Level::Raid5, 3)).unwrap();
+    let mut core = Core::new(geometry, Policy::stripewise(), false, 0);
+    let mut speed = Speed::new(limits);
+    speed.start(&core);
+    core.now = Instant::ZERO + Nanos::from_millis(ms);
+    core.foreground_sectors[1] += others;
+    speed.may_begin(&core, done, done)
+}
+
+#[test]
+fn speed_is_full_when_idle_least_under_load_and_never_above_the_greatest() {
+    let limits = SpeedLimits { min_kib: 1_000, max_kib: 10_000 };
+    // After 9 s, as md counts with a second more: 20,000 KiB are 2,000 KiB/s, 5,000 are 500, 200,000 are 20,000.
+    assert!(goes_on(limits, 9_000, 40_000, 0), "idle, between the bounds");
+    assert!(!goes_on(limits, 9_000, 40_000, 65), "above the least, and others are busy");
+    assert!(goes_on(limits, 9_000, 40_000, 64), "so few sectors count as idle");
+    assert!(goes_on(limits, 9_000, 10_000, 1_000_000), "below the least, whatever others do");
+    assert!(!goes_on(limits, 9_000, 400_000, 0), "above the greatest, even idle");
+}
