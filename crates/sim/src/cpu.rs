@@ -58,7 +58,12 @@ impl Cpu {
 
     /// Completes a request; returns when its submitter knows.
     pub(crate) fn complete(&mut self, now_ns: u64) -> u64 {
-        self.serve(now_ns, self.model.request_complete_ns)
+        self.serve(now_ns, self.completion_ns())
+    }
+
+    /// What completing a request costs.
+    pub(crate) const fn completion_ns(&self) -> u64 {
+        self.model.request_complete_ns
     }
 
     /// Hands over I/Os to members; returns when the drives can have them.

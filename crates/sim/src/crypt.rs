@@ -69,9 +69,9 @@ impl Crypt {
         self.serve(cpu, now_ns, bytes * self.encrypt_byte_ps / 1000)
     }
 
-    /// Decrypts; returns the end.
+    /// Decrypts and, on the same core, completes the request; returns the end.
     pub(crate) fn decrypt(&mut self, cpu: &mut Cpu, now_ns: u64, bytes: u64) -> u64 {
-        self.serve(cpu, now_ns, bytes * self.decrypt_byte_ps / 1000)
+        self.serve(cpu, now_ns, bytes * self.decrypt_byte_ps / 1000 + cpu.completion_ns())
     }
 
     fn serve(&mut self, cpu: &mut Cpu, now_ns: u64, cost_ns: u64) -> u64 {

@@ -393,11 +393,13 @@ impl<D: Data> World<D> {
                 Action::Complete { id: RequestId(id), result } => {
                     let request = self.requests[id as usize];
                     self.data.end(&request, result);
-                    let mut end_ns = self.now_ns;
-                    if let Some(crypt) = self.crypt.as_mut().filter(|_| request.op == Op::Read) {
-                        end_ns = crypt.decrypt(&mut self.cpu, end_ns, request.range.count * SECTOR_BYTES);
-                    }
-                    let end_ns = self.cpu.complete(end_ns);
+                    let end_ns = match self.crypt.as_mut().filter(|_| request.op == Op::Read) {
+                        Some(crypt) => {
+                            let bytes = request.range.count * SECTOR_BYTES;
+                            crypt.decrypt(&mut self.cpu, self.now_ns, bytes)
+                        }
+                        None => self.cpu.complete(self.now_ns),
+                    };
                     let event = match result {
                         Ok(()) => Event::Complete(id),
                         Err(error) => {
