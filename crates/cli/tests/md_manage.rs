@@ -103,6 +103,21 @@ fn a_check_says_where_and_a_repair_rewrites_what_is_asked() {
 }
 
 #[test]
+fn a_check_comes_after_the_recovery_that_is_due() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    blanks(folder, &FOUR[..3], 4 << 20);
+    // As mdadm does, this leaves the last member to be recovered.
+    ok(folder, "create -l 5 -n 3 --data-offset 1M a.img b.img c.img", b"");
+    assert!(says(folder, "detail --scan .").contains("degraded"));
+    assert_eq!(says(folder, "check --scan ."), "stripewise: check is done: nothing disagrees\n");
+    assert!(!says(folder, "detail --scan .").contains("degraded"));
+    let member = fs::OpenOptions::new().write(true).open(folder.join("c.img")).unwrap();
+    member.write_all_at(b"something else", DATA_START + 100_000).unwrap();
+    fails(folder, "check --scan .", b"", 4);
+}
+
+#[test]
 fn what_is_refused_changes_no_image() {
     let (folder, _) = array("5 -c 16K", 3);
     let folder = folder.path();

@@ -11,7 +11,7 @@ use stripewise_engine::array::sync::SpeedLimits;
 use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::Slot;
 use stripewise_host::md::assemble::Assembled;
-use stripewise_host::{Array, Manage, ManageError, Managed};
+use stripewise_host::{Array, Manage, ManageError, Managed, RunReport};
 
 use super::found::Outcome;
 use super::same;
@@ -75,12 +75,18 @@ impl Opened {
         self.array.manage(command).map(|done: Managed| done.to_string()).map_err(refusal)
     }
 
-    /// Lets what is due run to its end, and leaves the array clean.
-    fn finish(mut self) -> Result<Exit> {
-        self.array.manage(&Manage::Sync(SyncAction::Idle)).map_err(refusal)?;
+    /// Asks for an action, or with Idle for what is due, and lets it run to its end.
+    fn run(&mut self, action: SyncAction) -> Result<RunReport> {
+        self.array.manage(&Manage::Sync(action)).map_err(refusal)?;
         let mut progress = Progress::default();
         let run = self.array.sync(|status| progress.show(status));
         progress.finish();
+        Ok(run?)
+    }
+
+    /// Lets what is due run to its end, and leaves the array clean.
+    fn finish(mut self) -> Result<Exit> {
+        let run = self.run(SyncAction::Idle);
         let is_degraded = !self.array.status().failed.is_empty();
         // How far it came is recorded whatever ended it; the first trouble is the one to tell.
         let closed = self.array.close();
@@ -133,19 +139,22 @@ pub(super) fn add(select: &SelectArgs, commands: &[Manage], devices: &[PathBuf])
     opened.finish()
 }
 
-/// Checks or repairs.
+/// Checks or repairs, after what is due: members that are not recovered have nothing to compare.
 pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Result<Exit> {
     let mut opened = Opened::new(select)?;
-    opened.array.manage(&Manage::Sync(action)).map_err(refusal)?;
-    let mut progress = Progress::default();
-    let run = opened.array.sync(|status| progress.show(status));
-    progress.finish();
+    let run = opened.run(SyncAction::Idle).and_then(|due| match trouble(&due) {
+        None if !opened.stop.load(Ordering::Relaxed) => opened.run(action),
+        _ => Ok(due),
+    });
     let status = opened.array.status();
     let closed = opened.array.close();
     let report = run?;
     closed?;
     if let Some(trouble) = trouble(&report) {
         return Err(trouble);
+    }
+    if !status.failed.is_empty() {
+        eprintln!("stripewise: the array is degraded: what has no redundancy left is not compared");
     }
     let interrupted = opened.stop.load(Ordering::Relaxed);
     let Some(found) = &status.sync else { return Err(impossible("the level has no redundancy to check")) };
