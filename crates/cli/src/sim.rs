@@ -1,5 +1,6 @@
 //! `stripewise sim`: random arrays under random faults, by seed, and power cuts at every member write.
 
+use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -245,7 +246,7 @@ fn swarm(args: &SwarmArgs) -> Result<Exit> {
             covered.failed_arrays
         );
         for FailureLine { seed, failure } in &document.failures {
-            text += &format!("seed {seed}: {failure}\n  stripewise sim replay {seed}\n");
+            let _ = writeln!(text, "seed {seed}: {failure}\n  stripewise sim replay {seed}");
         }
         print(&text)?;
     }
@@ -296,10 +297,10 @@ fn replay(args: &ReplayArgs) -> Result<Exit> {
             .map(|s| format!("  {s}\n"))
             .chain(document.log.iter().map(|l| format!("{l}\n")));
         text.extend(lines);
-        text += &match (&document.failure, &document.shrunk_failure) {
-            (None, _) => "every promise was kept\n".to_owned(),
-            (Some(failure), None) => format!("{failure}\n"),
-            (Some(failure), Some(shrunk)) => format!("{shrunk}\nthe whole run: {failure}\n"),
+        let _ = match (&document.failure, &document.shrunk_failure) {
+            (None, _) => writeln!(text, "every promise was kept"),
+            (Some(failure), None) => writeln!(text, "{failure}"),
+            (Some(failure), Some(shrunk)) => writeln!(text, "{shrunk}\nthe whole run: {failure}"),
         };
         print(&text)?;
     }
@@ -368,7 +369,7 @@ fn crash(args: &CrashArgs) -> Result<Exit> {
             document.failures.len()
         );
         for CrashFailure { case, order, failure, log } in &document.failures {
-            text += &format!("{case}, order {order}: {failure}\n");
+            let _ = writeln!(text, "{case}, order {order}: {failure}");
             text.extend(log.iter().map(|line| format!("  {line}\n")));
         }
         print(&text)?;

@@ -72,7 +72,7 @@ fn a_member_that_missed_writes_comes_back_by_the_bitmap_when_it_is_named() {
     );
     let mut bytes = pattern(8 << 20);
     ok(folder, "write a.img b.img c.img", &bytes);
-    ok(folder, "write --run a.img b.img --offset 1000000", &[0x5A; 300_000]);
+    ok(folder, "write --run a.img b.img --offset 1000000", &vec![0x5A; 300_000]);
     bytes[1_000_000..1_300_000].fill(0x5A);
     let said = stderr(&run(folder, "assemble --scan .", b""));
     assert!(said.contains("c.img is left out") && said.contains("the bitmap knows"), "{said}");

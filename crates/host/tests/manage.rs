@@ -52,12 +52,12 @@ impl Load {
         while !stop.load(Ordering::Relaxed) {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let index = (state >> 33) as usize % self.versions.len();
-            if (state >> 20) % 4 == 0 {
+            if (state >> 20).is_multiple_of(4) {
                 let bytes = client.read(self.at(index), BLOCK as u32);
                 assert!(bytes == self.block(index), "block {} is another", self.first + index as u64);
             } else {
                 self.versions[index] += 1;
-                client.write(((state >> 22) % 8 == 0).into(), self.at(index), &self.block(index));
+                client.write((state >> 22).is_multiple_of(8).into(), self.at(index), &self.block(index));
             }
         }
     }

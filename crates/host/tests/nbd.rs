@@ -2,13 +2,13 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::nbd::{Client, DISC, FLUSH, FUA, READ, WRITE, ZEROES};
+use common::nbd::{Client, DISC, FLUSH, FUA, READ, ZEROES};
 use common::{memory, volume};
 use stripewise_engine::level::{Layout, Level};
 use stripewise_host::{Array, ArrayConfig, HostError, NbdServer, ServeConfig, ServeReport};

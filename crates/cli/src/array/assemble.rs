@@ -105,7 +105,9 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
     if args.json {
         print_json(&document(args, assembled, message, synced, interrupted)?)?;
     } else {
-        synced.iter().for_each(|s| eprintln!("stripewise: {} is {}", s.action, s.result));
+        for done in &synced {
+            eprintln!("stripewise: {} is {}", done.action, done.result);
+        }
     }
     match report.as_ref().and_then(trouble) {
         Some(trouble) => Err(trouble),
@@ -172,7 +174,7 @@ fn synced(report: &RunReport) -> Vec<Synced> {
             ArrayEvent::SyncStarted(action) => Some(action),
             _ => None,
         })
-        && !synced.last().is_some_and(|last| last.action == word(action))
+        && synced.last().is_none_or(|last| last.action != word(action))
     {
         synced.push(Synced { action: word(action), result: "interrupted, to be gone on with from there" });
     }
