@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use common::{blanks, command, fails, finish, images, json, ok, pattern, refused, signal};
+use common::{blanks, command, fails, finish, images, json, ok, pattern, refused, run, signal};
 
 const FOUR: [&str; 4] = ["a.img", "b.img", "c.img", "d.img"];
 const DATA_START: u64 = 1 << 20;
@@ -52,6 +52,30 @@ fn an_idle_array_loses_a_member_and_has_it_back_by_the_bitmap() {
     assert_eq!(back, "stripewise: re-added b.img to slot 1\n");
     holds(folder, "a.img b.img c.img", &bytes);
     holds(folder, "a.img b.img --run", &bytes);
+}
+
+#[test]
+fn a_member_that_comes_back_gets_what_changed_and_nothing_else() {
+    for (level, members) in
+        [("1", 3), ("5 -c 16K", 3), ("6 -c 16K", 4), ("10 -c 16K", 4), ("10 -c 16K -p f2", 3)]
+    {
+        let level = format!("{level} --bitmap internal --bitmap-chunk 64K");
+        let (folder, mut bytes) = array(&level, members);
+        let folder = folder.path();
+        let others = [&FOUR[..1], &FOUR[2..members]].concat().join(" ");
+        ok(folder, &format!("fail b.img --array {others}"), b"");
+        bytes[70_000..90_000].fill(9);
+        ok(folder, &format!("write --run {others} --offset 70000"), &bytes[70_000..90_000]);
+        // What did not change is not written again: this stays.
+        let member = fs::OpenOptions::new().write(true).open(folder.join("b.img")).unwrap();
+        member.write_all_at(b"something else", DATA_START + 700_000).unwrap();
+        ok(folder, &format!("re-add b.img --array {others} --run"), b"");
+        let said = String::from_utf8(run(folder, "check --scan .", b"").stdout).unwrap();
+        assert!(said.contains("8 sectors disagree"), "{level}: {said}");
+        ok(folder, "fail a.img --scan .", b"");
+        let read = ok(folder, "read --scan . --run --offset 70000 --length 20000", b"");
+        assert!(read == bytes[70_000..90_000], "{level}: what changed is on the member that came back");
+    }
 }
 
 #[test]

@@ -204,9 +204,7 @@ impl Sync {
             let unfilled = core.members.recovering.union(core.members.replacing);
             if !unfilled.is_empty() {
                 let from = unfilled.iter().map(|s| core.members.filled(s)).min().unwrap_or(0);
-                // The bitmap of RAID-10 counts sectors of the array, a recovery those of a member.
-                let is_raid10 = matches!(core.geometry.shape(), Shape::Raid10(_));
-                let by_intent = unfilled.minus(self.returned).is_empty() && !is_raid10;
+                let by_intent = unfilled.minus(self.returned).is_empty();
                 return self.start(core, out, SyncAction::Recover, from, by_intent);
             }
             if core.resync_from < sync_sectors(core, SyncAction::Resync) {
@@ -375,7 +373,7 @@ impl Sync {
 impl Run {
     /// Moves the cursor over what need not be done. Answers whether that was all.
     fn is_past_end(&mut self, core: &Core) -> bool {
-        if self.slots.is_none() && self.by_intent {
+        if self.slots.is_none() && self.by_intent && !self.goes_by_slots(core) {
             self.cursor = next_needed(core, self.cursor).min(self.total);
         }
         self.cursor >= self.total
@@ -408,6 +406,11 @@ impl Run {
         self.in_flight.push_back(InFlight { request, upto: self.cursor, is_done: false });
     }
 
+    /// Whether it goes over members' sectors slot by slot, where the bitmap counts sectors of the array.
+    fn goes_by_slots(&self, core: &Core) -> bool {
+        self.action == SyncAction::Recover && matches!(core.geometry.shape(), Shape::Raid10(_))
+    }
+
     /// Recovers one slot's sectors at the cursor; the cursor moves on after the last slot.
     fn begin_raid10_fill(&mut self, core: &mut Core, left: u64) {
         let chunk = core.geometry.chunk_sectors();
@@ -426,7 +429,9 @@ impl Run {
             self.cursor = end;
         }
         let request = match place.map(|p| (p.slot, core.geometry.holds(p))) {
-            Some((slot, Holds::Data(sector))) => {
+            Some((slot, Holds::Data(sector)))
+                if !self.by_intent || next_needed(core, sector) < sector + count =>
+            {
                 let count = count.min(core.geometry.array_sectors() - sector);
                 let job = Job { kind: JobKind::Fill, slot: Some(slot) };
                 Some(begin(core, SectorRange::new(sector, count), job))
@@ -442,7 +447,8 @@ impl Run {
 
     /// Notes how far it came. No member's standing has changed since it began.
     fn progress(&mut self, core: &mut Core, before: u64) {
-        if let Some(intent) = core.intent.as_mut().filter(|_| self.by_intent) {
+        let by_intent = self.by_intent && !self.goes_by_slots(core);
+        if let Some(intent) = core.intent.as_mut().filter(|_| by_intent) {
             intent.synced(SectorRange::new(before, self.done - before));
         }
         match self.action {
