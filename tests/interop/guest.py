@@ -3,6 +3,7 @@
 Every operation starts and ends with no array and no loop device, and ends with all bytes in the image files:
 the host reads and writes them between operations.
 """
+import errno
 import fcntl
 import hashlib
 import json
@@ -225,6 +226,22 @@ def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle
     return answer
 
 
+def hold(at):
+    """Sets sync_max of what has begun, which md takes only while it is interrupted."""
+    for _ in range(50):
+        attribute("sync_action", "frozen")
+        try:
+            attribute("sync_max", at)
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+        finally:
+            attribute("sync_action", "idle")
+        time.sleep(0.1)  # it was just about to begin
+    raise Refused(f"sync_max: md is still busy with a {attribute('sync_action')}")
+
+
 def part_way(members, create=(), add=None, replace=None, at=0, seed=0):
     """An array that is written whole and stopped in the middle of its own work: of the first resync or recovery after
     `create`, of the recovery onto `add`, or of the copy onto `replace`. `at` is the sector where the work is held."""
@@ -246,9 +263,7 @@ def part_way(members, create=(), add=None, replace=None, at=0, seed=0):
             time.sleep(0.2)
             run("mdadm", "--manage", ARRAY, "--replace", devices[0])
         if not (add or replace):  # md takes no lower sync_max while it works
-            attribute("sync_action", "frozen")
-            attribute("sync_max", at)
-            attribute("sync_action", "idle")
+            hold(at)
     finally:
         for limit, value in zip(limits, before):
             limit.write_text(value)

@@ -16,6 +16,7 @@ from shapes import MIB, Shape, equal
 
 HELD_AT = 4096  # sectors of each member: a multiple of every chunk here
 PIECE = 5000
+WRITTEN = 512 << 10  # a short write, beside which the work of a large array does not end
 
 
 def progress(detail):
@@ -168,8 +169,8 @@ class Unfinished(Case):
         self._host("create", *self.shape.words(), *(["--force"] if self.shape.level == "5" and not self.shape.missing and self.number % 2 else []),
                    *self.words, *self.spares)
         self.content = Content(json.loads(self._host("detail", "--json", *self.members, *self.spares))["array_bytes"])
-        self.content.write(self.seed, [[0, 3 << 20]])
-        self._host("write", *self.members, *self.spares, "--run", stdin=bytes(self.content.bytes[:3 << 20]))
+        self.content.write(self.seed, [[0, WRITTEN]])
+        self._host("write", *self.members, *self.spares, "--run", stdin=bytes(self.content.bytes[:WRITTEN]))
         detail = json.loads(self._host("detail", "--json", *self.members, *self.spares))
         if not detail["sync"] or detail["sync"]["done_bytes"] >= detail["sync"]["total_bytes"]:
             raise Wrong(f"sync is {detail['sync']}, state {detail['state']}")
@@ -288,7 +289,7 @@ def cases():
     add("md-stale", Shape("5", equal(4, 12 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 12 * MIB), bitmap=True, metadata="1.0"),
         Shape("10", equal(4, 12 * MIB), chunk=64, bitmap=True))
     add("host-part-way", first("5", equal(3, big), chunk=64), first("5", equal(3, big), chunk=64), first("6", equal(4, big), chunk=64),
-        first("1", equal(2, big), bitmap=True), first("10", equal(4, big), chunk=64), first("1", equal(2, big), metadata="0.90"))
+        first("1", equal(2, 4 * big), bitmap=True), first("10", equal(4, big), chunk=64), first("1", equal(2, 4 * big), metadata="0.90"))
     add("host-crash", Shape("5", equal(3, 24 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 24 * MIB), bitmap=True),
         Shape("6", equal(4, 24 * MIB), chunk=64), Shape("5", equal(4, 24 * MIB), chunk=64, ppl=True), Shape("10", equal(3, 24 * MIB), chunk=64))
     add("host-crash-degraded", Shape("5", equal(4, 24 * MIB), chunk=64, ppl=True))
