@@ -6,6 +6,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{blanks, command, images, json, ok, pattern, refused, run, signal, stderr};
@@ -147,16 +149,24 @@ fn parity_is_right_by_the_log_after_a_writer_was_killed() {
     ok(folder, create, b"");
     let mut child = command(folder, "write a.img b.img c.img").spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let feeder = std::thread::spawn(move || {
-        // Partial stripes without end, until nobody reads them any more.
-        for piece in (0..=u8::MAX).cycle() {
-            if stdin.write_all(&[piece; 5_000]).is_err() {
-                return;
+    let fed = Arc::new(AtomicUsize::new(0));
+    let feeder = std::thread::spawn({
+        let fed = Arc::clone(&fed);
+        move || {
+            // Partial stripes without end, until nobody reads them any more.
+            for piece in (0..=u8::MAX).cycle() {
+                if stdin.write_all(&[piece; 5_000]).is_err() {
+                    return;
+                }
+                fed.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(500));
             }
-            std::thread::sleep(Duration::from_micros(500));
         }
     });
-    std::thread::sleep(Duration::from_millis(600));
+    // Ten times what is looked for below, on however slow a machine.
+    while fed.load(Ordering::Relaxed) < 1_000 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     feeder.join().unwrap();

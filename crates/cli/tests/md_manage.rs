@@ -206,7 +206,7 @@ fn a_served_array_is_managed_by_its_control_socket() {
     let (folder, bytes) = array("5 -c 16K --bitmap internal --bitmap-chunk 64K", 3);
     let folder = folder.path();
     let server = Server::start(folder, "a.img b.img c.img");
-    let detail = || json(folder, "detail --control c.sock");
+    let detail = || json(folder, "detail --json --control c.sock");
     assert!(says(folder, "add-spare s.img --control c.sock").starts_with("stripewise: added "));
     assert_eq!(detail()["spare_devices"], 1);
     assert!(says(folder, "fail b.img --control c.sock").contains("faulty"));
@@ -217,6 +217,8 @@ fn a_served_array_is_managed_by_its_control_socket() {
         assert!(Instant::now() < until, "the spare does not take over: {}", detail());
         std::thread::sleep(Duration::from_millis(50));
     }
+    let text = says(folder, "detail --control c.sock");
+    assert!(text.contains("State : clean") && text.contains("faulty   "), "{text}");
     let failed = |row: &serde_json::Value| row["state"] == "faulty" && row["slot"].is_null();
     assert!(detail()["devices"].as_array().unwrap().iter().any(failed), "{}", detail());
     assert!(says(folder, "remove b.img --control c.sock").contains("removed"));
@@ -244,12 +246,12 @@ fn progress_is_watched_and_an_interruption_is_recorded() {
     assert!(lines.lines().next().unwrap().contains("recover") && lines.contains("KiB/s"), "{lines}");
     says(folder, "speed --control c.sock --max 200000");
     let until = Instant::now() + Duration::from_secs(30);
-    while json(folder, "detail --control c.sock")["sync"]["action"] != "idle" {
+    while json(folder, "detail --json --control c.sock")["sync"]["action"] != "idle" {
         assert!(Instant::now() < until, "the recovery does not end");
         std::thread::sleep(Duration::from_millis(100));
     }
     says(folder, "stop --control c.sock");
     server.wait();
     holds(folder, "a.img s.img", &bytes);
-    assert!(fails(folder, "detail --control c.sock", b"", 1).contains("no server answers"));
+    assert!(fails(folder, "detail --json --control c.sock", b"", 1).contains("no server answers"));
 }

@@ -394,8 +394,13 @@ impl fmt::Display for Layout {
             Self::Parity(l) => f.write_str(l.name()),
             Self::Raid10(l) => match (l.far, l.offset) {
                 (1, _) => write!(f, "n{}", l.near),
-                (far, true) => write!(f, "o{far}"),
-                (far, false) => write!(f, "f{far}"),
+                (far, offset) => {
+                    // Both together are md's, though mdadm makes none.
+                    if l.near > 1 {
+                        write!(f, "n{}", l.near)?;
+                    }
+                    write!(f, "{}{far}", if offset { 'o' } else { 'f' })
+                }
             },
         }
     }

@@ -18,6 +18,8 @@ pub(crate) struct Description {
     pub(crate) level: &'static str,
     pub(crate) layout: Option<String>,
     pub(crate) chunk_bytes: Option<u64>,
+    pub(crate) rounding_bytes: Option<u64>,
+    pub(crate) preferred_minor: Option<u32>,
     pub(crate) array_bytes: u64,
     pub(crate) used_device_bytes: Option<u64>,
     pub(crate) creation_time_unix_seconds: u64,
@@ -104,6 +106,11 @@ pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Sl
         level: level.name(),
         layout: (geometry.layout() != Layout::None).then(|| geometry.layout().to_string()),
         chunk_bytes: level.has_chunks().then(|| geometry.chunk_sectors() * 512),
+        rounding_bytes: (level == Level::Linear).then(|| assembly.geometry.chunk_sectors * 512),
+        preferred_minor: match superblock {
+            Superblock::V0(superblock) => Some(superblock.md_minor),
+            Superblock::V1(_) => None,
+        },
         array_bytes: geometry.array_sectors() * 512,
         used_device_bytes: (superblock.size_sectors() > 0).then(|| superblock.size_sectors() * 512),
         creation_time_unix_seconds: times(superblock).0,
@@ -229,9 +236,4 @@ fn policy(consistency: Consistency) -> &'static str {
         Consistency::Bitmap => "bitmap",
         Consistency::Ppl => "ppl",
     }
-}
-
-/// The level's row of the description as [`Level`].
-pub(crate) fn level_of(assembled: &Assembled) -> Level {
-    assembled.assembly.geometry.level
 }

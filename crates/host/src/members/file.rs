@@ -214,7 +214,7 @@ impl Drop for FileMember {
 
 /// How often a claim is tried, and how long after each time: the ring of a process that was killed keeps its files
 /// open until the kernel has taken it down.
-const LOCK_TRIES: u32 = 20;
+const LOCK_TRIES: u32 = 80;
 const LOCK_WAIT: Duration = Duration::from_millis(25);
 
 /// Claims an open file for as long as it is open: alone for writing, with other readers otherwise. A claim that
