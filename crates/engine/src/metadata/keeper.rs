@@ -10,18 +10,63 @@ use stripewise_format::time::Timestamp;
 use super::superblocks::{ArrayState, Known, Standing, render};
 use super::{MemberMetadata, MetadataConfig, StateChange, WriteIntent};
 use crate::array::core::{Core, Owner, RequestKey};
+use crate::array::slots::SlotSet;
 use crate::geometry::{Geometry, Shape};
 use crate::io::{ActionQueue, IoResult, Op, SegList};
 use crate::mutation::{self, Mutation};
 use crate::units::{Instant, MemberIndex, Nanos, PAGE_SECTORS, SECTOR_BYTES, SectorRange, Slot};
 
-/// What a round is for, and how far it is.
+/// How far a round is.
 #[derive(Debug)]
 enum Step {
     Idle,
     Flushing { becomes_clean: bool, clears: Option<Bits> },
-    WritingBitmap { becomes: Option<bool> },
-    WritingSuperblocks { becomes_clean: bool },
+    WritingBitmap { then: Option<Saying> },
+    WritingSuperblocks { saying: Saying },
+}
+
+/// Which superblocks are written.
+#[derive(Clone, Copy, Debug)]
+enum Saying {
+    /// Those of another time, as the freshest are: no member may be two events behind when the others go on.
+    CatchUp,
+    /// Those of members that take a slot from another: a crash then leaves the old member or the new one.
+    Joining { becomes_clean: bool },
+    /// All.
+    All { becomes_clean: bool },
+}
+
+/// What the round says that the next must not build upon before it is on the members.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// Slots that members were put into, to be filled.
+    started: SlotSet,
+    /// Slots that were filled.
+    filled: SlotSet,
+}
+
+impl Said {
+    fn note(&mut self, change: StateChange) {
+        match change {
+            StateChange::SpareStarted { slot, .. } | StateChange::ReplacementStarted { slot, .. } => {
+                self.started.insert(slot);
+            }
+            StateChange::MemberInSync(slot) => self.filled.insert(slot),
+            _ => {}
+        }
+    }
+
+    /// Whether a change must wait until the members were told what this round says: nobody holds a slot that the others
+    /// do not give it, and no slot is lost while another's member may not know yet that it is whole.
+    fn forbids(&self, change: &StateChange) -> bool {
+        match *change {
+            StateChange::MemberInSync(slot) | StateChange::ReplacementDone { slot, .. } => {
+                self.started.contains(slot)
+            }
+            StateChange::MemberFailed(slot) => !self.filled.is_empty() && !self.filled.contains(slot),
+            _ => false,
+        }
+    }
 }
 
 /// See the module's description.
@@ -38,6 +83,7 @@ pub(crate) struct Keeper {
     pending: u32,
     /// Superblocks no longer say what is so.
     is_superblock_due: bool,
+    said: Said,
     /// What they are to say holds only once the members' data are on their media.
     is_flush_due: bool,
     /// What the next round will say. It is not known of while a round is under way: that round's flush may not cover it.
@@ -66,7 +112,8 @@ impl Keeper {
                 let metadata = member.clone()?;
                 let standing = standing(&metadata, index, geometry);
                 let has_bad_blocks = metadata.bad_blocks.as_ref().is_some_and(|list| !list.is_empty());
-                Some(Known { metadata, standing, has_bad_blocks })
+                let is_behind = metadata.superblock.events() != events;
+                Some(Known { metadata, standing, has_bad_blocks, is_behind, is_joining: false })
             })
             .collect();
         Self {
@@ -83,6 +130,7 @@ impl Keeper {
             step: Step::Idle,
             pending: 0,
             is_superblock_due: superblocks().any(|s| s.events() != events),
+            said: Said::default(),
             is_flush_due: false,
             changes: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -142,8 +190,10 @@ impl Keeper {
         matches!(
             self.step,
             Step::Flushing { becomes_clean: true, .. }
-                | Step::WritingBitmap { becomes: Some(true) }
-                | Step::WritingSuperblocks { becomes_clean: true }
+                | Step::WritingBitmap { then: Some(Saying::All { becomes_clean: true }) }
+                | Step::WritingSuperblocks {
+                    saying: Saying::All { becomes_clean: true } | Saying::Joining { becomes_clean: true }
+                }
         )
     }
 
@@ -271,36 +321,90 @@ impl Keeper {
     fn advance(&mut self, core: &mut Core, out: &mut ActionQueue, now: Instant) -> bool {
         match std::mem::replace(&mut self.step, Step::Idle) {
             Step::Idle => self.begin(core, out, now),
+            Step::Flushing { .. } if self.is_overtaken() => self.begin_again(core, out, now),
             Step::Flushing { becomes_clean, clears } => {
                 // A member that failed meanwhile may lack what the bits stand for.
                 let clears = clears.filter(|_| !self.keeps_bits(core));
                 if let (Some(intent), Some(bits)) = (&mut core.intent, clears) {
                     intent.clear(&bits);
                 }
-                // A write that came meanwhile keeps the array active.
-                let becomes = (becomes_clean && self.writes_in_flight == 0).then_some(true);
+                // A write that came meanwhile keeps the array active, and a member that may lack what it took.
+                let becomes =
+                    (becomes_clean && self.writes_in_flight == 0 && !self.has_failures()).then_some(true);
                 let stays_clean = self.state.is_clean && self.waiting.is_empty();
-                self.write_bitmap(core, out, becomes.or(self.is_superblock_due.then_some(stays_clean)));
+                let says = becomes.or(self.is_superblock_due.then_some(stays_clean));
+                self.write_bitmap(core, out, says.map(|becomes_clean| Saying::All { becomes_clean }));
                 true
             }
-            Step::WritingBitmap { becomes } => {
+            Step::WritingBitmap { then } => {
                 if let Some(intent) = &mut core.intent {
                     intent.written();
                 }
-                if let Some(becomes_clean) = becomes {
-                    self.write_superblocks(core, out, now, becomes_clean);
+                match then {
+                    Some(Saying::All { becomes_clean }) => {
+                        self.state.events += 1;
+                        // A list that changed since the logs were asked for has another round.
+                        self.is_superblock_due = core.has_changed_bad_blocks();
+                        let is_joining = self.members.iter().flatten().any(|m| m.is_joining);
+                        let joining = is_joining.then_some(Saying::Joining { becomes_clean });
+                        let first = joining.unwrap_or(Saying::All { becomes_clean });
+                        self.write_superblocks(core, out, now, first);
+                    }
+                    Some(saying) => self.write_superblocks(core, out, now, saying),
+                    None => {}
                 }
                 true
             }
-            Step::WritingSuperblocks { becomes_clean } => {
-                self.state.is_clean = becomes_clean;
-                true
-            }
+            Step::WritingSuperblocks { saying } => match saying {
+                Saying::CatchUp => {
+                    self.members.iter_mut().flatten().for_each(|m| m.is_behind = false);
+                    true
+                }
+                Saying::Joining { .. } if self.is_overtaken() => {
+                    // The others have not heard of this event.
+                    self.state.events -= 1;
+                    self.begin_again(core, out, now)
+                }
+                Saying::Joining { becomes_clean } => {
+                    self.write_superblocks(core, out, now, Saying::All { becomes_clean });
+                    true
+                }
+                Saying::All { becomes_clean } => {
+                    self.state.is_clean = becomes_clean;
+                    self.said = Said::default();
+                    self.members.iter_mut().flatten().for_each(|m| m.is_joining = false);
+                    true
+                }
+            },
         }
     }
 
+    fn has_failures(&self) -> bool {
+        self.changes.iter().any(is_failure)
+    }
+
+    /// Whether members failed during the round whose failure it can say: what it was to say of them does not hold.
+    fn is_overtaken(&self) -> bool {
+        self.changes.iter().take_while(|change| !self.said.forbids(change)).any(is_failure)
+    }
+
+    fn begin_again(&mut self, core: &mut Core, out: &mut ActionQueue, now: Instant) -> bool {
+        self.is_superblock_due = true;
+        self.is_flush_due = true;
+        self.begin(core, out, now)
+    }
+
     fn begin(&mut self, core: &mut Core, out: &mut ActionQueue, now: Instant) -> bool {
-        while let Some(change) = self.changes.pop_front() {
+        if self.members.iter().flatten().any(|m| m.is_behind) {
+            if let Some(intent) = &mut core.intent {
+                intent.dirty_all();
+            }
+            self.write_bitmap(core, out, Some(Saying::CatchUp));
+            return true;
+        }
+        while self.changes.front().is_some_and(|change| !self.said.forbids(change))
+            && let Some(change) = self.changes.pop_front()
+        {
             self.change(core, change);
         }
         let is_quiet = self.writes_in_flight == 0
@@ -326,7 +430,7 @@ impl Keeper {
         let has_pages = core.intent.as_ref().is_some_and(WriteIntent::has_dirty_pages);
         if becomes_active || self.is_superblock_due {
             let becomes_clean = self.state.is_clean && !becomes_active;
-            self.write_bitmap(core, out, Some(becomes_clean));
+            self.write_bitmap(core, out, Some(Saying::All { becomes_clean }));
             return true;
         }
         if has_pages {
@@ -335,17 +439,18 @@ impl Keeper {
         has_pages
     }
 
-    /// Writes the bitmap's changed pages; `becomes` says what the superblocks after it will, if any follow.
-    fn write_bitmap(&mut self, core: &mut Core, out: &mut ActionQueue, becomes: Option<bool>) {
-        self.step = Step::WritingBitmap { becomes };
-        if becomes.is_some() {
+    /// Writes the bitmap's changed pages; `then` says which superblocks follow, if any.
+    fn write_bitmap(&mut self, core: &mut Core, out: &mut ActionQueue, then: Option<Saying>) {
+        self.step = Step::WritingBitmap { then };
+        if then.is_some() {
             self.write_bad_blocks(core, out);
         }
         let is_degraded = self.is_degraded(core);
         let Some(mut intent) = core.intent.take() else { return };
         let places = self.bitmap_places();
-        if becomes.is_some() {
-            intent.set_events(self.state.events + 1, is_degraded);
+        if let Some(saying) = then {
+            let ahead = u64::from(!matches!(saying, Saying::CatchUp));
+            intent.set_events(self.state.events + ahead, is_degraded);
         }
         for page in intent.take_dirty_pages() {
             let is_blank = mutation::is(Mutation::SkipBitmapSet);
@@ -392,23 +497,23 @@ impl Keeper {
         }
     }
 
-    fn write_superblocks(
-        &mut self,
-        core: &mut Core,
-        out: &mut ActionQueue,
-        now: Instant,
-        becomes_clean: bool,
-    ) {
-        self.step = Step::WritingSuperblocks { becomes_clean };
-        // A list that changed since the logs were asked for has another round.
-        self.is_superblock_due = core.has_changed_bad_blocks();
-        self.state.events += 1;
+    fn write_superblocks(&mut self, core: &mut Core, out: &mut ActionQueue, now: Instant, saying: Saying) {
+        self.step = Step::WritingSuperblocks { saying };
         self.state.utime = Timestamp::from_seconds(self.clock_start.seconds() + now.0 / 1_000_000_000);
-        let state = ArrayState { is_clean: becomes_clean, ..self.state };
+        let is_clean = match saying {
+            Saying::CatchUp => self.state.is_clean,
+            Saying::Joining { becomes_clean } | Saying::All { becomes_clean } => becomes_clean,
+        };
+        let state = ArrayState { is_clean, ..self.state };
         for index in 0..self.members.len() {
             let member = MemberIndex(index as u16);
             let Some(known) = &self.members[index] else { continue };
-            if known.standing == Standing::Faulty {
+            let is_told = match saying {
+                Saying::CatchUp => known.is_behind,
+                Saying::Joining { .. } => known.is_joining,
+                Saying::All { .. } => !known.is_joining,
+            };
+            if known.standing == Standing::Faulty || !is_told {
                 continue;
             }
             let sector = known.metadata.sector;
@@ -457,6 +562,7 @@ impl Keeper {
             return;
         }
         self.is_superblock_due = true;
+        self.said.note(change);
         self.welcome(core, change);
         self.is_flush_due |= speaks_of_data(change) && !mutation::is(Mutation::RecordWithoutFlush);
         let stand = |members: &mut Vec<Option<Known>>, member: MemberIndex, standing: Standing| {
@@ -509,6 +615,9 @@ impl Keeper {
                     stand(&mut self.members, old, Standing::Faulty);
                 }
                 stand(&mut self.members, member, Standing::InSync(slot));
+                if let Some(Some(known)) = self.members.get_mut(member.index()) {
+                    known.is_joining = true;
+                }
             }
             StateChange::ResyncOffset(sectors) => self.state.resync_offset_sectors = sectors,
             StateChange::MemberRemoved(member) => {
@@ -542,7 +651,13 @@ impl Keeper {
             self.members.resize_with(member.index() + 1, || None);
         }
         let has_bad_blocks = metadata.bad_blocks.as_ref().is_some_and(|list| !list.is_empty());
-        self.members[member.index()] = Some(Known { metadata, standing: Standing::Spare, has_bad_blocks });
+        self.members[member.index()] = Some(Known {
+            metadata,
+            standing: Standing::Spare,
+            has_bad_blocks,
+            is_behind: false,
+            is_joining: false,
+        });
     }
 
     /// Panics if the keeper contradicts itself.
@@ -555,6 +670,11 @@ impl Keeper {
             intent.check();
         }
     }
+}
+
+/// Whether a change says that a member is out of use.
+const fn is_failure(change: &StateChange) -> bool {
+    matches!(change, StateChange::MemberFailed(_) | StateChange::MemberRemoved(_))
 }
 
 /// Whether a change says that members hold content.

@@ -45,6 +45,10 @@ pub(crate) struct Known {
     pub(crate) standing: Standing,
     /// Its bad-block log lists something.
     pub(crate) has_bad_blocks: bool,
+    /// Its superblock is of another time.
+    pub(crate) is_behind: bool,
+    /// It took its slot from another, which the members were not told yet.
+    pub(crate) is_joining: bool,
 }
 
 impl Known {

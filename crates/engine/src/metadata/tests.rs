@@ -242,7 +242,37 @@ fn superblocks_of_different_times_are_written_anew_and_others_are_left_alone() {
     assert_eq!(alike.rest(), []);
     let mut apart = bench_of(3, false, |config| superblock_of(config, 1).events = 9);
     apart.input(Input::Timer);
-    assert_eq!(apart.rest(), [clean(11)]);
+    assert_eq!(apart.told, [(1, clean(10)), (0, clean(11)), (1, clean(11)), (2, clean(11))]);
+}
+
+#[test]
+fn a_member_that_takes_anothers_slot_is_told_before_the_others() {
+    let mut bench = bench_of(3, false, |config| {
+        config.spares = 1;
+        let mut own = superblock(Level::Raid5, 3, 3, false);
+        own.dev_roles.resize(4, Role::Spare);
+        let superblock = Superblock::V1(Box::new(own));
+        let spare = MemberMetadata { superblock, sector: SUPERBLOCK_SECTOR, bad_blocks: None };
+        config.metadata.as_mut().unwrap().members.push(Some(spare));
+    });
+    bench.input(Input::Admin { id: 0, command: AdminCommand::Replace { slot: Slot(1), with: None } });
+    while let Some(deadline) = bench.volume.next_deadline() {
+        bench.now = bench.now.max(deadline);
+        bench.input(Input::Timer);
+    }
+    let events = bench.superblock(3).events;
+    let told = bench.told.iter().filter(|(_, told)| *told == clean(events)).map(|(member, _)| *member);
+    assert_eq!(told.collect::<Vec<_>>(), [3, 0, 2]);
+    assert_eq!((bench.superblock(3).role(), bench.superblock(0).dev_roles[1]), (Role::Slot(1), Role::Faulty));
+}
+
+#[test]
+fn an_array_is_not_said_to_be_clean_with_a_member_that_did_not_flush() {
+    let mut bench = bench(5, false);
+    bench.write(0);
+    bench.broken = Some(4);
+    assert_eq!(bench.rest(), [Told::Flush, clean(12)]);
+    assert_eq!(bench.superblock(0).dev_roles[4], Role::Faulty);
 }
 
 #[test]
