@@ -215,8 +215,13 @@ impl Copies {
                 Step::Writing => {
                     job.step = Step::Verifying;
                     let written = if job.read.is_empty() { SlotSet::EMPTY } else { job.writes };
-                    for slot in written.and(job.unreadable).minus(core.failed).iter() {
-                        io(core, out, key, &mut job, slot, Op::Read);
+                    let again = written.and(job.unreadable);
+                    for place in places(core, job.range.start).collect::<Vec<_>>() {
+                        // Another member may have the slot by now, and lack it.
+                        let is_there = !core.is_lost(place.slot, place.sector + job.range.count);
+                        if is_there && again.contains(place.slot) {
+                            io(core, out, key, &mut job, place.slot, Op::Read);
+                        }
                     }
                 }
                 Step::Verifying => return self.end_job(core, out, key, &job),

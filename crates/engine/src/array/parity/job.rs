@@ -310,10 +310,11 @@ impl Parity {
         }
     }
 
-    /// Reads again what could not be read before.
+    /// Reads again what could not be read before, unless another member has the slot by now and lacks it.
     pub(super) fn verify(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         op.step = Step::Verifying;
-        for slot in op.rewritten(core).and(op.unreadable).minus(core.failed).iter() {
+        let end = self.member_range(op).end();
+        for slot in op.rewritten(core).and(op.unreadable).minus(core.lost(end)).iter() {
             let segs = self.page_segs(out, op, slot, op.sectors());
             self.member_io(core, out, key, op, slot, Op::Read, segs);
         }

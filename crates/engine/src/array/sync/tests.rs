@@ -1,13 +1,18 @@
 //! Commands and speeds, with members that answer at once.
 
+use std::collections::VecDeque;
+
 use super::SyncStatus;
 use super::speed::{Speed, SpeedLimits};
 use crate::array::core::Core;
 use crate::geometry::{Geometry, GeometrySpec};
-use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, ArrayEvent, Input, SyncAction, Verdict};
+use crate::io::{
+    Action, ActionQueue, AdminCommand, AdminReply, ArrayEvent, Flags, Input, IoError, Op, Request, RequestId,
+    SyncAction, Verdict,
+};
 use crate::level::{Layout, Level};
 use crate::policy::Policy;
-use crate::units::{Instant, MemberIndex, Nanos, Slot};
+use crate::units::{Instant, MemberIndex, Nanos, SectorRange, Slot};
 use crate::volume::{Volume, VolumeConfig};
 
 const SECTORS: u64 = 1 << 14;
@@ -119,6 +124,48 @@ fn a_spare_takes_the_slot_of_a_member_that_fails() {
         assert_eq!(events, expected, "{level}");
         assert_eq!(volume.member_of(Slot(2)), Some(MemberIndex(4)));
         assert_eq!(volume.recovered_sectors(Slot(2)), None);
+    }
+}
+
+#[test]
+fn what_is_written_back_is_not_read_again_from_a_member_that_took_the_slot_since() {
+    for level in [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10] {
+        let mut volume = volume(level, 4, 1);
+        let spare = MemberIndex(4);
+        let range = SectorRange::new(0, 8);
+        let read = Request { id: RequestId(0), op: Op::Read, range, flags: Flags::default() };
+        let (mut inputs, mut first, mut failed) = (VecDeque::from([Input::Request(read)]), None, false);
+        while let Some(input) = inputs.pop_front() {
+            let mut out = ActionQueue::default();
+            volume.handle(Instant::ZERO, input, &mut out);
+            for action in &out.actions {
+                match *action {
+                    Action::Io(io) => {
+                        assert!(
+                            io.member != spare || io.op == Op::Write,
+                            "{level}: {io:?} before it is filled"
+                        );
+                        let bad = *first.get_or_insert(io.member);
+                        let is_bad = io.member == bad && io.op == Op::Read && !failed;
+                        if io.member == bad && io.op == Op::Write && !failed {
+                            failed = true;
+                            inputs
+                                .push_back(Input::Admin { id: 0, command: AdminCommand::Fail(Slot(bad.0)) });
+                        }
+                        let result = if is_bad { Err(IoError::Media) } else { Ok(()) };
+                        inputs.push_back(Input::IoDone { tag: io.tag, result });
+                    }
+                    Action::Compute(c) => {
+                        inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
+                    }
+                    Action::Complete { result, .. } => assert_eq!(result, Ok(()), "{level}"),
+                    Action::Replied { .. } | Action::Event(_) => {}
+                }
+            }
+        }
+        assert!(failed, "{level}: it was written back");
+        let slot = Slot(first.unwrap().0);
+        assert_eq!((volume.member_of(slot), volume.recovered_sectors(slot)), (Some(spare), None), "{level}");
     }
 }
 
