@@ -103,6 +103,7 @@ impl Driver {
             }
             Op::Write | Op::WriteZeroes | Op::Discard => {
                 self.oracle.wrote(request.range, watch, result, request.flags.fua);
+                self.doubt_written(request.range);
             }
             Op::Read | Op::Flush => {}
         }
@@ -154,6 +155,21 @@ impl Driver {
                 self.oracle.unsettle(pages);
             } else if let Holds::Data(sector) = self.geometry.holds(Place { slot, sector: pages.start }) {
                 self.oracle.undefine(SectorRange::new(sector, PAGE_SECTORS));
+            }
+        }
+    }
+
+    /// After a start by force parity may be wrong, and is built upon by writes of parts of a stripe: what a member that ails
+    /// took can be read from it, and not be rebuilt.
+    fn doubt_written(&mut self, range: SectorRange) {
+        if self.geometry.level().parity_count() == 0 || self.forced.is_empty() {
+            return;
+        }
+        for sector in range.start..range.end() {
+            let place = self.geometry.place(sector, 0);
+            let is_forced = self.forced.contains(&(place.sector / PAGE_SECTORS));
+            if is_forced && self.device_of(place.slot).is_some_and(Device::ails) {
+                self.oracle.undefine(SectorRange::new(sector, 1));
             }
         }
     }
