@@ -77,6 +77,11 @@ impl Driver {
             && self.volume.recovered_sectors(slot).is_none_or(|sectors| end <= sectors)
     }
 
+    /// Whether every slot has a member that holds all of its content, and none of them ails.
+    pub fn is_complete(&self) -> bool {
+        self.slots().all(|slot| self.holds(slot, u64::MAX) && self.device_of(slot).is_some_and(|d| !d.ails()))
+    }
+
     /// Slots that lack some of their content, or whose member ails.
     pub(super) fn unreliable(&self) -> SlotSet {
         let is_unreliable = |slot: &Slot| {

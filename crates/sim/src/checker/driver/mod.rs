@@ -14,6 +14,7 @@ mod power;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use stripewise_engine::array::sync::SyncStatus;
 use stripewise_engine::geometry::Geometry;
 use stripewise_engine::io::{
     Action, ActionQueue, AdminCommand, AdminReply, Area, Compute, Flags, Input, IoError, IoResult, MemberIo,
@@ -444,6 +445,11 @@ impl Driver {
             self.step()?;
         }
         Err(Failure::Stuck(format!("{:?} does not come to its end", self.sync_action())))
+    }
+
+    /// How far the array's own work has come; none without redundancy.
+    pub fn sync_status(&self) -> Option<SyncStatus> {
+        self.volume.sync_status()
     }
 
     /// What the array works on.
