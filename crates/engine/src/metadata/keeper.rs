@@ -101,9 +101,13 @@ impl Keeper {
     /// something changes, unless the superblocks are of different times.
     pub(crate) fn new(config: &MetadataConfig, geometry: &Geometry, resync_from: u64) -> Self {
         let superblocks = || config.members.iter().flatten().map(|m| &m.superblock);
-        let freshest = superblocks().max_by_key(|s| s.events());
-        let events = freshest.map_or(0, Superblock::events);
-        let is_clean = freshest.is_none_or(|s| s.resync_offset_sectors() == MAX_SECTOR);
+        let events = superblocks().map(Superblock::events).max().unwrap_or(0);
+        // A spare may be of a time that the members have lost, with as many events.
+        let of_slots =
+            config.members.iter().take(geometry.raid_disks().into()).flatten().map(|m| &m.superblock);
+        let newest = of_slots.clone().map(Superblock::events).max().unwrap_or(0);
+        let is_clean =
+            of_slots.filter(|s| s.events() == newest).all(|s| s.resync_offset_sectors() == MAX_SECTOR);
         let members: Vec<Option<Known>> = config
             .members
             .iter()
@@ -179,7 +183,9 @@ impl Keeper {
         let is_durable = core.intent.as_mut().is_none_or(|intent| intent.begin_write(range));
         // A round that makes the array clean has begun: it must end first.
         let is_active = !self.state.is_clean && !self.is_becoming_clean();
-        if is_durable && is_active || mutation::is(Mutation::WriteBeforeActive) {
+        // Until it is recorded that a member failed a crash brings it back, with a bitmap that lacks the latest bits.
+        let is_recorded = !core.held.is_holding;
+        if is_durable && is_active && is_recorded || mutation::is(Mutation::WriteBeforeActive) {
             return true;
         }
         self.waiting.push_back(key);
@@ -540,7 +546,7 @@ impl Keeper {
 
     /// Names the writes whose bits are durable, once the array is active.
     fn release(&mut self, core: &mut Core, released: &mut Vec<RequestKey>) {
-        if self.state.is_clean || self.is_becoming_clean() {
+        if self.state.is_clean || self.is_becoming_clean() || core.held.is_holding {
             return;
         }
         let mut index = 0;

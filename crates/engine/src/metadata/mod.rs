@@ -7,10 +7,11 @@
 //! |---|---|---|
 //! | Flushing | a flush of every member | the array becomes clean, or bits are cleared |
 //! | `WritingBitmap` | the bitmap's changed pages and bad-block logs that changed (FUA) | bits changed, or superblocks are to follow |
-//! | `WritingSuperblocks` | every member's superblock (FUA), events one higher | clean or active, a member's standing, a resync's progress |
+//! | `WritingSuperblocks` | every member's superblock (FUA), events one higher; first of members that take a slot from another | clean or active, a member's standing, a resync's progress |
 //!
 //! # Contract
-//! *Ordering.* A write reaches the members after they say that the array is active and that its part may differ.
+//! *Ordering.* A write reaches the members after they say that the array is active and that its part may differ, and that
+//! a member failed, if one did. Members whose superblocks are of another time get those of the freshest before a round.
 //! A request that saw a member fail is acknowledged after the others say so. The array is said to be clean after
 //! `safe_mode_delay` without writes and a flush of everything. *Crash.* A round cut short leaves superblocks one
 //! event apart, which either side takes for current (md insists on the freshest events but one).

@@ -246,6 +246,29 @@ fn superblocks_of_different_times_are_written_anew_and_others_are_left_alone() {
 }
 
 #[test]
+fn a_spare_does_not_say_whether_the_array_is_clean() {
+    let mut bench = bench_of(3, true, |config| {
+        for member in 0..3 {
+            superblock_of(config, member).resync_offset_sectors = 0;
+        }
+        config.resync_from = Some(0);
+        config.spares = 1;
+        let metadata = config.metadata.as_mut().unwrap();
+        metadata.bitmap.as_mut().unwrap().bits.set(0..1);
+        let mut own = superblock(Level::Raid5, 3, 3, true);
+        own.dev_roles.resize(4, Role::Spare);
+        let superblock = Superblock::V1(Box::new(own));
+        metadata.members.push(Some(MemberMetadata {
+            superblock,
+            sector: SUPERBLOCK_SECTOR,
+            bad_blocks: None,
+        }));
+    });
+    bench.input(Input::Timer);
+    assert!(bench.told.iter().any(|(_, told)| *told == Told::Data), "what the bit stands for is compared");
+}
+
+#[test]
 fn a_member_that_takes_anothers_slot_is_told_before_the_others() {
     let mut bench = bench_of(3, false, |config| {
         config.spares = 1;
