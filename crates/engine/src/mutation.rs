@@ -59,11 +59,15 @@ pub enum Mutation {
     TakeWritesWhenFailed,
     /// The last of the lost ranges is not named.
     ForgetLostRange,
+    /// Writes are acknowledged before it is recorded that a replacement has the slot.
+    AcknowledgeBeforeReplacementRecorded,
+    /// A recovery goes past rows that cannot be had as if it had filled them.
+    PassLostRows,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::SkipBitmapSet,
         Self::AcknowledgeBeforeFlush,
         Self::WrongQCoefficient,
@@ -91,6 +95,8 @@ impl Mutation {
         Self::RepairLocatedAsRepair,
         Self::TakeWritesWhenFailed,
         Self::ForgetLostRange,
+        Self::AcknowledgeBeforeReplacementRecorded,
+        Self::PassLostRows,
     ];
 }
 

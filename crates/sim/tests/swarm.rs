@@ -1,6 +1,6 @@
 //! Random arrays, workloads and faults, by seed.
 
-use stripewise_sim::checker::{Scenario, Tally, run, shrink};
+use stripewise_sim::checker::{Scenario, Tally, lost_row_scenarios, run, shrink};
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
@@ -38,6 +38,9 @@ fn what_was_wrong_once_is_right() {
         (19_866, "clean, though a member failed in the flush before"),
         (22_178, "a spare is read in place of the member whose sectors were written back"),
         (22_803, "a member is two events behind when power fails twice"),
+        (38_003, "a replaced member dies, and power fails before the replacement is recorded"),
+        (38_513, "a spare says that the array is clean, in as many events as the members have"),
+        (43_045, "a member that failed comes back with a bitmap that lacks what was written since"),
     ] {
         let failure = run(&Scenario::of(seed), false).failure;
         assert_eq!(failure, None, "seed {seed}: {what}");
@@ -51,5 +54,15 @@ fn a_seed_replays_exactly() {
         let (first, second) = (run(&scenario, false), run(&Scenario::of(seed), true));
         assert_eq!(first.trace_hash, second.trace_hash, "seed {seed}");
         assert_eq!(first.tally, second.tally);
+    }
+}
+
+#[test]
+fn a_recovery_does_not_pass_over_rows_that_cannot_be_had() {
+    for scenario in lost_row_scenarios() {
+        let outcome = run(&scenario, true);
+        assert_eq!(outcome.failure, None, "{}: {:#?}", scenario.array.level, outcome.log);
+        let gave_up = outcome.log.iter().any(|line| line.contains("SyncFailed"));
+        assert!(gave_up, "{}: {:#?}", scenario.array.level, outcome.log);
     }
 }

@@ -248,7 +248,8 @@ impl Core {
             self.members.read_errors[slot.index()].0 = 0;
             self.changed(StateChange::ReplacementDone { slot, member });
             // From now on the old member misses what is written, and it would come back after a crash.
-            self.held.is_holding = self.is_kept;
+            self.held.is_holding |=
+                self.is_kept && !mutation::is(Mutation::AcknowledgeBeforeReplacementRecorded);
         } else {
             self.members.recovering.remove(slot);
             self.changed(StateChange::MemberInSync(slot));

@@ -3,7 +3,7 @@
 use stripewise_engine::io::{Flags, Op};
 use stripewise_engine::level::Level;
 use stripewise_engine::policy::Policy;
-use stripewise_engine::units::{SectorRange, Slot};
+use stripewise_engine::units::{PAGE_SECTORS, SectorRange, Slot};
 
 use super::array::ArrayPlan;
 use super::run::{Outcome, run};
@@ -55,6 +55,17 @@ fn workload(stripe: u64, sectors: u64) -> Vec<Step> {
     ]
 }
 
+/// A replacement with writes that are acknowledged all the while: at its end, too.
+fn writes_through_a_replacement(sectors: u64) -> Vec<Step> {
+    let flags = Flags { fua: true, sync: true, ..Flags::default() };
+    let write = |i: u64| {
+        let range = SectorRange::new(i * PAGE_SECTORS % (sectors - PAGE_SECTORS), PAGE_SECTORS);
+        Step::Request { op: Op::Write, range, flags, answers: 4 }
+    };
+    let writes = (0..24).map(write);
+    std::iter::once(Step::Replace(Slot(1))).chain(writes).chain([Step::Settle]).collect()
+}
+
 /// What goes on beside the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
@@ -98,7 +109,7 @@ impl Beside {
 }
 
 /// Every level with redundancy, with each policy: without a bitmap and with one; with one, and a member recovered,
-/// replaced, or taken back meanwhile.
+/// replaced, or taken back meanwhile; and writes through the end of a replacement.
 pub fn crash_cases() -> Vec<CrashCase> {
     let levels =
         [(Level::Raid1, 2), (Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 4), (Level::Raid10, 4)];
@@ -127,6 +138,11 @@ pub fn crash_cases() -> Vec<CrashCase> {
                 cases.push(CrashCase { name, scenario: Scenario { seed: 1, array, steps } });
             }
         }
+        let array = ArrayPlan { spares: 1, ..ArrayPlan::small(level, members, Policy::stripewise()) };
+        let sectors = array.geometry().expect("small arrays are possible").array_sectors();
+        let name = format!("{level} of {members}, writes through the end of a replacement");
+        let steps = writes_through_a_replacement(sectors);
+        cases.push(CrashCase { name, scenario: Scenario { seed: 1, array, steps } });
     }
     cases
 }

@@ -269,7 +269,7 @@ impl Sync {
             let Some(run) = &mut self.run else { continue };
             let Some(index) = run.in_flight.iter().position(|j| j.request == key) else { continue };
             run.in_flight[index].is_done = true;
-            if result.is_err() {
+            if result.is_err() && !mutation::is(Mutation::PassLostRows) {
                 let range = SectorRange::new(run.done, run.in_flight[index].upto.saturating_sub(run.done));
                 // Members whose standing changed may be why: then that is how it ends.
                 run.end.get_or_insert(match result {

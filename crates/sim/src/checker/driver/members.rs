@@ -84,8 +84,13 @@ impl Driver {
 
     /// Slots that lack some of their content, or whose member ails.
     pub(super) fn unreliable(&self) -> SlotSet {
+        // Until it is recorded that a device was replaced a power cut brings it back.
+        let is_recorded = self.volume.is_recorded();
+        let left = |device: &Device| device.left.filter(|_| !is_recorded).map(|(slot, _)| slot);
         let is_unreliable = |slot: &Slot| {
-            self.volume.recovered_sectors(*slot).is_some() || self.device_of(*slot).is_none_or(Device::ails)
+            self.volume.recovered_sectors(*slot).is_some()
+                || self.device_of(*slot).is_none_or(Device::ails)
+                || self.devices.iter().any(|d| left(d) == Some(*slot) && d.ails())
         };
         self.slots().filter(is_unreliable).collect()
     }
@@ -118,6 +123,8 @@ impl Driver {
         };
         let index = usize::from(number) % self.devices.len();
         let slot = self.slots().find(|slot| self.slot_devices[slot.index()] == Some(index));
+        let slot =
+            slot.or(self.devices[index].left.map(|(slot, _)| slot).filter(|_| !self.volume.is_recorded()));
         let is_harmless = matches!(fault, Fault::Slow { .. });
         if is_harmless || slot.is_none_or(|slot| self.survives_without(slot)) {
             how(&mut self.devices[index]);
