@@ -95,6 +95,9 @@ impl Drop for AbortOnPanic<'_> {
     }
 }
 
+/// Inputs handled before the workload is asked for more.
+const STEPS_MAX: u32 = 1024;
+
 /// What a workload said last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
@@ -145,13 +148,13 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             self.shard.take_messages(now, context);
             self.wake(now, running);
             self.issue(now);
-            self.settle(context);
+            let is_settled = self.settle(context);
             self.shard.send_messages(context);
             self.end(running, context);
             if running.is_over() && self.shard.comes_to_rest(now, context) {
                 return self.workload;
             }
-            if self.mood == Mood::Ready {
+            if self.mood == Mood::Ready || !is_settled {
                 self.shard.poll();
             } else {
                 self.sleep(running, context);
@@ -199,18 +202,20 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
         *place = Some(Whole { request, parts_left: parts, result: Ok(()) });
     }
 
-    /// Handles inputs until there are none.
-    fn settle(&mut self, context: &Context<'_>) {
+    /// Handles inputs until there are none, or for so long that the workload must be heard in between: a recovery of
+    /// members in memory always has a next one. Answers whether there are none.
+    fn settle(&mut self, context: &Context<'_>) -> bool {
         let mut now = context.clock.now();
-        loop {
+        for _ in 0..STEPS_MAX {
             let stepped = self.shard.step(now, context);
             if !self.shard.ended.is_empty() {
                 now = context.clock.now();
                 self.take_ended(now);
             } else if !stepped {
-                return;
+                return true;
             }
         }
+        false
     }
 
     fn take_ended(&mut self, now: Instant) {

@@ -258,6 +258,7 @@ fn recommendation() -> Recommendation {
                  a weighted geometric mean; intervals from the replicates, differences paired by seed."
                 .to_owned(),
         weights: families.map(|(family, ..)| (family.to_owned(), 1.0)).into(),
+        trade_off: None,
         by_family: families
             .map(|(family, peak, top)| FamilyBest {
                 family: family.to_owned(),

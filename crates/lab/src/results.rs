@@ -183,8 +183,46 @@ pub struct Recommendation {
     pub weights: BTreeMap<String, f64>,
     /// Best value per workload family, with ties.
     pub by_family: Vec<FamilyBest>,
+    /// What each value gives and costs, where a recovery runs beside the jobs. Nothing is ranked then: `ranking` and
+    /// `by_family` are empty, and `best` is named by the rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trade_off: Option<TradeOff>,
     /// Commands that apply it, e.g. the `mdadm --create` line.
     pub commands: Vec<String>,
+}
+
+/// What the values of a speed limit give to the recovery and cost the jobs.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct TradeOff {
+    /// How `best` is chosen, in words.
+    pub rule: String,
+    /// By family, then by load, then by value, smallest first.
+    pub rows: Vec<TradeOffRow>,
+}
+
+/// A value in one workload family at one load; geometric means over its workloads.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct TradeOffRow {
+    /// Family, e.g. `random-write`.
+    pub family: String,
+    /// Requests kept in flight: `iodepth` × `numjobs`.
+    pub in_flight: u64,
+    /// The subject's value.
+    pub value: String,
+    /// KiB of a member recovered per second.
+    pub sync_kib_s: f64,
+    /// Seconds a whole member takes at that rate.
+    pub member_seconds: f64,
+    /// Throughput of the job, reads and writes together.
+    pub bytes_per_second: f64,
+    /// The 99th percentile of completion latency in nanoseconds, of the slower direction.
+    pub p99_ns: f64,
+    /// Throughput as a share of that at the smallest value.
+    pub throughput_ratio: f64,
+    /// p99 as a multiple of that at the smallest value.
+    pub p99_ratio: f64,
+    /// Its 95 % interval, paired over replicates; none from single runs.
+    pub p99_ratio_ci: Option<(f64, f64)>,
 }
 
 /// A subject value with its score.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use stripewise_lab::claims::{ClaimResult, count};
 use stripewise_lab::recommend::{FAMILIES, family};
-use stripewise_lab::results::{CellResult, Recommendation, StudyResults};
+use stripewise_lab::results::{CellResult, Recommendation, StudyResults, TradeOff};
 use stripewise_lab::workload::parse_size;
 
 use crate::output::Table;
@@ -162,10 +162,48 @@ fn rankings(text: &mut String, results: &StudyResults) {
     text.push_str(&table.to_string());
 }
 
+/// What each value gives to the recovery and costs the jobs.
+fn trade_off(text: &mut String, results: &StudyResults, trade_off: &TradeOff) {
+    let simulated = if results.simulated { ", simulated" } else { "" };
+    let _ = writeln!(
+        text,
+        "\nTrade-off by workload family, requests in flight and {}{simulated}",
+        results.subject
+    );
+    let mut table = Table::new([
+        "family",
+        "in flight",
+        results.subject.as_str(),
+        "recovery MiB/s",
+        "whole member h",
+        "job MB/s",
+        "of smallest",
+        "p99 ms",
+        "x smallest",
+    ]);
+    for row in &trade_off.rows {
+        table.row([
+            row.family.clone(),
+            row.in_flight.to_string(),
+            row.value.clone(),
+            format!("{:.1}", row.sync_kib_s / 1024.0),
+            format!("{:.1}", row.member_seconds / 3600.0),
+            format!("{:.2}", row.bytes_per_second / 1e6),
+            format!("{:.0} %", row.throughput_ratio * 100.0),
+            format!("{:.1}", row.p99_ns / 1e6),
+            format!("{:.2}", row.p99_ratio),
+        ]);
+    }
+    text.push_str(&table.to_string());
+}
+
 fn recommendation(text: &mut String, results: &StudyResults) {
     let Recommendation { ranking, summary, method, reasons, commands, .. } = &results.recommendation;
     if !ranking.is_empty() {
         rankings(text, results);
+    }
+    if let Some(trade_off) = &results.recommendation.trade_off {
+        self::trade_off(text, results, trade_off);
     }
     let _ = writeln!(text, "\nRecommendation: {summary}");
     for reason in reasons {

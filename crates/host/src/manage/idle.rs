@@ -1,5 +1,7 @@
 //! Managing an array that nobody else drives.
 
+use stripewise_engine::units::Slot;
+
 use super::{ArrayStatus, Manage, ManageError, Managed};
 use crate::array::Array;
 
@@ -16,6 +18,12 @@ impl Array {
             shard.record(context);
             Ok(managed)
         })?
+    }
+
+    /// How many sectors of a slot's member hold their content while it is recovered; none when it holds all, or when
+    /// the slot is empty.
+    pub fn recovered_sectors(&self, slot: Slot) -> Option<u64> {
+        self.first().volume().recovered_sectors(slot)
     }
 
     /// The array as it stands.

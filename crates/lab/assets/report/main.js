@@ -65,18 +65,20 @@ function showThroughput() {
 }
 
 function showFigureGroups() {
+  if (study.is_trade_off) panelsOrNone('tradeoff', shownPanels(), tradeOffFigures);
   showThroughput();
   panelsOrNone('relative', shownPanels(), relativeFigures);
   showLatency();
 }
 
 function writeNotes() {
+  document.getElementById('tradeoff-note')?.append(tradeOffKey());
   const replicates = Math.max(...study.cells.map((row) => row[REPLICATE] + 1));
   const interval = replicates > 1 ? `Marks are means over up to ${replicates} replicates, whiskers their 95 % interval.` : 'One replicate, so there are no intervals.';
   const fixed = model.fixed.map(({ id, values }) => facetWords(id, values[0])).join(', ');
   const reference = model.references.length > 0 ? ` Dashed: ${model.references.map(referenceName).join(', ')}.` : '';
   const axis = model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : '';
-  document.getElementById('throughput-note').textContent = `MB/s (1 MB = 1,000,000 bytes)${axis}, reads and writes together. ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}`;
+  document.getElementById('throughput-note').textContent = `MB/s (1 MB = 1,000,000 bytes)${axis}, reads and writes together. ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}${model.implied.map((words) => ` ${words}.`).join('')}`;
   document.getElementById('relative-note').replaceChildren(
     `Throughput of each ${factorName(study.subject)} in per cent of the best one of the same cell. Blank: no figures. `,
     element('span', { class: 'ramp' }, element('span', {}, percent(lowestShare).replace('.0', '')), element('i', { 'aria-hidden': 'true' }), element('span', {}, '100 %')));

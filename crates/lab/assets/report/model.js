@@ -2,7 +2,7 @@
 // positions along the axis of means per subject value and per reference target.
 
 const study = JSON.parse(document.getElementById('study-data').textContent);
-const [KEY, TARGET, VALUES, REPLICATE, SEED, SECONDS, READ, WRITE, ERROR] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
+const [KEY, TARGET, VALUES, REPLICATE, SEED, SECONDS, READ, WRITE, ERROR, SYNC] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 const [IOS, BYTES, ERRORS, , P50, P90, P99, P999] = [0, 1, 2, 3, 4, 5, 6, 7];
 const PERCENTILES = [['p50', P50], ['p90', P90], ['p99', P99], ['p99.9', P999]];
 const FACTOR_NAMES = { access: 'Access', share: 'Read share', numjobs: 'Threads', iodepth: 'Queue depth', bs: 'Block size' };
@@ -46,11 +46,12 @@ function facetsOf(cell, axis) {
   return facets;
 }
 
-/** The factor along the horizontal axis: block size where it varies, else the quantity with most values. */
+/** The factor along the horizontal axis: block size where it varies, else the quantity with most values. Beside a recovery
+ *  it is the load. */
 function chooseAxis() {
   const varies = (factor) => study.values[factor].length > 1;
-  const bs = study.factors.indexOf('bs');
-  if (bs >= 0 && varies(bs)) return bs;
+  const usual = study.factors.indexOf(study.is_trade_off ? 'iodepth' : 'bs');
+  if (usual >= 0 && varies(usual)) return usual;
   const others = study.factors.map((_, factor) => factor).filter((factor) => factor !== subjectFactor
     && study.factors[factor] !== 'rwmixread' && varies(factor)
     && study.values[factor].every((value) => !Number.isNaN(quantity(value))));
@@ -81,6 +82,8 @@ function point(cells) {
   return {
     ...summary(good.map((cell) => total(cell, BYTES) / cell[SECONDS] / 1e6)),
     iops: summary(good.map((cell) => total(cell, IOS) / cell[SECONDS])).mean,
+    sync: summary(good.map((cell) => cell[SYNC] ?? NaN)).mean,
+    p99: summary(good.map((cell) => Math.max(cell[READ]?.[P99] ?? 0, cell[WRITE]?.[P99] ?? 0))).mean,
     errors: good.reduce((sum, cell) => sum + total(cell, ERRORS), 0),
     latency: { read: latency(READ), write: latency(WRITE) },
     failed: cells.length - good.length,
@@ -111,6 +114,21 @@ function facetWords(id, value) {
 /** Series names of targets that the subject does not touch, e.g. `single drive`. */
 function referenceName(target) {
   return target === 'drive' ? 'single drive' : target;
+}
+
+/** Whether the kind of access alone tells a facet's value, as a part of a plan may fix the block size for one. */
+function isImplied(id, facets, panels) {
+  const access = facets.find((facet) => facet.id === 'access');
+  if (!access || access.values.length < 2 || id === 'access' || id === 'share') return false;
+  const pairs = new Set([...panels.values()].map(({ facets: of }) => JSON.stringify([of.access, of[id] ?? null])));
+  return facets.find((facet) => facet.id === id).values.length > 1 && pairs.size === access.values.length;
+}
+
+/** What the kinds of access imply, in words. */
+function impliedWords(implied, panels) {
+  if (implied.length === 0) return [];
+  const words = [...panels.values()].map(({ facets }) => `${facets.access[0].toUpperCase()}${facets.access.slice(1)}: ${implied.map(({ id }) => facetWords(id, facets[id])).join(', ')}`);
+  return [...new Set(words)];
 }
 
 function gather() {
@@ -146,10 +164,12 @@ function gather() {
   const first = ['access', 'share', 'numjobs'];
   const place = (id) => (first.indexOf(id) + first.length + 1) % (first.length + 1);
   facets.sort((a, b) => place(a.id) - place(b.id));
+  const implied = facets.filter(({ id }) => isImplied(id, facets, panels));
   return {
     axis: axis < 0 ? null : study.factors[axis],
     positions: [...positions].sort(byQuantity),
-    facets: facets.filter((facet) => facet.values.length > 1),
+    facets: facets.filter((facet) => facet.values.length > 1 && !implied.includes(facet)),
+    implied: impliedWords(implied, panels),
     fixed: facets.filter((facet) => facet.values.length === 1),
     references: [...references],
     panels: orderPanels([...panels.values()], facets),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use stripewise_engine::cache::{CacheConfig, CacheError, CachePolicy, DirtyLimit};
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
+use stripewise_engine::units::Nanos;
 use stripewise_sim::{Cipher, CryptConfig};
 
 use super::table::PARAMETERS;
@@ -30,13 +31,15 @@ pub enum Work {
     Resync,
     /// Leaves the array alone while it recovers the members that failed onto spares.
     Recover,
+    /// Runs the job while the array recovers the members that failed onto spares.
+    Rebuild,
     /// Makes the file system.
     Mkfs,
 }
 
 impl Work {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Job, Self::Resync, Self::Recover, Self::Mkfs];
+    pub const ALL: [Self; 5] = [Self::Job, Self::Resync, Self::Recover, Self::Rebuild, Self::Mkfs];
 
     /// The word used in plans.
     pub const fn name(self) -> &'static str {
@@ -44,8 +47,24 @@ impl Work {
             Self::Job => "job",
             Self::Resync => "resync",
             Self::Recover => "recover",
+            Self::Rebuild => "rebuild",
             Self::Mkfs => "mkfs",
         }
+    }
+
+    /// Whether it runs the job.
+    pub const fn runs_job(self) -> bool {
+        matches!(self, Self::Job | Self::Rebuild)
+    }
+
+    /// Whether the array fills members that failed.
+    pub const fn recovers(self) -> bool {
+        matches!(self, Self::Recover | Self::Rebuild)
+    }
+
+    /// Whether the array has work of its own, which the speed limits bound.
+    pub const fn syncs(self) -> bool {
+        matches!(self, Self::Resync | Self::Recover | Self::Rebuild)
     }
 }
 
@@ -277,12 +296,21 @@ impl Parameters {
             return Err(Fault::of("speed_limit_min", message));
         }
         let is_array = self.target == CellTarget::Array;
-        if matches!(self.work, Work::Resync | Work::Recover) && (!is_array || level.parity_count() == 0) {
+        if self.work.syncs() && (!is_array || level.parity_count() == 0) {
             let message = format!("work {} needs an array with parity, level 4, 5 or 6", self.work.name());
             return Err(Fault::of("work", message));
         }
-        if self.work == Work::Recover && failed == 0 {
-            return Err(Fault::of("failed", "work recover needs failed members; set failed to 1 or more"));
+        if self.work.recovers() && failed == 0 {
+            let message = format!("work {} needs failed members; set failed to 1 or more", self.work.name());
+            return Err(Fault::of("failed", message));
+        }
+        if self.work == Work::Rebuild && self.job.runtime == Nanos(0) {
+            let message = "work rebuild compares job and recovery over a time; set runtime to 1s or more";
+            return Err(Fault::of("runtime", message));
+        }
+        if self.work == Work::Rebuild && !self.job.time_based {
+            let message = "with work rebuild the job runs for its runtime; set time_based to 1";
+            return Err(Fault::of("time_based", message));
         }
         Ok(())
     }
@@ -295,10 +323,10 @@ impl Parameters {
                 "work mkfs needs a file system and the page cache; set fs, and direct=0",
             ));
         }
-        if self.work == Work::Job && fs == Some(FsKind::Xfs) {
+        if self.work.runs_job() && fs == Some(FsKind::Xfs) {
             return Err(Fault::of("fs", "files on xfs are not modelled; use ext3, ext4 or none"));
         }
-        if self.work == Work::Job && fs.is_some() && !self.job.direct {
+        if self.work.runs_job() && fs.is_some() && !self.job.direct {
             return Err(Fault::of("fs", "files are modelled past the page cache; set direct=1, or fs none"));
         }
         if let Some(cache) = self.cache() {

@@ -18,7 +18,8 @@ macro_rules! presets {
 }
 
 /// Every built-in plan.
-pub static PRESETS: &[Preset] = presets!["cache-size", "chunk-size", "monkey-house", "stride", "ssd-cached"];
+pub static PRESETS: &[Preset] =
+    presets!["cache-size", "chunk-size", "monkey-house", "stride", "ssd-cached", "rebuild"];
 
 impl Preset {
     /// Reads the plan.

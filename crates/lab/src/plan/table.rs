@@ -30,19 +30,19 @@ fn in_a_part(p: &Parameters) -> bool {
 }
 
 fn runs_a_job(p: &Parameters) -> bool {
-    p.work == Work::Job
+    p.work.runs_job()
 }
 
 fn syncs(p: &Parameters) -> bool {
-    matches!(p.work, Work::Resync | Work::Recover)
+    p.work.syncs()
 }
 
 fn on_ext(p: &Parameters) -> bool {
-    !syncs(p) && matches!(p.stack.fs, Some(FsKind::Ext3 | FsKind::Ext4))
+    may_have_fs(p) && matches!(p.stack.fs, Some(FsKind::Ext3 | FsKind::Ext4))
 }
 
 fn may_have_fs(p: &Parameters) -> bool {
-    !syncs(p)
+    !matches!(p.work, Work::Resync | Work::Recover)
 }
 
 fn mixed(p: &Parameters) -> bool {

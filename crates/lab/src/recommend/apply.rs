@@ -16,6 +16,8 @@ static COMMANDS: &[(&str, Commands)] = &[
     ("raid_devices", create),
     ("stripe_cache_size", stripe_cache_size),
     ("readahead", readahead),
+    ("speed_limit_min", |values| sync_speed(values, "min")),
+    ("speed_limit_max", |values| sync_speed(values, "max")),
 ];
 
 /// The commands that set the subject to the value on an array with the fixed parameters; none where no
@@ -57,6 +59,11 @@ fn stripe_cache_size(values: &Values) -> Vec<String> {
 fn readahead(values: &Values) -> Vec<String> {
     let sectors = values.get("readahead").filter(|n| *n != "default");
     sectors.map(|n| format!("blockdev --setra {n} /dev/md0")).into_iter().collect()
+}
+
+fn sync_speed(values: &Values, bound: &str) -> Vec<String> {
+    let kib = values.get(&format!("speed_limit_{bound}"));
+    kib.map(|n| format!("echo {n} > /sys/block/md0/md/sync_speed_{bound}")).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 //! A value's throughput in a cell is its geometric mean over replicates, relative to the best value of that
 //! cell. The score is the geometric mean of that over cells, each family counting by its weight however many
 //! cells it has. Two values are tied if the interval of their ratio includes 1, or if they differ by less than
-//! [`MARGIN`]. Cells of a single drive are for reference and do not count.
+//! [`MARGIN`]. Cells of a single drive are for reference and do not count. Where a recovery runs beside the jobs, speed
+//! alone is not what is sought: those studies are judged as a trade-off.
 
 mod apply;
 mod family;
 mod reason;
+mod tradeoff;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +20,7 @@ use crate::stats::{Interval, Mean};
 pub use apply::commands;
 pub use family::{FAMILIES, Weights, family};
 use reason::reasons;
+pub use tradeoff::P99_RATIO_MAX;
 
 /// Values that differ by less than this share are tied whatever the statistics say: nobody would feel it.
 pub const MARGIN: f64 = 0.01;
@@ -65,6 +68,9 @@ struct Scored {
 
 /// Judges a study's cells.
 pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
+    if let Some(judgement) = tradeoff::judge(cells, question) {
+        return judgement;
+    }
     let (groups, mut notes) = groups(cells, question);
     let ranking = rank(&groups, question.values.len(), question.weights);
     if groups.is_empty() || ranking.is_empty() {
@@ -86,6 +92,7 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
         method: method(&ranking),
         weights: present_families(&groups).map(|f| (f.to_owned(), question.weights.of(f))).collect(),
         by_family,
+        trade_off: None,
         commands: if best.is_empty() {
             Vec::new()
         } else {

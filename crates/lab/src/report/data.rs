@@ -15,6 +15,8 @@ pub(super) struct ChartData<'a> {
     subject_values: &'a [String],
     best: &'a str,
     tied_with: &'a [String],
+    /// A recovery runs beside the jobs.
+    is_trade_off: bool,
     simulated: bool,
     target: &'a str,
     colours_light: Vec<String>,
@@ -28,7 +30,7 @@ pub(super) struct ChartData<'a> {
 }
 
 /// A cell: key, target number, value number per factor (−1 where it has none), replicate, seed (text, for
-/// a script's numbers are exact to 2⁵³ only), seconds, reads, writes, error.
+/// a script's numbers are exact to 2⁵³ only), seconds, reads, writes, error, KiB/s of a recovery beside it.
 #[derive(Serialize)]
 struct Row<'a>(
     &'a str,
@@ -40,6 +42,7 @@ struct Row<'a>(
     Option<Direction>,
     Option<Direction>,
     Option<&'a str>,
+    Option<f64>,
 );
 
 /// I/Os, bytes, errors, then latency in nanoseconds: mean, p50, p90, p99, p99.9, largest.
@@ -107,6 +110,7 @@ impl<'a> ChartData<'a> {
             subject_values: &results.subject_values,
             best: &results.recommendation.best,
             tied_with: &results.recommendation.tied_with,
+            is_trade_off: results.recommendation.trade_off.is_some(),
             simulated: results.simulated,
             target: &results.environment.target,
             colours_light: palette.light,
@@ -130,5 +134,6 @@ fn row(cell: &CellResult, target: usize, values: Vec<i32>) -> Row<'_> {
         Direction::of(&cell.read),
         Direction::of(&cell.write),
         cell.error.as_deref(),
+        cell.figures.get("sync_kib_s").copied(),
     )
 }

@@ -14,6 +14,7 @@ mod palette;
 mod recommendation;
 #[cfg(test)]
 mod tests;
+mod tradeoff;
 
 use html::Html;
 use palette::Palette;
@@ -32,6 +33,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../../assets/report/throughput.js"),
     include_str!("../../assets/report/relative.js"),
     include_str!("../../assets/report/latency.js"),
+    include_str!("../../assets/report/tradeoff.js"),
     include_str!("../../assets/report/cells.js"),
     include_str!("../../assets/report/main.js"),
 ];
@@ -46,6 +48,7 @@ pub fn render(results: &StudyResults) -> Result<String, serde_json::Error> {
     header(&mut html, results);
     html.raw("<main id=\"content\">");
     recommendation::write(&mut html, results);
+    tradeoff::write(&mut html, results);
     claims::write(&mut html, results);
     explore(&mut html, results);
     environment::write(&mut html, results);
@@ -148,6 +151,16 @@ fn explore(html: &mut Html, results: &StudyResults) {
     html.raw(concat!(
         "<noscript><p class=\"empty\">The charts need JavaScript; every figure above does not.</p></noscript>",
         "<div id=\"controls\" class=\"controls\"></div>",
+    ));
+    if results.recommendation.trade_off.is_some() {
+        html.raw(concat!(
+            "<section aria-labelledby=\"tradeoff-title\"><h3 id=\"tradeoff-title\">Recovery against waiting</h3>",
+            "<p class=\"note\" id=\"tradeoff-note\">How fast a member is recovered (MiB/s) and how long the slowest hundredth of requests ",
+            "waits at least (p99, the slower direction), both on logarithmic axes; colours are the values, lines the loads. ",
+            "Down and to the right is better.</p><div id=\"tradeoff\" class=\"panels\"></div></section>",
+        ));
+    }
+    html.raw(concat!(
         "<section aria-labelledby=\"throughput-title\"><h3 id=\"throughput-title\">Throughput</h3>",
         "<p class=\"note\" id=\"throughput-note\"></p>",
         "<div id=\"throughput\" class=\"panels\"></div></section>",

@@ -27,7 +27,12 @@ fn hero(html: &mut Html, results: &StudyResults) {
     }
     let tie = !advice.tied_with.is_empty();
     html.raw("<div class=\"hero\"><div class=\"verdict\"><p class=\"verdict-label\">");
-    html.raw(if tie { "A tie for the best " } else { "Best " }).text(&words(&results.subject));
+    html.raw(match (&advice.trade_off, tie) {
+        (Some(_), _) => "A trade-off; by the rule below, ",
+        (None, true) => "A tie for the best ",
+        (None, false) => "Best ",
+    });
+    html.text(&words(&results.subject));
     html.raw("</p><p class=\"verdict-value");
     let length = advice.tied_with.iter().fold(advice.best.len(), |sum, other| sum + 4 + other.len());
     html.raw(match length {
@@ -51,19 +56,19 @@ fn hero(html: &mut Html, results: &StudyResults) {
 }
 
 /// A factor's or family's name as words, e.g. `random-write` → `random write`.
-fn words(name: &str) -> String {
+pub(super) fn words(name: &str) -> String {
     name.replace(['-', '_'], " ")
 }
 
 /// A subject value in its colour.
-fn value(html: &mut Html, results: &StudyResults, value: &str) {
+pub(super) fn value(html: &mut Html, results: &StudyResults, value: &str) {
     html.raw("<b class=\"value\"");
     own_colour(html, results, value);
     html.raw(">").text(value).raw("</b>");
 }
 
 /// The attribute that gives an element its subject value's colour.
-fn own_colour(html: &mut Html, results: &StudyResults, value: &str) {
+pub(super) fn own_colour(html: &mut Html, results: &StudyResults, value: &str) {
     if let Some(index) = results.subject_values.iter().position(|candidate| candidate == value) {
         html.raw(" style=\"--own:var(--value-").number(index as f64, 0).raw(")\"");
     }

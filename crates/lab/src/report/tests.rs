@@ -99,6 +99,7 @@ fn advice(values: &[String], text: &str) -> Recommendation {
         summary: text.to_owned(),
         method: text.to_owned(),
         weights: BTreeMap::from([(format!("random-read{text}"), 3.0), ("random-write".to_owned(), 1.0)]),
+        trade_off: None,
         by_family: vec![FamilyBest {
             family: format!("random-read{text}"),
             best: values[0].clone(),

@@ -10,9 +10,9 @@ use stripewise_engine::io::{IoResult, RequestId, SyncAction};
 use stripewise_engine::units::{Instant, PAGE_BYTES, SECTOR_BYTES};
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::models::Model;
-use stripewise_sim::{Phantom, Rig, RigNames, SimConfig, SimReport, World};
+use stripewise_sim::{Phantom, Rig, RigNames, SimConfig, SimError, SimReport, World};
 
-use super::volume::{checked_sectors, file, volume};
+use super::volume::{checked_sectors, file, recovered_early, recovery_figures, volume};
 use super::{CellError, Measurement, Target, TargetKind};
 use crate::cell::Cell;
 use crate::fs::{BLOCK_SECTORS, InFile, Mkfs};
@@ -161,7 +161,7 @@ impl Target for ModelTarget {
         let config = self.config(cell).map_err(CellError)?;
         let sectors = checked_sectors(cell, config.rig.drive.capacity_sectors()).map_err(CellError)?;
         match cell.parameters.work {
-            Work::Job => {}
+            Work::Job | Work::Rebuild => {}
             Work::Resync | Work::Recover => return sync(cell, &config),
             Work::Mkfs => return mkfs(cell, &config, sectors),
         }
@@ -170,13 +170,13 @@ impl Target for ModelTarget {
         let runner = JobRunner::new(&cell.parameters.job, sectors).map_err(|e| CellError(e.to_string()))?;
         let mut runner = runner.with_cancel(Arc::clone(cancel));
         let mut world = world(cell, &config)?;
-        let report = match &file {
-            Some(file) => world.run(&mut InFile::new(file, &mut runner), None),
-            None => world.run(&mut runner, None),
+        let (report, recovery) = match &file {
+            Some(file) => run_job(cell, &mut world, &mut InFile::new(file, &mut runner))?,
+            None => run_job(cell, &mut world, &mut runner)?,
         };
-        let report = report.map_err(|e| CellError(e.to_string()))?;
         let mut measurement = Measurement::of(runner.measured(), members(&report))?;
         measurement.figures = figures(&report);
+        measurement.figures.extend(recovery);
         if let (Some(stats), Some(ios)) = (world.cache().map(Cache::stats), measurement.member_ios) {
             let read = (stats.pages_read * PAGE_BYTES) as f64 / ios.request_bytes.max(1) as f64;
             measurement.figures.insert("cache_hit_share".to_owned(), (1.0 - read).max(0.0));
@@ -192,6 +192,30 @@ fn world(cell: &Cell, config: &SimConfig) -> Result<World<Phantom>, CellError> {
         (None, cache) => World::cached(config, cache.as_ref(), Phantom),
     };
     made.map_err(|e| CellError(e.to_string()))
+}
+
+/// Runs the cell's job, beside a recovery if that is the cell's work: with the figures of that recovery.
+fn run_job(
+    cell: &Cell,
+    world: &mut World<Phantom>,
+    workload: &mut impl Workload,
+) -> Result<(SimReport, Vec<(String, f64)>), CellError> {
+    let failed = |e: SimError| CellError(e.to_string());
+    if cell.parameters.work != Work::Rebuild {
+        return Ok((world.run(workload, None).map_err(failed)?, Vec::new()));
+    }
+    // The drives never come to rest while the recovery goes on, so that the clock ends the run.
+    let job = &cell.parameters.job;
+    let ramp_end = Instant::ZERO + job.ramp_time;
+    world.run(workload, Some(ramp_end)).map_err(failed)?;
+    let before = world.volume().sync_status();
+    let report = world.run(workload, Some(ramp_end + job.runtime)).map_err(failed)?;
+    let after = world.volume().sync_status();
+    let (Some(before), Some(after)) = (before, after.filter(|s| s.action == SyncAction::Recover)) else {
+        return Err(recovered_early(job));
+    };
+    let done_sectors = after.done_sectors - before.done_sectors;
+    Ok((report, recovery_figures(done_sectors, after.total_sectors, job.runtime.as_secs_f64())))
 }
 
 /// Reads, read bytes, writes and written bytes of each member.

@@ -5,10 +5,10 @@ use std::fs;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stripewise_engine::units::SECTOR_BYTES;
+use stripewise_engine::units::{SECTOR_BYTES, Slot};
 use stripewise_host::{Array, ArrayConfig, MemberSpec};
 
-use super::volume::{checked_sectors, volume};
+use super::volume::{checked_sectors, recovered_early, recovery_figures, volume};
 use super::{CellError, Measurement};
 use crate::cell::Cell;
 use crate::plan::Work;
@@ -31,10 +31,10 @@ impl Notes {
 /// Refuses cells that do not fit members of that size, or whose buffers do not fit the memory.
 pub(super) fn check(cell: &Cell, member_bytes: u64) -> Result<(), String> {
     let parameters = &cell.parameters;
-    if parameters.work != Work::Job || parameters.cache().is_some() || parameters.crypt().is_some() {
+    if !parameters.work.runs_job() || parameters.cache().is_some() || parameters.crypt().is_some() {
         return Err(
             "a page cache, a cipher and work other than a job are modelled only; use --on model, or \
-                    direct=1, crypt none and work job"
+                    direct=1, crypt none and work job or rebuild"
                 .to_owned(),
         );
     }
@@ -71,7 +71,15 @@ pub(super) fn run(
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
     let members =
         report.members.iter().map(|m| [m.reads, bytes(m.read_sectors), m.writes, bytes(m.write_sectors)]);
-    Measurement::of(runner.measured(), members)
+    let mut measurement = Measurement::of(runner.measured(), members)?;
+    if cell.parameters.work == Work::Rebuild {
+        let recovered =
+            array.recovered_sectors(Slot(0)).ok_or_else(|| recovered_early(&cell.parameters.job))?;
+        let total = array.geometry().used_sectors(Slot(0));
+        let seconds = report.elapsed.as_secs_f64();
+        measurement.figures.extend(recovery_figures(recovered, total, seconds));
+    }
+    Ok(measurement)
 }
 
 /// Bytes of memory that can be had without swapping, where the kernel tells.

@@ -6,9 +6,11 @@ use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::units::{SECTOR_BYTES, Slot};
 use stripewise_engine::volume::{Volume, VolumeConfig};
 
+use super::CellError;
 use crate::cell::Cell;
 use crate::fs::{BLOCK_SECTORS, Ext, ExtFile, Extent, FsKind, xfs_mkfs};
 use crate::plan::{CellTarget, Work};
+use crate::workload::{Job, print_time};
 
 /// The volume of a cell on members of that many sectors. A drive by itself is a linear array of one member.
 pub(super) fn volume(cell: &Cell, member_sectors: u64) -> Result<VolumeConfig, String> {
@@ -27,7 +29,7 @@ pub(super) fn volume(cell: &Cell, member_sectors: u64) -> Result<VolumeConfig, S
     let is_array = parameters.target == CellTarget::Array;
     let missing = (0..array.failed).filter(|_| is_array).map(Slot);
     let (failed, recovering) = match parameters.work {
-        Work::Recover => (Vec::new(), missing.map(|slot| (slot, 0)).collect()),
+        Work::Recover | Work::Rebuild => (Vec::new(), missing.map(|slot| (slot, 0)).collect()),
         Work::Job | Work::Resync | Work::Mkfs => (missing.collect(), Vec::new()),
     };
     let speed = SpeedLimits { min_kib: array.speed_limit_min, max_kib: array.speed_limit_max };
@@ -50,7 +52,7 @@ pub(super) fn checked_sectors(cell: &Cell, member_sectors: u64) -> Result<u64, S
         return Err(format!("crypt_offset of {payload} sectors is beyond the array's {sectors}"));
     };
     match cell.parameters.work {
-        Work::Job => {
+        Work::Job | Work::Rebuild => {
             let usable = file(cell, sectors)?.map_or(sectors, |file| file.blocks() * BLOCK_SECTORS);
             cell.parameters.job.check_on(usable).map_err(|e| e.to_string())?;
         }
@@ -60,6 +62,23 @@ pub(super) fn checked_sectors(cell: &Cell, member_sectors: u64) -> Result<u64, S
         Work::Resync | Work::Recover => {}
     }
     Ok(sectors)
+}
+
+/// What is told of a recovery beside a job: its rate, and how much of a member there is to recover in all.
+pub(super) fn recovery_figures(done_sectors: u64, total_sectors: u64, seconds: f64) -> Vec<(String, f64)> {
+    let kib = |sectors: u64| sectors as f64 / 2.0;
+    vec![
+        ("sync_kib_s".to_owned(), kib(done_sectors) / seconds),
+        ("sync_total_kib".to_owned(), kib(total_sectors)),
+    ]
+}
+
+/// A recovery that left the job alone before its time was over: figures would be of neither.
+pub(super) fn recovered_early(job: &Job) -> CellError {
+    CellError(format!(
+        "the recovery ended before the job's {}; use larger members, a shorter runtime or lower speed limits",
+        print_time(job.ramp_time + job.runtime)
+    ))
 }
 
 /// The cell's ext file system on so many sectors.

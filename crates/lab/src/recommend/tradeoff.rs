@@ -1,0 +1,206 @@
+//! Studies of a recovery under load: no value is best, for what the recovery gains its users pay. Told is what each
+//! value gives and costs, and recommended by a rule that stands in the text.
+//!
+//! A cell's p99 is that of its slower direction. Workloads of one family that keep as many requests in flight are told
+//! together, by their geometric mean; ratios are paired over replicates.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{FAMILIES, Judgement, Question, commands, family};
+use crate::results::{CellResult, Recommendation, TradeOff, TradeOffRow};
+use crate::stats::{Interval, Mean};
+
+/// A value is acceptable while nowhere p99 is beyond so many times that of the smallest value.
+pub const P99_RATIO_MAX: f64 = 2.0;
+
+/// What a cell says of the trade-off.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    sync_kib_s: f64,
+    member_kib: f64,
+    bytes_per_second: f64,
+    p99_ns: f64,
+}
+
+impl Sample {
+    /// Nothing of cells where no I/O completed, or nothing was recovered.
+    fn of(cell: &CellResult) -> Option<Self> {
+        let figure = |name: &str| cell.figures.get(name).copied().filter(|x| *x > 0.0);
+        let p99_ns = cell.read.latency_p99_ns.max(cell.write.latency_p99_ns) as f64;
+        let bytes_per_second = cell.bytes_per_second();
+        let sample = Self {
+            sync_kib_s: figure("sync_kib_s")?,
+            member_kib: figure("sync_total_kib")?,
+            bytes_per_second,
+            p99_ns,
+        };
+        (cell.error.is_none() && p99_ns > 0.0 && bytes_per_second > 0.0).then_some(sample)
+    }
+}
+
+/// A workload's samples, by replicate and then by value, smallest first; every value has one.
+struct Group {
+    family: &'static str,
+    in_flight: u64,
+    label: String,
+    replicates: Vec<Vec<Sample>>,
+}
+
+/// Judges the cells as a trade-off, where they are one: jobs beside a recovery, compared by a limit of its speed.
+pub(super) fn judge(cells: &[CellResult], question: &Question<'_>) -> Option<Judgement> {
+    let has_both = |c: &CellResult| c.figures.contains_key("sync_kib_s") && c.factors.contains_key("rw");
+    if !question.subject.starts_with("speed_limit_") || !cells.iter().any(has_both) {
+        return None;
+    }
+    let mut values: Vec<&String> = question.values.iter().collect();
+    values.sort_by_key(|v| v.parse::<u64>().unwrap_or(u64::MAX));
+    let (groups, incomplete) = groups(cells, question.subject, &values);
+    let families: Vec<&str> =
+        FAMILIES.into_iter().filter(|f| groups.iter().any(|g| g.family == *f)).collect();
+    let rows = rows(&groups, &families, &values);
+    let mut notes = Vec::new();
+    if incomplete > 0 {
+        notes.push(format!("{incomplete} workloads lack figures for some value and were not judged."));
+    }
+    if rows.iter().any(|r| r.p99_ratio_ci.is_none()) {
+        notes.push("Some cells ran only once, so there is no confidence interval.".to_owned());
+    }
+    let counts = |f: &str| question.weights.of(f) > 0.0;
+    let is_within = |value: &String| {
+        rows.iter().filter(|r| r.value == **value && counts(&r.family)).all(|r| r.p99_ratio <= P99_RATIO_MAX)
+    };
+    let best = (!rows.is_empty()).then(|| values.iter().rev().find(|v| is_within(v)).copied()).flatten();
+    let recommendation = Recommendation {
+        ranking: Vec::new(),
+        best: best.cloned().unwrap_or_default(),
+        tied_with: Vec::new(),
+        summary: best.map_or_else(
+            || format!("No {} can be recommended yet.", question.subject),
+            |best| summary(question.subject, best, values[0], &rows, &groups, &values),
+        ),
+        reasons: Vec::new(),
+        method: rule(question.subject),
+        weights: families.iter().map(|f| ((*f).to_owned(), question.weights.of(f))).collect(),
+        by_family: Vec::new(),
+        trade_off: Some(TradeOff { rule: rule(question.subject), rows }),
+        commands: best.map_or_else(Vec::new, |b| commands(question.subject, b, question.fixed)),
+    };
+    Some(Judgement { recommendation, notes })
+}
+
+/// The rule by which one value is named, in words.
+fn rule(subject: &str) -> String {
+    format!(
+        "The largest {subject} with which no workload family that has weight waits, at any load, more than {P99_RATIO_MAX} times as \
+         long (p99 of completion latency) as with the smallest one studied. Figures are geometric means over the \
+         workloads of one family and load, p99 that of the slower direction."
+    )
+}
+
+/// Cells by all factors but the subject; and how many workloads are incomplete.
+fn groups(cells: &[CellResult], subject: &str, values: &[&String]) -> (Vec<Group>, usize) {
+    let mut by_group: BTreeMap<BTreeMap<String, String>, BTreeMap<u32, Vec<Option<Sample>>>> =
+        BTreeMap::new();
+    for cell in cells.iter().filter(|c| c.target == "array" && c.factors.contains_key("rw")) {
+        let mut factors = cell.factors.clone();
+        let Some(value) = factors.remove(subject) else { continue };
+        let Some(place) = values.iter().position(|v| **v == value) else { continue };
+        let replicates = by_group.entry(factors).or_default();
+        replicates.entry(cell.replicate).or_insert_with(|| vec![None; values.len()])[place] =
+            Sample::of(cell);
+    }
+    let all = by_group.len();
+    let groups: Vec<Group> = by_group
+        .into_iter()
+        .filter_map(|(factors, replicates)| {
+            let replicates: Vec<Vec<Sample>> =
+                replicates.into_values().filter_map(|samples| samples.into_iter().collect()).collect();
+            let family = family(&factors).filter(|_| !replicates.is_empty())?;
+            let words: Vec<String> = factors.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let number = |name: &str| factors.get(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(1);
+            let in_flight = number("iodepth") * number("numjobs");
+            Some(Group { family, in_flight, label: words.join(" "), replicates })
+        })
+        .collect();
+    let incomplete = all - groups.len();
+    (groups, incomplete)
+}
+
+/// A row for each family, load and value.
+fn rows(groups: &[Group], families: &[&str], values: &[&String]) -> Vec<TradeOffRow> {
+    let mut rows = Vec::new();
+    for family in families {
+        let loads: BTreeSet<u64> =
+            groups.iter().filter(|g| g.family == *family).map(|g| g.in_flight).collect();
+        for load in loads {
+            let alike: Vec<&Group> =
+                groups.iter().filter(|g| g.family == *family && g.in_flight == load).collect();
+            rows.extend((0..values.len()).map(|value| row(&alike, value, values[value])));
+        }
+    }
+    rows
+}
+
+/// A value in workloads of one family and load.
+fn row(alike: &[&Group], value: usize, name: &str) -> TradeOffRow {
+    let log_mean = |of: &dyn Fn(&[Sample]) -> f64| {
+        let mean = |g: &Group| Mean::of(&g.replicates.iter().map(|r| of(r).ln()).collect::<Vec<_>>());
+        Interval::of_weighted_sum(alike.iter().map(|g| (1.0 / alike.len() as f64, mean(g)))).exp()
+    };
+    let p99_ratio = log_mean(&|r| r[value].p99_ns / r[0].p99_ns);
+    TradeOffRow {
+        family: alike[0].family.to_owned(),
+        in_flight: alike[0].in_flight,
+        value: name.to_owned(),
+        sync_kib_s: log_mean(&|r| r[value].sync_kib_s).value,
+        member_seconds: log_mean(&|r| r[value].member_kib / r[value].sync_kib_s).value,
+        bytes_per_second: log_mean(&|r| r[value].bytes_per_second).value,
+        p99_ns: log_mean(&|r| r[value].p99_ns).value,
+        throughput_ratio: log_mean(&|r| r[value].bytes_per_second / r[0].bytes_per_second).value,
+        p99_ratio: p99_ratio.value,
+        p99_ratio_ci: p99_ratio.bounds,
+    }
+}
+
+fn summary(
+    subject: &str,
+    best: &str,
+    least: &str,
+    rows: &[TradeOffRow],
+    groups: &[Group],
+    values: &[&String],
+) -> String {
+    let of = |value: &str| rows.iter().filter(|r| r.value == value).collect::<Vec<_>>();
+    let place = values.iter().position(|v| *v == best).unwrap_or(0);
+    let p99 = |g: &Group, of: usize| {
+        Mean::of(&g.replicates.iter().map(|r| r[of].p99_ns.ln()).collect::<Vec<_>>()).mean
+    };
+    let worst = groups
+        .iter()
+        .map(|g| ((p99(g, place) - p99(g, 0)).exp(), g.label.as_str()))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map_or_else(String::new, |(ratio, label)| {
+            format!(" The workload that suffers most waits {ratio:.2} times as long ({label}).")
+        });
+    let range = |rows: &[&TradeOffRow], of: fn(&TradeOffRow) -> f64| {
+        let figures = rows.iter().map(|r| of(r));
+        (figures.clone().fold(f64::INFINITY, f64::min), figures.fold(0.0, f64::max))
+    };
+    let days = |value: &str| range(&of(value), |r| r.member_seconds / 86_400.0);
+    let (low, high) = days(best);
+    let (low_least, high_least) = days(least);
+    let (slowest, fastest) = range(&of(best), |r| r.throughput_ratio);
+    let (_, p99_most) = range(&of(best), |r| r.p99_ratio);
+    format!(
+        "This is a trade-off: a faster recovery is paid for by those who use the array. {subject} {best} is the largest \
+         whose p99 stays within {P99_RATIO_MAX} times that of {least} in every family at every load (at most {p99_most:.2} times); \
+         throughput is {:.0} to {:.0} % of that with {least}. A whole member then takes {low:.1} to {high:.1} days \
+         instead of {low_least:.1} to {high_least:.1}, by workload.{worst}",
+        slowest * 100.0,
+        fastest * 100.0,
+    )
+}
+
+#[cfg(test)]
+#[path = "tradeoff_tests.rs"]
+mod tests;

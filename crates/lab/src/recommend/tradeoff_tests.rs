@@ -1,0 +1,101 @@
+use super::*;
+use crate::recommend::{Weights, recommend};
+use crate::results::DirectionResult;
+
+/// A cell at that limit, with so many milliseconds of p99.
+fn cell(rw: &str, limit: &str, replicate: u32, p99_ms: u64) -> CellResult {
+    let factors = [("rw", rw), ("bs", "4k"), ("speed_limit_min", limit)];
+    let direction = DirectionResult {
+        ios: 100,
+        bytes: 1_000_000 / p99_ms,
+        latency_p99_ns: p99_ms * 1_000_000,
+        ..DirectionResult::default()
+    };
+    let rate = limit.parse::<f64>().unwrap();
+    CellResult {
+        key: String::new(),
+        target: "array".to_owned(),
+        factors: factors.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        replicate,
+        seed: 0,
+        seconds: 1.0,
+        read: if rw == "randread" { direction.clone() } else { DirectionResult::default() },
+        write: if rw == "randread" { DirectionResult::default() } else { direction },
+        member_ios: None,
+        figures: [("sync_kib_s".to_owned(), rate), ("sync_total_kib".to_owned(), 86_400_000.0)].into(),
+        error: None,
+    }
+}
+
+/// p99 of reads and of writes by limit.
+fn cells(p99: &[(&str, u64, u64)]) -> Vec<CellResult> {
+    let of = |(limit, read, write): &(&str, u64, u64)| {
+        [0, 1].map(|r| [cell("randread", limit, r, *read), cell("randwrite", limit, r, *write)]).concat()
+    };
+    p99.iter().flat_map(of).collect()
+}
+
+fn judged(cells: &[CellResult], subject: &str, weights: &Weights) -> Judgement {
+    // Not in order: the rule goes by size.
+    let values = ["10000", "1000", "50000"].map(str::to_owned);
+    let fixed = BTreeMap::new();
+    recommend(cells, &Question { subject, values: &values, fixed: &fixed, weights })
+}
+
+#[test]
+fn the_largest_limit_whose_p99_is_within_twice_that_of_the_smallest() {
+    let cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    let advice = judged(&cells, "speed_limit_min", &Weights::default()).recommendation;
+    assert_eq!(advice.best, "10000");
+    assert!(
+        advice.summary.contains("trade-off") && advice.summary.contains("1.50 times"),
+        "{}",
+        advice.summary
+    );
+    assert!(advice.summary.contains("0.1 to 0.1 days instead of 1.0 to 1.0"), "{}", advice.summary);
+    assert!(advice.ranking.is_empty() && advice.by_family.is_empty(), "no ranking by speed alone");
+    assert_eq!(advice.commands, ["echo 10000 > /sys/block/md0/md/sync_speed_min"]);
+    let trade = advice.trade_off.unwrap();
+    assert!(trade.rule.contains("2 times"), "{}", trade.rule);
+    let rows: Vec<(&str, &str)> = trade.rows.iter().map(|r| (r.family.as_str(), r.value.as_str())).collect();
+    assert_eq!(rows.len(), 2 * 3);
+    assert_eq!(rows[..2], [("random-read", "1000"), ("random-read", "10000")]);
+    let last = &trade.rows[5];
+    assert!((last.p99_ratio - 2.05).abs() < 1e-9 && last.p99_ratio_ci.is_some());
+    assert!((last.sync_kib_s - 50_000.0).abs() < 1e-6 && (last.member_seconds - 1728.0).abs() < 1e-6);
+    assert!((last.p99_ns - 41e6).abs() < 1.0);
+}
+
+#[test]
+fn a_family_without_weight_holds_nothing_back() {
+    let cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    let reads = Weights::parse(["random-write=0"]).unwrap();
+    assert_eq!(judged(&cells, "speed_limit_min", &reads).recommendation.best, "50000");
+}
+
+#[test]
+fn where_every_faster_recovery_costs_too_much_the_smallest_is_named() {
+    let cells = cells(&[("1000", 10, 20), ("10000", 25, 30), ("50000", 30, 41)]);
+    assert_eq!(judged(&cells, "speed_limit_min", &Weights::default()).recommendation.best, "1000");
+}
+
+#[test]
+fn a_workload_that_lacks_a_value_is_not_judged_and_told() {
+    let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    for cell in
+        cells.iter_mut().filter(|c| c.factors["rw"] == "randwrite" && c.factors["speed_limit_min"] == "50000")
+    {
+        cell.error = Some("the recovery ended".to_owned());
+    }
+    let judgement = judged(&cells, "speed_limit_min", &Weights::default());
+    assert_eq!(judgement.recommendation.best, "50000");
+    assert!(judgement.notes[0].contains("1 workloads lack"), "{:?}", judgement.notes);
+}
+
+#[test]
+fn other_studies_are_ranked_as_ever() {
+    let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    cells.iter_mut().for_each(|c| c.figures.clear());
+    let advice = judged(&cells, "speed_limit_min", &Weights::default()).recommendation;
+    assert!(advice.trade_off.is_none() && advice.ranking.len() == 3);
+}

@@ -1,0 +1,68 @@
+//! What each value of a speed limit gives to a recovery and costs the jobs beside it.
+
+use super::html::Html;
+use super::recommendation::{own_colour, value, words};
+use crate::recommend::P99_RATIO_MAX;
+use crate::results::{StudyResults, TradeOff, TradeOffRow};
+
+/// Writes the table, where the study is a trade-off.
+pub(super) fn write(html: &mut Html, results: &StudyResults) {
+    let Some(TradeOff { rule, rows }) = &results.recommendation.trade_off else { return };
+    super::section(html, results, "trade-off", "The trade-off");
+    html.raw("<p class=\"note\">The rule of the recommendation: ").text(rule);
+    html.raw(" The time is that of a whole member at the rate that was found. Beside: throughput and p99 in comparison ");
+    html.raw("with the smallest value.</p>");
+    html.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"trade-off-title\">");
+    html.raw("<table class=\"trade-off\"><thead><tr><th scope=\"col\">Family, requests in flight</th><th scope=\"col\">");
+    html.text(&words(&results.subject)).raw("</th><th scope=\"col\">Recovery, MiB/s</th>");
+    html.raw("<th scope=\"col\">Whole member</th><th scope=\"col\">Throughput, MB/s</th><th scope=\"col\">beside</th>");
+    html.raw("<th scope=\"col\">p99, ms</th><th scope=\"col\">beside</th></tr></thead><tbody>");
+    let mut last = None;
+    for row in rows {
+        let is_first = last != Some((&row.family, row.in_flight));
+        last = Some((&row.family, row.in_flight));
+        write_row(html, results, row, is_first);
+    }
+    html.raw("</tbody></table></div></section>");
+}
+
+fn write_row(html: &mut Html, results: &StudyResults, row: &TradeOffRow, is_first: bool) {
+    html.raw(if is_first { "<tr class=\"first\"" } else { "<tr" });
+    own_colour(html, results, &row.value);
+    html.raw("><th scope=\"row\">");
+    html.raw(if is_first { "<span>" } else { "<span class=\"unseen\">" });
+    html.text(&format!("{}, {}", words(&row.family), row.in_flight)).raw("</span></th><td>");
+    value(html, results, &row.value);
+    if row.value == results.recommendation.best {
+        html.raw("<span class=\"tag\">by the rule</span>");
+    }
+    html.raw("</td><td>").number(row.sync_kib_s / 1024.0, 1).raw("</td><td>").text(&time(row.member_seconds));
+    html.raw("</td><td>")
+        .number(row.bytes_per_second / 1e6, 2)
+        .raw("</td><td>")
+        .percent(row.throughput_ratio, 0);
+    html.raw("</td><td>").number(row.p99_ns / 1e6, 1);
+    html.raw(if row.p99_ratio > P99_RATIO_MAX { "</td><td class=\"beyond\">× " } else { "</td><td>× " });
+    html.number(row.p99_ratio, 2);
+    if let Some((low, high)) = row.p99_ratio_ci {
+        html.raw(" <small>").number(low, 2).raw(" – ").number(high, 2).raw("</small>");
+    }
+    html.raw("</td></tr>");
+}
+
+/// Hours, or days from two of them on.
+fn time(seconds: f64) -> String {
+    let hours = seconds / 3600.0;
+    if hours < 48.0 { format!("{hours:.1} h") } else { format!("{:.1} days", hours / 24.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_times_are_told_in_days() {
+        assert_eq!(time(5400.0), "1.5 h");
+        assert_eq!(time(86_400.0 * 220.0), "220.0 days");
+    }
+}
