@@ -1,7 +1,13 @@
 //! Resync and recovery of members in memory by one thread, beside the limit measured in the same run: the time it takes
 //! to read and to write the bytes that must be read and written, as fast as this machine's memory goes.
 //!
+//! Then what a recovery costs those who use the array: a mixed random job of 4 KiB beside it at several speed limits, and
+//! without it.
+//!
 //! Rounds are interleaved, so that a slow moment of the machine meets both sides. `--quick` for a first look (under 15 s).
+
+#[path = "rebuild_load.rs"]
+mod load;
 
 use std::hint::black_box;
 use std::time::Instant as WallInstant;
@@ -111,7 +117,7 @@ fn memory_rates(memory: &mut [u64]) -> (f64, f64) {
     (read, bytes / start.elapsed().as_secs_f64())
 }
 
-fn median(samples: &mut [f64]) -> f64 {
+pub(crate) fn median(samples: &mut [f64]) -> f64 {
     samples.sort_by(f64::total_cmp);
     samples[samples.len() / 2]
 }
@@ -144,4 +150,5 @@ fn main() {
             ours / limit
         );
     }
+    load::curve(is_quick);
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use serde::Serialize;
-use stripewise_lab::claims::{ClaimResult, count};
+use stripewise_lab::claims::{CLAIMS, ClaimResult, count};
 use stripewise_lab::plan::{Choices, PRESETS, Plan};
 use stripewise_lab::recommend::Weights;
 use stripewise_lab::report::render;
@@ -82,16 +82,18 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit> {
     Ok(if failed > 0 { Exit::CellsFailed } else { Exit::Done })
 }
 
+/// The built-in studies of that name, or all, of which there are claims.
 fn plans(names: &[String]) -> Result<Vec<Plan>> {
+    let published = || PRESETS.iter().filter(|p| CLAIMS.iter().any(|c| c.study == p.name));
     if names.is_empty() {
-        return Ok(PRESETS.iter().map(stripewise_lab::plan::Preset::plan).collect::<Result<_, _>>()?);
+        return Ok(published().map(stripewise_lab::plan::Preset::plan).collect::<Result<_, _>>()?);
     }
     let plan = |name: &String| {
-        if let Some(preset) = PRESETS.iter().find(|p| p.name == name) {
+        if let Some(preset) = published().find(|p| p.name == name) {
             return Ok(preset.plan()?);
         }
-        let known: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();
-        let message = format!("'{name}' is no built-in study; known are {}", known.join(", "));
+        let known: Vec<&str> = published().map(|p| p.name).collect();
+        let message = format!("'{name}' is no built-in study of something published; known are {}", known.join(", "));
         Err(Impossible(message).into())
     };
     names.iter().map(plan).collect()

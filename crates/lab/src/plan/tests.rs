@@ -142,6 +142,41 @@ fn faults_of_the_layers_name_file_line_and_key() {
     }
 }
 
+#[test]
+fn faults_of_a_recovery_beside_a_job_name_file_line_and_key() {
+    for (from, to, line, words) in [
+        ("runtime = \"1s\"", "runtime = \"1s\"\nwork = \"rebuild\"", 12, "needs an array with parity"),
+        (
+            "runtime = \"1s\"",
+            "runtime = \"1s\"\nwork = \"rebuilt\"",
+            12,
+            "known are job, resync, recover, rebuild",
+        ),
+    ] {
+        let text = fault(from, to);
+        assert!(text.starts_with(&format!("small.toml:{line}: ")), "{to}: {text}");
+        assert!(text.contains(words), "{to}: {text}");
+    }
+    // Without the single drive, which nothing recovers.
+    let array = SMALL.replace("target = [\"array\", \"drive\"]\n", "");
+    let fault = |array_lines: &str, job_lines: &str| {
+        let text = array
+            .replace("level = 5", &format!("level = 5\n{array_lines}"))
+            .replace("runtime = \"1s\"", &format!("{job_lines}\nwork = \"rebuild\""));
+        let plan = Plan::parse("small.toml", &text);
+        let expanded = plan.and_then(|p| p.resolve(Choices::default()).and_then(|r| p.expand(&r)));
+        expanded.map(|e| e.cells).map_err(|e| e.to_string())
+    };
+    let cells = fault("failed = 1", "runtime = \"1s\"").unwrap();
+    let printed = cells[0].parameters.printed();
+    assert_eq!((printed["work"].as_str(), printed["speed_limit_min"].as_str()), ("rebuild", "1000"));
+    assert!(printed.contains_key("rw") && printed.contains_key("fs"));
+    let refused = |array_lines, job_lines| fault(array_lines, job_lines).unwrap_err();
+    assert!(refused("failed = 0", "runtime = \"1s\"").contains("small.toml:9: failed"));
+    assert!(refused("failed = 1", "runtime = \"0s\"\ntime_based = 0").contains("small.toml:12: runtime"));
+    assert!(refused("failed = 1", "runtime = \"1s\"\ntime_based = 0").contains("set time_based to 1"));
+}
+
 const PARTS: &str = r#"
 name = "parts"
 title = "t"

@@ -10,13 +10,15 @@ pub(super) fn write(html: &mut Html, results: &StudyResults) {
     let Some(TradeOff { rule, rows }) = &results.recommendation.trade_off else { return };
     super::section(html, results, "trade-off", "The trade-off");
     html.raw("<p class=\"note\">The rule of the recommendation: ").text(rule);
-    html.raw(" The time is that of a whole member at the rate that was found. Beside: throughput and p99 in comparison ");
-    html.raw("with the smallest value.</p>");
+    html.raw(
+        " The time is that of a whole member at the rate that was found. Throughput and p99 stand beside ",
+    );
+    html.raw("those with the smallest value.</p>");
     html.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"trade-off-title\">");
     html.raw("<table class=\"trade-off\"><thead><tr><th scope=\"col\">Family, requests in flight</th><th scope=\"col\">");
     html.text(&words(&results.subject)).raw("</th><th scope=\"col\">Recovery, MiB/s</th>");
-    html.raw("<th scope=\"col\">Whole member</th><th scope=\"col\">Throughput, MB/s</th><th scope=\"col\">beside</th>");
-    html.raw("<th scope=\"col\">p99, ms</th><th scope=\"col\">beside</th></tr></thead><tbody>");
+    html.raw("<th scope=\"col\">Whole member</th><th scope=\"col\">Throughput, MB/s</th><th scope=\"col\">of smallest</th>");
+    html.raw("<th scope=\"col\">p99, ms</th><th scope=\"col\">of smallest</th></tr></thead><tbody>");
     let mut last = None;
     for row in rows {
         let is_first = last != Some((&row.family, row.in_flight));
@@ -27,7 +29,12 @@ pub(super) fn write(html: &mut Html, results: &StudyResults) {
 }
 
 fn write_row(html: &mut Html, results: &StudyResults, row: &TradeOffRow, is_first: bool) {
-    html.raw(if is_first { "<tr class=\"first\"" } else { "<tr" });
+    html.raw(match (is_first, row.value == results.recommendation.best) {
+        (true, true) => "<tr class=\"first top-rank\"",
+        (true, false) => "<tr class=\"first\"",
+        (false, true) => "<tr class=\"top-rank\"",
+        (false, false) => "<tr",
+    });
     own_colour(html, results, &row.value);
     html.raw("><th scope=\"row\">");
     html.raw(if is_first { "<span>" } else { "<span class=\"unseen\">" });

@@ -72,3 +72,56 @@ fn the_quick_chunk_size_study_is_accepted_by_the_models() {
     let resolved = plan.resolve(Choices { quick: true, ..Choices::default() }).unwrap();
     assert_eq!(study.cells().len(), plan.expand(&resolved).unwrap().cells.len());
 }
+
+/// A RAID-5 that recovers a member while it is used, at two bounds.
+const REBUILD: &str = r#"
+name = "tiny"
+title = "t"
+question = "q"
+subject = "speed_limit_min"
+replicates = 1
+[rig]
+drive = "st31000333as"
+controller = "88sx6081-pci32"
+cpu = "opteron-244"
+block = "linux-block-2.6.27"
+policy = "stripewise"
+[array]
+failed = 1
+[job]
+work = "rebuild"
+rw = "randread"
+ramp_time = "2s"
+runtime = "4s"
+[factors]
+speed_limit_min = [1000, 10000]
+"#;
+
+#[test]
+fn a_job_beside_a_recovery_is_measured_and_so_is_the_recovery() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
+    let outcome = study(REBUILD, 1).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
+    let results = results(&store, outcome.run, &Weights::default()).unwrap();
+    let of = |limit: &str| results.cells.iter().find(|c| c.factors["speed_limit_min"] == limit).unwrap();
+    for (limit, kib) in [("1000", 1000.0), ("10000", 10_000.0)] {
+        let cell = of(limit);
+        assert_eq!((&cell.error, cell.seconds), (&None, 4.0));
+        // Paused work comes in windows, so that a few seconds tell the bound to a quarter.
+        let rate = cell.figures["sync_kib_s"] / kib;
+        assert!((0.75..1.25).contains(&rate), "{limit}: {rate}");
+        assert!(cell.figures["sync_total_kib"] > 9e8 && cell.read.ios > 0);
+    }
+    assert!(of("10000").read.ios < of("1000").read.ios);
+    assert!(results.recommendation.trade_off.is_some());
+}
+
+#[test]
+fn the_quick_rebuild_study_is_accepted_and_holds_every_family_but_one() {
+    let options = StudyOptions { quick: true, ..StudyOptions::default() };
+    let study = Study::new(Plan::open("rebuild").unwrap(), "model", options).unwrap();
+    let families: std::collections::BTreeSet<_> =
+        study.cells().iter().filter_map(|c| crate::recommend::family(&c.factors)).collect();
+    assert_eq!(families.len(), 5, "{families:?}");
+    assert!(study.cells().iter().all(|c| c.parameters.work == Work::Rebuild));
+}

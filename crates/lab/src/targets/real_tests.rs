@@ -97,3 +97,51 @@ fn what_cannot_be_used_is_refused_up_front() {
     let options = StudyOptions { member_bytes: Some(1000), ..StudyOptions::default() };
     assert!(study("files:/tmp", options).err().unwrap().to_string().contains("multiple of 512"));
 }
+
+/// A member in memory is recovered while the others are read.
+const REBUILD: &str = r#"
+name = "tiny"
+title = "t"
+question = "q"
+subject = "speed_limit_min"
+replicates = 1
+[rig]
+policy = "stripewise"
+[array]
+chunk = "64K"
+failed = 1
+[job]
+work = "rebuild"
+rw = "randread"
+iodepth = 4
+runtime = "300ms"
+[factors]
+speed_limit_min = [1000]
+speed_limit_max = [4000]
+"#;
+
+fn rebuild(member: &str) -> crate::results::CellResult {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
+    let on = format!("memory:{member}");
+    let study = Study::new(Plan::parse("tiny.toml", REBUILD).unwrap(), &on, StudyOptions::default()).unwrap();
+    let outcome = study.run(&mut store, &Arc::default(), |_| {}).unwrap();
+    results(&store, outcome.run, &Weights::default()).unwrap().cells.remove(0)
+}
+
+#[test]
+fn a_job_beside_a_recovery_in_real_time() {
+    let cell = rebuild("64m");
+    assert_eq!(cell.error, None);
+    assert!(cell.read.ios > 0);
+    // md's average counts a second too much: the first 0.3 s may recover what a whole one may.
+    let rate = cell.figures["sync_kib_s"];
+    assert!(rate > 0.0 && rate <= 4000.0 * (1.0 + 1.0 / 0.3) * 1.5, "{rate}");
+    assert!((cell.figures["sync_total_kib"] - 65_536.0).abs() < 1.0);
+}
+
+#[test]
+fn a_recovery_that_ends_before_the_job_says_what_would_be_right() {
+    let error = rebuild("1m").error.unwrap();
+    assert!(error.contains("larger members") && error.contains("300ms"), "{error}");
+}
