@@ -119,7 +119,7 @@ fn run(limit: Option<u32>, member_bytes: u64, runtime: Nanos, seed: u64) -> Foun
     Found {
         iops: latencies.len() as f64 / seconds,
         p99_us: p99_ns as f64 / 1e3,
-        recovered_mib_s: (recovered * SECTOR_BYTES) as f64 / 1048576.0 / seconds,
+        recovered_mib_s: (recovered * SECTOR_BYTES) as f64 / 1_048_576.0 / seconds,
     }
 }
 

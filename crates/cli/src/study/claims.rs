@@ -93,7 +93,8 @@ fn plans(names: &[String]) -> Result<Vec<Plan>> {
             return Ok(preset.plan()?);
         }
         let known: Vec<&str> = published().map(|p| p.name).collect();
-        let message = format!("'{name}' is no built-in study of something published; known are {}", known.join(", "));
+        let message =
+            format!("'{name}' is no built-in study of something published; known are {}", known.join(", "));
         Err(Impossible(message).into())
     };
     names.iter().map(plan).collect()

@@ -20,7 +20,7 @@ use crate::stats::{Interval, Mean};
 pub use apply::commands;
 pub use family::{FAMILIES, Weights, family};
 use reason::reasons;
-pub use tradeoff::P99_RATIO_MAX;
+pub use tradeoff::COST_RATIO_MAX;
 
 /// Values that differ by less than this share are tied whatever the statistics say: nobody would feel it.
 pub const MARGIN: f64 = 0.01;

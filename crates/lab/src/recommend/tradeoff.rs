@@ -10,8 +10,9 @@ use super::{FAMILIES, Judgement, Question, commands, family};
 use crate::results::{CellResult, Recommendation, TradeOff, TradeOffRow};
 use crate::stats::{Interval, Mean};
 
-/// A value is acceptable while nowhere p99 is beyond so many times that of the smallest value.
-pub const P99_RATIO_MAX: f64 = 2.0;
+/// A value is acceptable while nowhere p99 is more than so many times that of the smallest value, nor throughput less
+/// than one part in so many.
+pub const COST_RATIO_MAX: f64 = 2.0;
 
 /// What a cell says of the trade-off.
 #[derive(Clone, Copy, Debug)]
@@ -66,10 +67,9 @@ pub(super) fn judge(cells: &[CellResult], question: &Question<'_>) -> Option<Jud
         notes.push("Some cells ran only once, so there is no confidence interval.".to_owned());
     }
     let counts = |f: &str| question.weights.of(f) > 0.0;
-    let is_within = |value: &String| {
-        rows.iter().filter(|r| r.value == **value && counts(&r.family)).all(|r| r.p99_ratio <= P99_RATIO_MAX)
-    };
-    let best = (!rows.is_empty()).then(|| values.iter().rev().find(|v| is_within(v)).copied()).flatten();
+    let is_acceptable =
+        |value: &String| rows.iter().filter(|r| r.value == **value && counts(&r.family)).all(is_within);
+    let best = (!rows.is_empty()).then(|| values.iter().rev().find(|v| is_acceptable(v)).copied()).flatten();
     let recommendation = Recommendation {
         ranking: Vec::new(),
         best: best.cloned().unwrap_or_default(),
@@ -88,19 +88,27 @@ pub(super) fn judge(cells: &[CellResult], question: &Question<'_>) -> Option<Jud
     Some(Judgement { recommendation, notes })
 }
 
+/// Whether a row costs the job no more than the rule allows.
+fn is_within(row: &TradeOffRow) -> bool {
+    row.p99_ratio <= COST_RATIO_MAX && row.throughput_ratio * COST_RATIO_MAX >= 1.0
+}
+
 /// The rule by which one value is named, in words.
 fn rule(subject: &str) -> String {
     format!(
-        "The largest {subject} with which no workload family that has weight waits, at any load, more than {P99_RATIO_MAX} times as \
-         long (p99 of completion latency) as with the smallest one studied. Figures are geometric means over the \
-         workloads of one family and load, p99 that of the slower direction."
+        "The largest {subject} with which no workload family that has weight waits, at any load, more than \
+         {COST_RATIO_MAX} times as long (p99 of completion latency) as with the smallest one studied, nor has less than \
+         1/{COST_RATIO_MAX} of its throughput. Figures are geometric means over the workloads of one family and load, \
+         p99 that of the slower direction."
     )
 }
 
+/// Samples by value, by replicate, by all factors but the subject.
+type Samples = BTreeMap<BTreeMap<String, String>, BTreeMap<u32, Vec<Option<Sample>>>>;
+
 /// Cells by all factors but the subject; and how many workloads are incomplete.
 fn groups(cells: &[CellResult], subject: &str, values: &[&String]) -> (Vec<Group>, usize) {
-    let mut by_group: BTreeMap<BTreeMap<String, String>, BTreeMap<u32, Vec<Option<Sample>>>> =
-        BTreeMap::new();
+    let mut by_group = Samples::new();
     for cell in cells.iter().filter(|c| c.target == "array" && c.factors.contains_key("rw")) {
         let mut factors = cell.factors.clone();
         let Some(value) = factors.remove(subject) else { continue };
@@ -193,9 +201,9 @@ fn summary(
     let (_, p99_most) = range(&of(best), |r| r.p99_ratio);
     format!(
         "This is a trade-off: a faster recovery is paid for by those who use the array. {subject} {best} is the largest \
-         whose p99 stays within {P99_RATIO_MAX} times that of {least} in every family at every load (at most {p99_most:.2} times); \
-         throughput is {:.0} to {:.0} % of that with {least}. A whole member then takes {low:.1} to {high:.1} days \
-         instead of {low_least:.1} to {high_least:.1}, by workload.{worst}",
+         that costs them no more than a doubled p99 or half of the throughput they have with {least}, in any family at \
+         any load: p99 is at most {p99_most:.2} times as long, throughput {:.0} to {:.0} %. A whole member then takes \
+         {low:.1} to {high:.1} days instead of {low_least:.1} to {high_least:.1}, by workload.{worst}",
         slowest * 100.0,
         fastest * 100.0,
     )

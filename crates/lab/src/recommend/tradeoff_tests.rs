@@ -95,7 +95,20 @@ fn a_workload_that_lacks_a_value_is_not_judged_and_told() {
 #[test]
 fn other_studies_are_ranked_as_ever() {
     let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
-    cells.iter_mut().for_each(|c| c.figures.clear());
+    for cell in &mut cells {
+        cell.figures.clear();
+    }
     let advice = judged(&cells, "speed_limit_min", &Weights::default()).recommendation;
     assert!(advice.trade_off.is_none() && advice.ranking.len() == 3);
+}
+
+#[test]
+fn a_limit_that_halves_the_throughput_costs_too_much_whatever_p99_says() {
+    let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 39)]);
+    assert_eq!(judged(&cells, "speed_limit_min", &Weights::default()).recommendation.best, "50000");
+    for cell in cells.iter_mut().filter(|c| c.factors["speed_limit_min"] == "50000") {
+        cell.read.bytes /= 2;
+        cell.write.bytes /= 2;
+    }
+    assert_eq!(judged(&cells, "speed_limit_min", &Weights::default()).recommendation.best, "10000");
 }

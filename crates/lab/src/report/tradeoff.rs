@@ -2,7 +2,7 @@
 
 use super::html::Html;
 use super::recommendation::{own_colour, value, words};
-use crate::recommend::P99_RATIO_MAX;
+use crate::recommend::COST_RATIO_MAX;
 use crate::results::{StudyResults, TradeOff, TradeOffRow};
 
 /// Writes the table, where the study is a trade-off.
@@ -49,7 +49,7 @@ fn write_row(html: &mut Html, results: &StudyResults, row: &TradeOffRow, is_firs
         .raw("</td><td>")
         .percent(row.throughput_ratio, 0);
     html.raw("</td><td>").number(row.p99_ns / 1e6, 1);
-    html.raw(if row.p99_ratio > P99_RATIO_MAX { "</td><td class=\"beyond\">× " } else { "</td><td>× " });
+    html.raw(if row.p99_ratio > COST_RATIO_MAX { "</td><td class=\"beyond\">× " } else { "</td><td>× " });
     html.number(row.p99_ratio, 2);
     if let Some((low, high)) = row.p99_ratio_ci {
         html.raw(" <small>").number(low, 2).raw(" – ").number(high, 2).raw("</small>");
