@@ -448,13 +448,14 @@ impl Oracle {
             let whole = request.op == Op::Flush && request.range.count == 0;
             let sectors = if whole { 0..SECTORS } else { request.range.start..request.range.end() };
             let found: &[Mark] = match request.op {
-                Op::Read => &self.bench.buffers[&id],
-                _ => &self.bench.durable[sectors.start as usize..sectors.end as usize],
+                Op::Read => &self.bench.buffers[&id].clone(),
+                _ => &self.bench.durable[sectors.start as usize..sectors.end as usize].to_vec(),
             };
             let checks =
                 result.is_ok() && (!request.op.is_write() || request.flags.fua && request.flags.buffered);
             for (index, sector) in sectors.enumerate() {
                 let marks = &self.history[sector as usize];
+                let count = marks.len();
                 let from = if self.lost.contains_key(&sector) {
                     0
                 } else if request.op == Op::Write {
@@ -471,9 +472,9 @@ impl Oracle {
                     &marks[from..]
                 );
                 if request.op.is_write() {
-                    self.acknowledged[sector as usize] = marks.len();
+                    self.acknowledged[sector as usize] = count;
                     if result.is_err() {
-                        self.lost.insert(sector, self.failed);
+                        self.lose(SectorRange::new(sector, 1));
                     } else if self.lost.get(&sector).is_some_and(|failure| *failure <= failed_before) {
                         self.lost.remove(&sector);
                     }
@@ -486,13 +487,26 @@ impl Oracle {
         }
     }
 
+    /// A write of these sectors failed: any of their marks may be found, also by requests that began before.
+    fn lose(&mut self, range: SectorRange) {
+        let failed = self.failed;
+        self.lost.extend((range.start..range.end()).map(|s| (s, failed)));
+        for (request, known, _) in self.in_flight.values_mut() {
+            let whole = request.op == Op::Flush && request.range.count == 0;
+            let start = if whole { 0 } else { request.range.start };
+            let of_range = |(index, _): &(usize, &mut usize)| {
+                (range.start..range.end()).contains(&(start + *index as u64))
+            };
+            known.iter_mut().enumerate().filter(of_range).for_each(|(_, known)| *known = 0);
+        }
+    }
+
     fn answer(&mut self, index: usize, fails: bool) {
         let request = self.bench.asked[index];
         if fails {
             self.failed += 1;
             if request.op.is_write() {
-                let failed = self.failed;
-                self.lost.extend((request.range.start..request.range.end()).map(|s| (s, failed)));
+                self.lose(request.range);
             }
         }
         let result = if fails { Err(IoError::Media) } else { Ok(()) };
