@@ -447,9 +447,9 @@ impl Oracle {
             let (request, known, failed_before) = self.in_flight.remove(&id).expect("a request ends once");
             let whole = request.op == Op::Flush && request.range.count == 0;
             let sectors = if whole { 0..SECTORS } else { request.range.start..request.range.end() };
-            let found: &[Mark] = match request.op {
-                Op::Read => &self.bench.buffers[&id].clone(),
-                _ => &self.bench.durable[sectors.start as usize..sectors.end as usize].to_vec(),
+            let found: Vec<Mark> = match request.op {
+                Op::Read => self.bench.buffers[&id].clone(),
+                _ => self.bench.durable[sectors.start as usize..sectors.end as usize].to_vec(),
             };
             let checks =
                 result.is_ok() && (!request.op.is_write() || request.flags.fua && request.flags.buffered);
