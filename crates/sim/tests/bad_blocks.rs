@@ -20,6 +20,7 @@ use stripewise_format::time::Timestamp;
 use stripewise_format::uuid::Uuid;
 use stripewise_sim::Data;
 use stripewise_sim::bytes::BytesStore;
+use stripewise_sim::random::Random;
 
 const MEMBERS: u16 = 4;
 const CHUNK: u64 = 32;
@@ -28,19 +29,6 @@ const SUPERBLOCK: u64 = 8;
 const LOG: u64 = 16;
 const LOG_SECTORS: u16 = 8;
 const DATA_OFFSET: u64 = 64;
-
-/// Steele, Lea and Flood's `SplitMix64`.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % limit
-    }
-}
 
 fn geometry(level: Level) -> GeometrySpec {
     GeometrySpec {
@@ -153,7 +141,7 @@ impl Bench {
             faults: BTreeSet::new(),
             events: Vec::new(),
             replies: Vec::new(),
-            random: Random(seed),
+            random: Random::new(seed),
             now: Instant::ZERO,
         }
     }

@@ -3,14 +3,12 @@
 mod support;
 
 use stripewise_engine::cache::{CacheConfig, CachePolicy};
-use stripewise_engine::io::{
-    ActionQueue, Compute, Flags, IoResult, MemberIo, Op, Request, RequestId, Verdict,
-};
-use stripewise_engine::units::{Instant, SECTOR_BYTES};
+use stripewise_engine::io::{Flags, IoResult, Request, RequestId};
+use stripewise_engine::units::Instant;
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::bytes::BytesStore;
-use stripewise_sim::{Data, Phantom, SimReport, World};
-use support::{ClosedLoop, raid5};
+use stripewise_sim::{Phantom, SimReport, World};
+use support::{ClosedLoop, Marked, raid5};
 
 /// A closed loop whose requests go through the page cache.
 struct Buffered(ClosedLoop);
@@ -47,56 +45,13 @@ fn run(config: &CacheConfig, workload: ClosedLoop) -> (SimReport, f64) {
     (report, workload.0.megabytes_per_second())
 }
 
-/// Blocks of which every sector says where it belongs.
-struct Marked {
-    store: BytesStore,
-    sectors_read: u64,
-}
-
-fn mark(sector: u64) -> Vec<u8> {
-    sector.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes().repeat(64)
-}
-
-impl Data for Marked {
-    fn begin(&mut self, request: &Request) {
-        let buffer = self.store.request(request.id);
-        buffer.clear();
-        buffer.resize((request.range.count * SECTOR_BYTES) as usize, 0);
-        if request.op == Op::Write {
-            for (sector, bytes) in (request.range.start..).zip(buffer.chunks_exact_mut(512)) {
-                bytes.copy_from_slice(&mark(sector));
-            }
-        }
-    }
-
-    fn end(&mut self, request: &Request, result: IoResult) {
-        result.expect("a modelled drive does not fail");
-        if request.op != Op::Read {
-            return;
-        }
-        for (sector, bytes) in (request.range.start..).zip(self.store.request(request.id).chunks_exact(512)) {
-            let is_blank = bytes.iter().all(|&b| b == 0);
-            assert!(is_blank || bytes == mark(sector), "sector {sector} holds something else");
-            self.sectors_read += u64::from(!is_blank);
-        }
-    }
-
-    fn io(&mut self, io: &MemberIo, out: &ActionQueue) {
-        self.store.io(io, out);
-    }
-
-    fn compute(&mut self, compute: &Compute, out: &ActionQueue) -> Verdict {
-        self.store.compute(compute, out)
-    }
-}
-
 #[test]
 fn bytes_pass_the_cache_and_the_array_and_come_back() {
     let mut config = raid5(5, 16, 1);
     config.volume.geometry.member_sectors = vec![4096; 5];
     for (threads, block_bytes) in [(1, 4096), (8, 32_768), (3, 66_048)] {
         let store = BytesStore::new(&config.volume.geometry.member_sectors, config.volume.stripe_cache_size);
-        let mut marked = Marked { store, sectors_read: 0 };
+        let mut marked = Marked::new(store);
         let mut world = World::cached(&config, Some(&cache(2)), &mut marked).unwrap();
         let mut workload = Buffered(ClosedLoop::new(threads, block_bytes, true, 50, 4 * 4096, 3.0));
         let report = world.run(&mut workload, None).unwrap();

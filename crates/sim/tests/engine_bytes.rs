@@ -2,7 +2,7 @@
 
 mod bytes_bench;
 
-use bytes_bench::{Bench, Random, SPARES_MAX};
+use bytes_bench::{Bench, SPARES_MAX};
 use stripewise_engine::array::sync::{SpeedLimits, SyncConfig};
 use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::io::{
@@ -12,6 +12,7 @@ use stripewise_engine::level::{Layout, Level, ParityLayout};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::{Instant, SectorRange, Slot};
 use stripewise_engine::volume::{Volume, VolumeConfig};
+use stripewise_sim::random::Random;
 
 struct Case {
     level: Level,
@@ -26,7 +27,7 @@ fn run(case: &Case, policy: &Policy, seed: u64) {
         "{:?} {} members, chunk of {} sectors, {}, seed {seed}",
         case.level, case.members, case.chunk_sectors, policy.name
     );
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let member_sectors = case.chunk_sectors.max(8) * 12;
     let tolerated = case.tolerated;
     let mut failed = Vec::new();

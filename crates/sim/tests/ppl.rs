@@ -19,6 +19,7 @@ use stripewise_format::time::Timestamp;
 use stripewise_format::uuid::Uuid;
 use stripewise_sim::Data;
 use stripewise_sim::bytes::BytesStore;
+use stripewise_sim::random::Random;
 
 const MEMBERS: u16 = 4;
 const CHUNK: u64 = 32;
@@ -28,23 +29,6 @@ const LOG: u64 = 16;
 const LOG_SECTORS: u64 = 200;
 const DATA_OFFSET: u64 = 256;
 const UUID: Uuid = Uuid([9; 16]);
-
-/// Steele, Lea and Flood's `SplitMix64`.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
 
 fn superblock(member: u16, has_log: bool) -> MemberMetadata {
     let mut superblock = Superblock1::new(Level::Raid5, MEMBERS.into(), 0, UUID);
@@ -85,8 +69,8 @@ struct Run {
 
 /// The content of a sector: of the write that wrote it.
 fn content(sector: u64, write: u32) -> [u8; 512] {
-    let mut random = Random(sector << 32 | u64::from(write));
-    std::array::from_fn(|i| if write == 0 { 0 } else { (random.next() >> (i % 7)) as u8 })
+    let mut random = Random::new(sector << 32 | u64::from(write));
+    std::array::from_fn(|i| if write == 0 { 0 } else { (random.next_u64() >> (i % 7)) as u8 })
 }
 
 impl Run {
@@ -120,7 +104,7 @@ impl Run {
             pending,
             in_flight,
             acknowledged,
-            random: Random(seed),
+            random: Random::new(seed),
             now: Instant::ZERO,
             ids: 0,
         }

@@ -2,11 +2,10 @@
 
 mod support;
 
-use stripewise_engine::io::{ActionQueue, Compute, IoResult, MemberIo, Op, Request, Verdict};
-use stripewise_engine::units::{SECTOR_BYTES, Slot};
+use stripewise_engine::units::Slot;
 use stripewise_sim::bytes::BytesStore;
-use stripewise_sim::{ControllerNames, Data, Rig, RigError, RigNames, SimError, SimReport, World, run};
-use support::{ClosedLoop, DRIVE_SECTORS, raid5, rig, single, striped};
+use stripewise_sim::{ControllerNames, Rig, RigError, RigNames, SimError, SimReport, World, run};
+use support::{ClosedLoop, DRIVE_SECTORS, Marked, raid5, rig, single, striped};
 
 const ARRAY_SECTORS: u64 = DRIVE_SECTORS / 2048 * 2048 * 4 - 8192;
 
@@ -110,46 +109,6 @@ fn run_until_a_time_stops_there() {
     assert!(report.end <= until && report.requests > 20);
 }
 
-/// Bytes of which every sector says where in the array it belongs.
-struct Marked {
-    store: BytesStore,
-    sectors_read: u64,
-}
-
-impl Data for Marked {
-    fn begin(&mut self, request: &Request) {
-        let buffer = self.store.request(request.id);
-        buffer.clear();
-        buffer.resize((request.range.count * SECTOR_BYTES) as usize, 0);
-        if request.op == Op::Write {
-            for (sector, bytes) in (request.range.start..).zip(buffer.chunks_exact_mut(512)) {
-                bytes.copy_from_slice(&sector.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes().repeat(64));
-            }
-        }
-    }
-
-    fn end(&mut self, request: &Request, result: IoResult) {
-        result.expect("a modelled drive does not fail");
-        if request.op != Op::Read {
-            return;
-        }
-        for (sector, bytes) in (request.range.start..).zip(self.store.request(request.id).chunks_exact(512)) {
-            let mark = sector.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes().repeat(64);
-            let blank = bytes.iter().all(|&b| b == 0);
-            assert!(blank || bytes == mark, "sector {sector} holds something else");
-            self.sectors_read += u64::from(!blank);
-        }
-    }
-
-    fn io(&mut self, io: &MemberIo, out: &ActionQueue) {
-        self.store.io(io, out);
-    }
-
-    fn compute(&mut self, compute: &Compute, out: &ActionQueue) -> Verdict {
-        self.store.compute(compute, out)
-    }
-}
-
 #[test]
 fn bytes_follow_the_simulated_array_without_changing_its_times() {
     let mut config = raid5(5, 16, 1);
@@ -160,7 +119,7 @@ fn bytes_follow_the_simulated_array_without_changing_its_times() {
         let phantom = run(&config, &mut workload.clone()).unwrap();
         let entries = config.volume.stripe_cache_size;
         let store = BytesStore::new(&config.volume.geometry.member_sectors, entries);
-        let mut marked = Marked { store, sectors_read: 0 };
+        let mut marked = Marked::new(store);
         let report = World::new(&config, &mut marked).unwrap().run(&mut workload.clone(), None).unwrap();
         assert_eq!(report, phantom);
         assert!(marked.sectors_read > 1000, "{} sectors read back", marked.sectors_read);

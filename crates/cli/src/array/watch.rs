@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::output::print;
@@ -52,7 +52,7 @@ fn line(detail: &Value) -> (String, bool) {
     let name =
         [&detail["name"], &detail["uuid"]].into_iter().filter_map(Value::as_str).find(|n| !n.is_empty());
     let mut line = format!("{}: {}", name.unwrap_or("array"), words(&detail["state"]));
-    let sync = detail.get("sync").cloned().unwrap_or_else(|| recorded(detail));
+    let sync = &detail["sync"];
     let action = sync["action"].as_str().unwrap_or("idle");
     let mismatches = sync["mismatch_sectors"].as_u64().unwrap_or(0);
     let is_working = !matches!(action, "idle" | "frozen");
@@ -71,19 +71,10 @@ fn line(detail: &Value) -> (String, bool) {
     (line, is_working)
 }
 
-/// What the superblocks of an array that no server was asked about say: how far its recovery has been recorded.
-fn recorded(detail: &Value) -> Value {
-    let used = detail["used_device_bytes"].as_f64().filter(|used| *used > 0.0);
-    let devices = detail["devices"].as_array().into_iter().flatten();
-    let least = devices.filter_map(|device| device["recovered_bytes"].as_f64()).fold(f64::MAX, f64::min);
-    match used {
-        Some(used) if least < used => json!({ "action": "recover", "percent": least * 100.0 / used }),
-        _ => Value::Null,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -97,8 +88,8 @@ mod tests {
         let detail = json!({ "name": "", "uuid": "u", "state": ["active"], "sync": sync });
         assert_eq!(line(&detail), ("u: active; idle  mismatch_cnt 8".to_owned(), false));
         assert_eq!(line(&json!({ "uuid": "u", "state": ["clean"], "sync": null })).0, "u: clean; idle");
-        let devices = json!([{ "recovered_bytes": null }, { "recovered_bytes": 512 }]);
-        let idle = json!({ "uuid": "u", "state": ["clean"], "used_device_bytes": 2048, "devices": devices });
+        let sync = json!({ "action": "recover", "percent": 25 });
+        let idle = json!({ "uuid": "u", "state": ["clean"], "sync": sync });
         assert_eq!(line(&idle), ("u: clean; recover 25.0%".to_owned(), true));
     }
 }

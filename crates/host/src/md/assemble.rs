@@ -9,6 +9,7 @@ use stripewise_engine::ppl::PplReport;
 use stripewise_format::superblock::SuperblockError;
 
 use super::overlay::{self, Overlay};
+use super::paths::refuse_twice;
 use super::probe::{self, Probe, Source};
 use crate::error::{HostError, MemberProblem};
 use crate::members::{Access, Caching, FileSpec, MemberSpec, OverlaySpec};
@@ -163,16 +164,6 @@ fn why(error: AssembleError) -> String {
         AssembleError::Superblock(_, error) => error.to_string(),
         AssembleError::Host(HostError::Member { problem, .. }) => problem.to_string(),
         other => other.to_string(),
-    }
-}
-
-fn refuse_twice(members: &[PathBuf]) -> Result<(), AssembleError> {
-    let mut real: Vec<_> =
-        members.iter().map(|path| (path.canonicalize().unwrap_or_else(|_| path.clone()), path)).collect();
-    real.sort();
-    match real.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        Some(pair) => Err(MemberProblem::Twice.at(pair[1].1).into()),
-        None => Ok(()),
     }
 }
 

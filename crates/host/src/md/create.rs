@@ -8,7 +8,6 @@
 //! flushes again: a member is never labelled before its bitmap and logs are there. *Failure.* What was overwritten is
 //! put back on every member, and the error says whether that worked.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -19,6 +18,7 @@ use stripewise_format::create::Area;
 use stripewise_format::superblock::{self, SuperblockError};
 
 use super::overlay::{Overlay, OverlayMember};
+use super::paths::{is_same, refuse_twice};
 use super::probe::{self, Probe, probe_source};
 use super::signature;
 use crate::error::{HostError, MemberProblem};
@@ -72,13 +72,6 @@ pub struct Candidate {
     pub signatures: Vec<&'static str>,
     /// Major and minor number of a block device; zeros for a file.
     pub device_number: (u32, u32),
-}
-
-/// What makes two paths the same storage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Identity {
-    File { device: u64, inode: u64 },
-    Device { number: u64 },
 }
 
 impl Candidate {
@@ -191,28 +184,6 @@ pub fn begin_overlay(overlay: &Overlay, candidates: &mut [Candidate]) -> Result<
     overlay.reset()?;
     for candidate in candidates {
         candidate.storage = Storage::Overlay(overlay.member(&candidate.probe.path)?);
-    }
-    Ok(())
-}
-
-/// Whether two paths lead to the same file.
-fn is_same(one: &Path, other: &Path) -> bool {
-    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
-}
-
-/// Refuses paths of one file, under whatever names: a second lock of a file waits for the first.
-fn refuse_twice(paths: &[PathBuf]) -> Result<(), HostError> {
-    let mut seen = BTreeMap::new();
-    for path in paths {
-        let Ok(metadata) = std::fs::metadata(path) else { continue };
-        let identity = if metadata.file_type().is_block_device() {
-            Identity::Device { number: metadata.rdev() }
-        } else {
-            Identity::File { device: metadata.dev(), inode: metadata.ino() }
-        };
-        if seen.insert(identity, path).is_some() {
-            return Err(MemberProblem::Twice.at(path));
-        }
     }
     Ok(())
 }

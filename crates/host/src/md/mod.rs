@@ -9,5 +9,6 @@ pub mod create;
 mod logs;
 mod open;
 pub mod overlay;
+pub mod paths;
 pub mod probe;
 pub mod signature;

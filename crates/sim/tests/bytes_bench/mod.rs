@@ -14,30 +14,10 @@ use stripewise_engine::volume::{Volume, VolumeConfig};
 use stripewise_parity::Kernels;
 use stripewise_sim::Data;
 use stripewise_sim::bytes::BytesStore;
+use stripewise_sim::random::Random;
 
 /// Members in the table beside those of the slots.
 pub(crate) const SPARES_MAX: usize = 3;
-
-/// Splitmix64.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 enum Pending {
     Io(MemberIo, ActionQueue),
@@ -85,7 +65,7 @@ impl Bench {
             model,
             pending: Vec::new(),
             in_flight: vec![None; 12],
-            random: Random(seed),
+            random: Random::new(seed),
             gone: config.failed.iter().map(|s| s.0).collect(),
             discard: config.discard,
             latent: BTreeSet::new(),
@@ -288,9 +268,9 @@ impl Bench {
         buffer.resize((range.count * 512) as usize, 0xEE);
         match op {
             Op::Write => {
-                let mut random = Random(self.random.next());
+                let mut random = Random::new(self.random.next_u64());
                 for word in buffer.chunks_mut(8) {
-                    word.copy_from_slice(&random.next().to_le_bytes());
+                    word.copy_from_slice(&random.next_u64().to_le_bytes());
                 }
                 self.model[bytes(range)].copy_from_slice(buffer);
             }

@@ -4,13 +4,16 @@
 #![allow(dead_code)]
 
 use stripewise_engine::geometry::GeometrySpec;
-use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
+use stripewise_engine::io::{
+    ActionQueue, Compute, Flags, IoResult, MemberIo, Op, Request, RequestId, Verdict,
+};
 use stripewise_engine::level::{Layout, Level, ParityLayout};
 use stripewise_engine::policy::Policy;
-use stripewise_engine::units::{Instant, Nanos, SectorRange};
+use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange};
 use stripewise_engine::volume::VolumeConfig;
 use stripewise_engine::workload::{Next, Workload};
-use stripewise_sim::{Rig, RigNames, SimConfig};
+use stripewise_sim::bytes::BytesStore;
+use stripewise_sim::{Data, Rig, RigNames, SimConfig};
 
 /// Sectors of the ST31000333AS.
 pub(crate) const DRIVE_SECTORS: u64 = 1_953_525_168;
@@ -167,4 +170,54 @@ pub(crate) fn striped(drive: &str, members: u16, chunk_kib: u64, seed: u64) -> S
 fn config(geometry: GeometrySpec, rig: Rig, seed: u64) -> SimConfig {
     let volume = VolumeConfig::new(geometry, Policy::linux_2_6_27());
     SimConfig { volume, rig, seed }
+}
+
+/// Blocks of which every sector says where it belongs.
+#[derive(Debug)]
+pub(crate) struct Marked {
+    store: BytesStore,
+    pub(crate) sectors_read: u64,
+}
+
+impl Marked {
+    pub(crate) const fn new(store: BytesStore) -> Self {
+        Self { store, sectors_read: 0 }
+    }
+}
+
+fn mark(sector: u64) -> Vec<u8> {
+    sector.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes().repeat(64)
+}
+
+impl Data for Marked {
+    fn begin(&mut self, request: &Request) {
+        let buffer = self.store.request(request.id);
+        buffer.clear();
+        buffer.resize((request.range.count * SECTOR_BYTES) as usize, 0);
+        if request.op == Op::Write {
+            for (sector, bytes) in (request.range.start..).zip(buffer.chunks_exact_mut(512)) {
+                bytes.copy_from_slice(&mark(sector));
+            }
+        }
+    }
+
+    fn end(&mut self, request: &Request, result: IoResult) {
+        result.expect("a modelled drive does not fail");
+        if request.op != Op::Read {
+            return;
+        }
+        for (sector, bytes) in (request.range.start..).zip(self.store.request(request.id).chunks_exact(512)) {
+            let is_blank = bytes.iter().all(|&b| b == 0);
+            assert!(is_blank || bytes == mark(sector), "sector {sector} holds something else");
+            self.sectors_read += u64::from(!is_blank);
+        }
+    }
+
+    fn io(&mut self, io: &MemberIo, out: &ActionQueue) {
+        self.store.io(io, out);
+    }
+
+    fn compute(&mut self, compute: &Compute, out: &ActionQueue) -> Verdict {
+        self.store.compute(compute, out)
+    }
 }

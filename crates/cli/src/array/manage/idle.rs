@@ -11,10 +11,11 @@ use stripewise_engine::array::sync::SpeedLimits;
 use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::Slot;
 use stripewise_host::md::assemble::Assembled;
+use stripewise_host::md::paths::is_same;
 use stripewise_host::{Array, Manage, ManageError, Managed, RunReport};
 
 use super::found::Outcome;
-use super::same;
+
 use crate::array::assemble::{Progress, trouble};
 use crate::array::select::{SelectArgs, Use, impossible, tell};
 use crate::array::signals::stop_flag;
@@ -61,7 +62,7 @@ impl Opened {
     fn one(&mut self, command: &Manage) -> Result<String> {
         let out = |path: &PathBuf| {
             let Assembled { found, assembly, .. } = &self.assembled;
-            assembly.stale.iter().any(|stale| same(&found.paths[stale.candidate], path))
+            assembly.stale.iter().any(|stale| is_same(&found.paths[stale.candidate], path))
         };
         match command {
             Manage::Fail(path) if out(path) => {
@@ -128,7 +129,7 @@ pub(super) fn manage(select: &SelectArgs, commands: &[Manage]) -> Result<Exit> {
 
 /// Adds devices, which may be among those that were named as the array's.
 pub(super) fn add(select: &SelectArgs, commands: &[Manage], devices: &[PathBuf]) -> Result<Exit> {
-    if let Some(named) = select.members.iter().find(|member| devices.iter().any(|d| same(d, member))) {
+    if let Some(named) = select.members.iter().find(|member| devices.iter().any(|d| is_same(d, member))) {
         return Err(impossible(format!(
             "{} is both to be added and named after --array; name the array's other members there",
             named.display()

@@ -6,11 +6,12 @@ mod idle;
 pub(crate) mod live;
 mod served;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
 use stripewise_engine::io::SyncAction;
+use stripewise_host::md::paths::is_same;
 use stripewise_host::{AddHow, Manage};
 
 use super::select::{SelectArgs, impossible};
@@ -55,7 +56,7 @@ impl PlaceArgs {
     fn select(&self, subjects: &[PathBuf]) -> SelectArgs {
         let mut members = self.array.clone();
         if self.scan.is_none() {
-            let others = subjects.iter().filter(|subject| !self.array.iter().any(|m| same(m, subject)));
+            let others = subjects.iter().filter(|subject| !self.array.iter().any(|m| is_same(m, subject)));
             members.extend(others.cloned());
         }
         SelectArgs {
@@ -72,13 +73,9 @@ impl PlaceArgs {
         }
     }
 
-    fn may_destroy(&self, path: &PathBuf) -> bool {
-        self.destroy.iter().any(|named| same(named, path))
+    fn may_destroy(&self, path: &Path) -> bool {
+        self.destroy.iter().any(|named| is_same(named, path))
     }
-}
-
-fn same(one: &PathBuf, other: &PathBuf) -> bool {
-    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// `stripewise fail` and `stripewise remove`.
