@@ -70,6 +70,9 @@ pub(crate) enum Command {
     /// List the drive, controller and CPU models, with the source of every value.
     #[command(subcommand)]
     Models(ModelsCommand),
+    /// Record the requests that reach a served array, and replay them on any rig.
+    #[command(subcommand)]
+    Trace(crate::trace::TraceCommand),
     /// Try the engine itself on simulated members that fail.
     #[command(subcommand)]
     Sim(crate::sim::SimCommand),

@@ -1,5 +1,6 @@
 //! `stripewise bench`: one workload on one array or drive.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,7 +8,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 use stripewise_lab::cell::Cell;
-use stripewise_lab::plan::{Fill, MEMBER_BYTES_DEFAULT, Parameters, RealStorage};
+use stripewise_lab::plan::{Fill, MEMBER_BYTES_DEFAULT, Parameters, RealStorage, Work, find};
 use stripewise_lab::results::DirectionResult;
 use stripewise_lab::targets::{self, Target, TargetOptions};
 use stripewise_lab::workload::parse_size;
@@ -31,16 +32,26 @@ struct Document<'a> {
     target: String,
     description: String,
     simulated: bool,
-    parameters: &'a std::collections::BTreeMap<String, String>,
+    parameters: &'a BTreeMap<String, String>,
     seed: u64,
     seconds: f64,
     read: &'a DirectionResult,
     write: &'a DirectionResult,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    figures: &'a BTreeMap<String, f64>,
     notes: Vec<String>,
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Exit> {
-    let cell = cell(args).map_err(Impossible)?;
+    run_with(args, |_| Ok(()))
+}
+
+/// Runs what the options say with parameters that are no options; refuses options that then make no difference.
+pub(crate) fn run_with(
+    args: &BenchArgs,
+    besides: impl FnOnce(&mut Parameters) -> Result<(), String>,
+) -> Result<Exit> {
+    let cell = cell(args, besides).map_err(Impossible)?;
     let (kind, rest) = targets::parse(&args.on).map_err(|e| Impossible(format!("--on: {e:#}")))?;
     let given = args.member_size.as_deref().map(parse_size).transpose();
     let given = given.map_err(|e| Impossible(format!("--member-size: {e}")))?;
@@ -58,7 +69,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Exit> {
     measure(args, &cell, target.as_ref())
 }
 
-fn cell(args: &BenchArgs) -> Result<Cell, String> {
+fn cell(
+    args: &BenchArgs,
+    besides: impl FnOnce(&mut Parameters) -> Result<(), String>,
+) -> Result<Cell, String> {
     let mut parameters = Parameters::default();
     for (name, value) in RIG.into_iter().chain(args.parameters()) {
         parameters.set(name, value).map_err(|e| format!("--{}: {e}", name.replace('_', "-")))?;
@@ -66,7 +80,16 @@ fn cell(args: &BenchArgs) -> Result<Cell, String> {
             parameters.set("count", value)?;
         }
     }
+    besides(&mut parameters)?;
     parameters.check()?;
+    for (name, _) in args.parameters() {
+        if parameters.work == Work::Trace && !(find(name)?.applies)(&parameters) {
+            return Err(format!(
+                "--{}: makes no difference to a trace; leave it out",
+                name.replace('_', "-")
+            ));
+        }
+    }
     parameters.job.randseed = args.randseed;
     Ok(Cell::single(parameters))
 }
@@ -88,6 +111,7 @@ fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
         seconds: measured.seconds,
         read: &measured.read,
         write: &measured.write,
+        figures: &measured.figures,
         notes: target.notes(),
     };
     if args.json {
@@ -107,6 +131,10 @@ fn text(document: &Document<'_>) -> String {
         if direction.ios > 0 {
             direction_lines(&mut text, name, direction, document.seconds);
         }
+    }
+    let figures: Vec<String> = document.figures.iter().map(|(n, v)| format!("{n}={v:.4}")).collect();
+    if !figures.is_empty() {
+        let _ = writeln!(text, "        {}", figures.join(" "));
     }
     for note in &document.notes {
         let _ = writeln!(text, "note: {note}");

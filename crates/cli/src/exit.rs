@@ -6,6 +6,7 @@ use stripewise_host::md::assemble::AssembleError;
 use stripewise_host::md::overlay::OverlayProblem;
 use stripewise_host::{HostError, ListenProblem, MemberProblem};
 use stripewise_lab::plan::PlanError;
+use stripewise_lab::trace::{Problem, TraceError};
 use stripewise_sim::models::ModelError;
 
 /// An exit code; see the table in the crate's documentation.
@@ -58,6 +59,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
         e.is::<PlanError>()
             || e.is::<ModelError>()
             || e.is::<Impossible>()
+            || e.downcast_ref::<TraceError>().is_some_and(|e| !matches!(e.problem, Problem::System(_)))
             || e.downcast_ref::<HostError>().is_some_and(is_asked_wrong)
             || e.downcast_ref::<AssembleError>().is_some_and(|e| match e {
                 AssembleError::Host(error) => is_asked_wrong(error),

@@ -20,6 +20,7 @@ mod output;
 mod progress;
 mod sim;
 mod study;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Stop(args) => array::manage::stop(args),
         Command::Luks(command) => luks::run(command),
         Command::Models(command) => models::run(command),
+        Command::Trace(command) => trace::run(command),
         Command::Sim(command) => sim::run(command),
     };
     match outcome {

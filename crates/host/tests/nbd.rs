@@ -4,24 +4,39 @@ mod common;
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::nbd::{Client, DISC, FLUSH, FUA, READ, ZEROES};
 use common::{memory, volume};
+use stripewise_engine::io::Op;
 use stripewise_engine::level::{Layout, Level};
-use stripewise_host::{Array, ArrayConfig, HostError, NbdServer, ServeConfig, ServeReport};
+use stripewise_host::{
+    Array, ArrayConfig, HostError, NbdServer, Observed, Observer, ServeConfig, ServeReport,
+};
 
 /// Serves a fresh RAID-5 of three members of 8 MiB while `clients` runs.
 fn with_server<T>(shards: u32, clients: impl FnOnce(&Path, &AtomicBool) -> T) -> (T, ServeReport, Array) {
+    with_observed_server(shards, None, clients)
+}
+
+fn with_observed_server<T>(
+    shards: u32,
+    observer: Option<Arc<dyn Observer>>,
+    clients: impl FnOnce(&Path, &AtomicBool) -> T,
+) -> (T, ServeReport, Array) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nbd.sock");
     let stop = Arc::new(AtomicBool::new(false));
     let volume = volume(Level::Raid5, Layout::default_of(Level::Raid5), 3, 128, 16 << 10);
     let mut array = Array::open(ArrayConfig { shards, ..ArrayConfig::new(volume, memory(3)) }).unwrap();
-    let config =
-        ServeConfig { socket: Some(path.clone()), stop: Arc::clone(&stop), ..ServeConfig::default() };
+    let config = ServeConfig {
+        socket: Some(path.clone()),
+        stop: Arc::clone(&stop),
+        observer,
+        ..ServeConfig::default()
+    };
     let server = NbdServer::bind(config).unwrap();
     let (result, report) = std::thread::scope(|scope| {
         let serving = scope.spawn(|| server.serve(&mut array));
@@ -114,4 +129,47 @@ fn a_failed_array_answers_errors_and_goes_on_serving() {
         let ended = serving.join().unwrap();
         assert!(matches!(ended, Err(HostError::Io(_))), "the last flush fails: {ended:?}");
     });
+}
+
+#[derive(Default)]
+struct Notes(Mutex<Vec<Observed>>);
+
+impl Observer for Notes {
+    fn observe(&self, observed: &Observed) {
+        self.0.lock().unwrap().push(*observed);
+    }
+}
+
+#[test]
+fn an_observer_is_told_of_every_request_as_the_client_asked_it() {
+    for shards in [1, 3] {
+        let notes = Arc::new(Notes::default());
+        let observer: Arc<dyn Observer> = Arc::<Notes>::clone(&notes);
+        with_observed_server(shards, Some(observer), |path, _| {
+            let mut first = Client::new(path);
+            first.write(FUA, 512, &[1; 5 << 20]);
+            let mut second = Client::new(path);
+            second.read(4096, 8192);
+            assert_eq!(second.simple(FLUSH, 0, 0), 0);
+            // More than is carried out at once.
+            assert_eq!(first.simple(ZEROES, 0, 16 << 20), 0);
+            assert_ne!(second.simple(READ, 16 << 20, 512), 0, "beyond the end");
+        });
+        let notes = notes.0.lock().unwrap();
+        let asked: Vec<_> =
+            notes.iter().map(|o| (o.op, o.range.start, o.range.count, o.fua, o.stream, o.is_ok)).collect();
+        assert_eq!(
+            asked,
+            [
+                (Op::Write, 1, 10_240, true, 0, true),
+                (Op::Read, 8, 16, false, 1, true),
+                (Op::Flush, 0, 0, false, 1, true),
+                (Op::WriteZeroes, 0, 32_768, false, 0, true),
+            ]
+        );
+        for pair in notes.windows(2) {
+            assert!(pair[0].arrived + pair[0].latency <= pair[1].arrived, "one was answered before the next");
+        }
+        assert!(notes[0].latency.0 > 0);
+    }
 }

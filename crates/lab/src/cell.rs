@@ -13,7 +13,7 @@ pub const ENGINE_HASH: &str = env!("STRIPEWISE_ENGINE_HASH");
 const KEY_SCHEMA: u32 = 3;
 
 /// The parameters every result names besides its factors, because families are told by them.
-const ALWAYS_NAMED: [&str; 5] = ["rw", "rwmixread", "bs", "numjobs", "iodepth"];
+const ALWAYS_NAMED: [&str; 6] = ["rw", "rwmixread", "bs", "numjobs", "iodepth", "trace"];
 
 /// One combination of factors, one replicate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +88,7 @@ impl Cell {
             parameters: &self.parameters.printed(),
             replicate: self.replicate,
             seed: self.seed(),
+            trace: self.parameters.trace.as_ref().map(|t| t.hash.as_str()),
         });
         blake3::hash(identity.as_bytes()).to_hex()[..32].to_owned()
     }
@@ -108,6 +109,9 @@ struct KeyContent<'a> {
     parameters: &'a BTreeMap<String, String>,
     replicate: u32,
     seed: u64,
+    /// The content of the trace that is replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<&'a str>,
 }
 
 /// JSON of a value whose maps are ordered: the same text for the same content.

@@ -16,4 +16,5 @@ pub mod stats;
 pub mod store;
 pub mod study;
 pub mod targets;
+pub mod trace;
 pub mod workload;

@@ -1,12 +1,14 @@
 //! `stripewise serve`: an assembled array over NBD.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use stripewise_host::{NbdServer, ServeConfig, ServeStatus};
+use stripewise_engine::units::SECTOR_BYTES;
+use stripewise_host::{Array, NbdServer, ServeConfig, ServeStatus};
+use stripewise_lab::trace::{Recorder, TraceError};
 
 use super::assemble::message;
 use super::detail::SCHEMA;
@@ -33,12 +35,20 @@ pub(crate) struct ServeArgs {
     /// The export's name [default: the array's, without its host].
     #[arg(long, value_name = "NAME")]
     export_name: Option<String>,
+    /// Record every request in a trace (see `stripewise trace`).
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Threads, each with stripes of its own.
     #[arg(long, value_name = "N", default_value_t = 1)]
     shards: u32,
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
+    run_traced(args, args.trace.as_deref())
+}
+
+/// Serves, and records in a trace if one is named.
+pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit> {
     if args.select.overlay.is_some() && args.shards > 1 {
         return Err(impossible("an --overlay is served by one thread; leave --shards out"));
     }
@@ -51,6 +61,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let line = message(&assembled);
     let described = assembled.clone();
     let detail = move |status: &ServeStatus| live::document(SCHEMA, &described, status).to_string();
+    let recorder = trace.map(|path| recorder(path, &array)).transpose()?;
     let server = NbdServer::bind(ServeConfig {
         socket: args.socket.clone(),
         listen: args.listen,
@@ -60,6 +71,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         read_only: args.select.readonly,
         stop,
         detail: Some(Arc::new(detail)),
+        observer: recorder.as_ref().map(Recorder::observer),
     })?;
     let unix = args.socket.as_ref().map(|path| path.display().to_string());
     let tcp = server.address().map(|address| address.to_string());
@@ -67,7 +79,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     print(&format!("stripewise: {line} Ready at {}\n", places.join(" and ")))?;
     let served = server.serve(&mut array);
     let closed = if args.select.readonly { Ok(()) } else { array.close() };
+    let recorded = recorder.map(Recorder::finish).transpose();
     served?;
     closed?;
+    if let Some((written, path)) = recorded?.zip(trace) {
+        print(&format!("stripewise: {} requests are recorded in {}\n", written.records, path.display()))?;
+    }
     Ok(Exit::Done)
+}
+
+/// Starts the trace of an array. That it cannot be written is said when it happens; the array is served on.
+pub(crate) fn recorder(path: &Path, array: &Array) -> Result<Recorder, TraceError> {
+    let bytes = array.geometry().array_sectors() * SECTOR_BYTES;
+    Recorder::create(path, bytes, |error| eprintln!("stripewise: {error}"))
 }

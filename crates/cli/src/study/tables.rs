@@ -65,15 +65,16 @@ fn family_tables(text: &mut String, results: &StudyResults, name: &str) {
     for (others, cells) in ordered(groups) {
         let others: Vec<String> = others.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let simulated = if results.simulated { ", simulated" } else { "" };
-        let _ =
-            writeln!(text, "\n{name}, {}: MB/s by bs and {}{simulated}", others.join(", "), results.subject);
+        let title: Vec<&str> = std::iter::once(name).chain(others.iter().map(String::as_str)).collect();
+        let line = if name == "trace" { "trace" } else { "bs" };
+        let _ = writeln!(text, "\n{}: MB/s by {line} and {}{simulated}", title.join(", "), results.subject);
         text.push_str(&table(results, &cells).to_string());
     }
 }
 
 /// The factors that neither the table's sides nor the family name.
 fn other_factors(results: &StudyResults, cell: &CellResult) -> Vec<(String, String)> {
-    let shown = [results.subject.as_str(), "bs", "run", "rw", "rwmixread"];
+    let shown = [results.subject.as_str(), "bs", "run", "rw", "rwmixread", "trace"];
     let varies = |name: &str| {
         let mut values = results.cells.iter().filter_map(|c| c.factors.get(name));
         let first = values.next();
@@ -94,9 +95,9 @@ fn ordered(groups: BTreeMap<Vec<(String, String)>, Vec<&CellResult>>) -> Groups<
     groups
 }
 
-/// The size a line is told by: the run where there is one, else the block.
+/// What a line is told by: the run where there is one, the block, or the trace.
 fn size(cell: &CellResult) -> Option<&str> {
-    cell.factors.get("run").or_else(|| cell.factors.get("bs")).map(String::as_str)
+    ["run", "bs", "trace"].iter().find_map(|name| cell.factors.get(*name)).map(String::as_str)
 }
 
 fn table(results: &StudyResults, cells: &[&CellResult]) -> Table {
@@ -104,7 +105,8 @@ fn table(results: &StudyResults, cells: &[&CellResult]) -> Table {
     sizes.sort_by_key(|s| parse_size(s).unwrap_or(u64::MAX));
     sizes.dedup();
     let has_drive = cells.iter().any(|c| c.target == "drive");
-    let mut headings = vec!["bs"];
+    let is_trace = cells.iter().all(|c| c.factors.contains_key("trace"));
+    let mut headings = vec![if is_trace { "trace" } else { "bs" }];
     headings.extend(results.subject_values.iter().map(String::as_str));
     if has_drive {
         headings.push("one drive");

@@ -19,6 +19,7 @@
 //! | `connection` | one client |
 //! | `service` | one shard with its clients |
 //! | `control` | the control socket |
+//! | `observer` | who is told of requests |
 //! | `server` | the whole |
 
 mod buffers;
@@ -30,6 +31,7 @@ mod export;
 mod handshake;
 #[cfg(test)]
 mod handshake_tests;
+mod observer;
 mod poller;
 mod server;
 mod service;
@@ -39,4 +41,5 @@ mod task;
 mod wire;
 
 pub use control::ServeStatus;
+pub use observer::{Observed, Observer};
 pub use server::{Detail, NbdServer, ServeConfig, ServeReport};

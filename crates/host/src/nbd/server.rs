@@ -10,6 +10,7 @@ use stripewise_engine::units::SECTOR_BYTES;
 
 use super::control::ServeStatus;
 use super::export::{Export, preferred_bytes};
+use super::observer::Observer;
 use super::service::{Doors, Service, Shared};
 use super::socket::Listener;
 use crate::array::Array;
@@ -43,6 +44,8 @@ pub struct ServeConfig {
     pub stop: Arc<AtomicBool>,
     /// Answers the control socket's `detail`; without it, the server's figures do.
     pub detail: Option<Arc<Detail>>,
+    /// Told of every request that was carried out.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl fmt::Debug for ServeConfig {

@@ -12,12 +12,14 @@ use super::connection::{Accepted, Connection};
 use super::control::{self, Command, ControlConnection, ServeStatus};
 use super::export::Export;
 use super::handshake::BASE_ALLOCATION_ID;
+use super::observer::Observed;
 use super::poller::Poller;
 use super::server::ServeConfig;
 use super::socket::Listener;
 use super::status;
 use super::task::{Task, engine_flags, errno_of};
 use super::wire::Head;
+use crate::clock::Clock;
 use crate::error::HostError;
 use crate::mailbox::PartBuffer;
 use crate::manage::ArrayStatus;
@@ -60,6 +62,9 @@ pub(crate) struct Doors {
     pub(crate) control: Option<Listener>,
 }
 
+/// A client's socket, and how many clients came before.
+type Dealt = (OwnedFd, u32);
+
 /// What the shards of a server share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -67,7 +72,7 @@ pub(crate) struct Shared {
     pub(crate) config: ServeConfig,
     router: Router,
     /// Clients dealt to a shard that has not yet taken them.
-    dealt: Vec<Mutex<Vec<OwnedFd>>>,
+    dealt: Vec<Mutex<Vec<Dealt>>>,
     connections: AtomicUsize,
     connections_total: AtomicU64,
     requests: AtomicU64,
@@ -102,7 +107,7 @@ impl Shared {
         }
     }
 
-    fn take_dealt(&self, shard: usize) -> Vec<OwnedFd> {
+    fn take_dealt(&self, shard: usize) -> Vec<Dealt> {
         std::mem::take(&mut *self.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -120,6 +125,8 @@ fn answer(name: &str, what: &str) -> String {
 #[derive(Debug)]
 struct Client {
     connection: Connection,
+    /// Clients that came before it, on any shard.
+    number: u32,
     in_engine: u32,
     came_at: Instant,
 }
@@ -129,6 +136,8 @@ struct Client {
 struct Whole {
     client: usize,
     accepted: Accepted,
+    /// When it came; zero unless somebody observes.
+    arrived: Instant,
     op: Op,
     /// What is left of the range after the piece under way.
     rest: SectorRange,
@@ -219,7 +228,7 @@ impl<'a> Service<'a> {
             self.shard.take_messages(now, context);
             self.look_at_stop(now);
             self.welcome(now, context);
-            let more = self.take_requests();
+            let more = self.take_requests(context.clock);
             self.settle(context);
             let moved = self.send();
             self.serve_controls(context);
@@ -259,20 +268,20 @@ impl<'a> Service<'a> {
             return;
         }
         if self.shared.dealt.len() > 1 {
-            for socket in self.shared.take_dealt(own) {
-                self.admit(socket, now);
+            for dealt in self.shared.take_dealt(own) {
+                self.admit(dealt, now);
             }
         }
         if !std::mem::take(&mut self.is_knocking) {
             return;
         }
-        while let Some(socket) = self.next_at_door() {
+        while let Some(dealt) = self.next_at_door() {
             let shard = self.next_shard % self.shared.dealt.len();
             self.next_shard += 1;
             if shard == own {
-                self.admit(socket, now);
+                self.admit(dealt, now);
             } else {
-                self.shared.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+                self.shared.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner).push(dealt);
                 context.mailboxes[shard].wake_if_asleep();
             }
         }
@@ -281,7 +290,7 @@ impl<'a> Service<'a> {
 
     /// The next client at a door. While all places are taken, or descriptors, clients wait and the doors are
     /// looked at in every round.
-    fn next_at_door(&mut self) -> Option<OwnedFd> {
+    fn next_at_door(&mut self) -> Option<Dealt> {
         let doors = self.doors.as_ref()?;
         if self.shared.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
             self.is_knocking = true;
@@ -291,8 +300,8 @@ impl<'a> Service<'a> {
             match door.accept() {
                 Ok(Some(socket)) => {
                     self.shared.connections.fetch_add(1, Ordering::Relaxed);
-                    self.shared.connections_total.fetch_add(1, Ordering::Relaxed);
-                    return Some(socket);
+                    let number = self.shared.connections_total.fetch_add(1, Ordering::Relaxed);
+                    return Some((socket, number as u32));
                 }
                 Ok(None) => {}
                 Err(_) => self.is_knocking = true,
@@ -301,14 +310,14 @@ impl<'a> Service<'a> {
         None
     }
 
-    fn admit(&mut self, socket: OwnedFd, now: Instant) {
+    fn admit(&mut self, (socket, number): Dealt, now: Instant) {
         let place = self.clients.iter().position(Option::is_none).unwrap_or_else(|| {
             self.clients.push(None);
             self.clients.len() - 1
         });
         let connection = Connection::new(socket);
         if self.poller.add(connection.fd(), token::new(token::CLIENT, place)).is_ok() {
-            self.clients[place] = Some(Client { connection, in_engine: 0, came_at: now });
+            self.clients[place] = Some(Client { connection, number, in_engine: 0, came_at: now });
         } else {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
         }
@@ -339,7 +348,7 @@ impl<'a> Service<'a> {
     }
 
     /// Starts what clients ask for, each for its turn; answers whether a client has more.
-    fn take_requests(&mut self) -> bool {
+    fn take_requests(&mut self, clock: Clock) -> bool {
         let mut more = false;
         for place in 0..self.clients.len() {
             let mut bytes = 0;
@@ -354,7 +363,7 @@ impl<'a> Service<'a> {
                 };
                 requests += 1;
                 bytes += accepted.buffer.as_ref().map_or(0, |_| u64::from(accepted.bytes));
-                self.start(place, accepted);
+                self.start(place, accepted, clock);
             }
             if requests > 0 {
                 self.shared.requests.fetch_add(requests, Ordering::Relaxed);
@@ -363,7 +372,7 @@ impl<'a> Service<'a> {
         more
     }
 
-    fn start(&mut self, place: usize, accepted: Accepted) {
+    fn start(&mut self, place: usize, accepted: Accepted, clock: Clock) {
         let Some(client) = &mut self.clients[place] else { return };
         let (op, range, fua) = match accepted.task {
             Task::Array { op, range, fua } => (op, range, fua),
@@ -381,9 +390,19 @@ impl<'a> Service<'a> {
             self.wholes.len() as u32 - 1
         });
         let flush_due = fua && matches!(op, Op::Discard | Op::WriteZeroes);
+        let arrived = self.shared.config.observer.as_ref().map_or(Instant::ZERO, |_| clock.now());
         let (parts_left, result) = (0, Ok(()));
-        let whole =
-            Whole { client: place, accepted, op, rest: range, flush_due, is_alone, parts_left, result };
+        let whole = Whole {
+            client: place,
+            accepted,
+            arrived,
+            op,
+            rest: range,
+            flush_due,
+            is_alone,
+            parts_left,
+            result,
+        };
         self.wholes[id as usize] = Some(whole);
         self.go_on(id);
     }
@@ -413,7 +432,7 @@ impl<'a> Service<'a> {
         loop {
             let stepped = self.shard.step(now, context);
             if let Some((id, result)) = self.shard.ended.pop() {
-                self.part_ended(id, result);
+                self.part_ended(id, result, context.clock);
             } else if !stepped {
                 return;
             } else {
@@ -425,7 +444,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    fn part_ended(&mut self, id: u32, result: IoResult) {
+    fn part_ended(&mut self, id: u32, result: IoResult, clock: Clock) {
         let whole = self.wholes[id as usize].as_mut().expect("a part ends once");
         whole.parts_left -= 1;
         whole.result = whole.result.and(result);
@@ -441,7 +460,26 @@ impl<'a> Service<'a> {
         }
         let Some(whole) = self.wholes[id as usize].take() else { return };
         self.free.push(id);
+        self.observe(&whole, clock);
         self.answer(whole);
+    }
+
+    fn observe(&self, whole: &Whole, clock: Clock) {
+        let Some(observer) = &self.shared.config.observer else { return };
+        let (Task::Array { op, range, fua }, Some(client)) =
+            (whole.accepted.task, &self.clients[whole.client])
+        else {
+            return;
+        };
+        observer.observe(&Observed {
+            arrived: whole.arrived,
+            latency: clock.now().since(whole.arrived),
+            op,
+            range,
+            fua,
+            stream: client.number,
+            is_ok: whole.result.is_ok(),
+        });
     }
 
     fn answer(&mut self, whole: Whole) {

@@ -2,6 +2,7 @@
 //! it, and `bench` takes most as options.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use stripewise_engine::cache::{CacheConfig, CacheError, CachePolicy, DirtyLimit};
 use stripewise_engine::level::{Layout, Level};
@@ -11,6 +12,7 @@ use stripewise_sim::{Cipher, CryptConfig};
 
 use super::table::PARAMETERS;
 use crate::fs::{BLOCK_BYTES, BLOCK_SECTORS, ExtSpec, FsKind};
+use crate::trace::{Speed, Trace};
 use crate::workload::Job;
 
 /// What a cell measures.
@@ -35,11 +37,14 @@ pub enum Work {
     Rebuild,
     /// Makes the file system.
     Mkfs,
+    /// Replays a trace.
+    Trace,
 }
 
 impl Work {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::Job, Self::Resync, Self::Recover, Self::Rebuild, Self::Mkfs];
+    pub const ALL: [Self; 6] =
+        [Self::Job, Self::Resync, Self::Recover, Self::Rebuild, Self::Mkfs, Self::Trace];
 
     /// The word used in plans.
     pub const fn name(self) -> &'static str {
@@ -49,6 +54,7 @@ impl Work {
             Self::Recover => "recover",
             Self::Rebuild => "rebuild",
             Self::Mkfs => "mkfs",
+            Self::Trace => "trace",
         }
     }
 
@@ -150,6 +156,10 @@ pub struct Parameters {
     pub stack: StackSpec,
     /// Workload. Its `randseed` is the cell's seed.
     pub job: Job,
+    /// The trace that is replayed, with work trace.
+    pub trace: Option<Arc<Trace>>,
+    /// How fast.
+    pub speed: Speed,
 }
 
 impl Default for Parameters {
@@ -192,6 +202,8 @@ impl Default for Parameters {
                 inode_size: 256,
             },
             job: Job::default(),
+            trace: None,
+            speed: Speed::Asap,
         }
     }
 }
@@ -283,6 +295,7 @@ impl Parameters {
         self.policy()?;
         self.check_sync()?;
         self.check_stack()?;
+        self.check_trace()?;
         self.job.check().map_err(|e| Fault::from(e.to_string()))
     }
 
@@ -313,6 +326,21 @@ impl Parameters {
             return Err(Fault::of("time_based", message));
         }
         Ok(())
+    }
+
+    fn check_trace(&self) -> Result<(), Fault> {
+        match (self.work, &self.trace) {
+            (Work::Trace, None) => {
+                Err(Fault::of("work", "work trace needs a trace; name its file with trace"))
+            }
+            (Work::Trace, Some(trace)) if trace.records.is_empty() => {
+                Err(Fault::of("trace", format!("{}: the trace has no records to replay", trace.file)))
+            }
+            (Work::Trace, _) if self.stack.fs.is_some() => {
+                Err(Fault::of("fs", "a trace is of a device; leave fs out"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_stack(&self) -> Result<(), Fault> {

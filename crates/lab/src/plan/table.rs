@@ -7,6 +7,7 @@ use stripewise_sim::Cipher;
 
 use super::parameter::{CellTarget, Parameter, Parameters, Section, Work};
 use crate::fs::{BLOCK_BYTES, FsKind};
+use crate::trace::Trace;
 use crate::workload::{Job, parse_size, parse_time, print_chunk, print_size, print_time};
 
 const fn always(_: &Parameters) -> bool {
@@ -42,7 +43,7 @@ fn on_ext(p: &Parameters) -> bool {
 }
 
 fn may_have_fs(p: &Parameters) -> bool {
-    !matches!(p.work, Work::Resync | Work::Recover)
+    !matches!(p.work, Work::Resync | Work::Recover | Work::Trace)
 }
 
 fn mixed(p: &Parameters) -> bool {
@@ -57,8 +58,16 @@ fn in_runs(p: &Parameters) -> bool {
     random(p) && p.job.run.is_some()
 }
 
+fn replays(p: &Parameters) -> bool {
+    p.work == Work::Trace
+}
+
+fn does_io(p: &Parameters) -> bool {
+    runs_a_job(p) || replays(p)
+}
+
 fn buffered(p: &Parameters) -> bool {
-    p.work == Work::Mkfs || runs_a_job(p) && !p.job.direct
+    p.work == Work::Mkfs || does_io(p) && !p.job.direct
 }
 
 fn encrypted(p: &Parameters) -> bool {
@@ -117,6 +126,11 @@ pub static PARAMETERS: &[Parameter] = &[
         .failed
         .to_string()),
     parameter!("work", Job, always, |p, v| p.work = work(v)?, |p| p.work.name().to_owned()),
+    parameter!("trace", Job, replays, |p, v| p.trace = Some(trace(v)?), |p| p
+        .trace
+        .as_ref()
+        .map_or_else(String::new, |t| t.file.clone())),
+    parameter!("speed", Job, replays, |p, v| p.speed = v.parse()?, |p| p.speed.to_string()),
     parameter!("speed_limit_min", Array, syncs, |p, v| p.array.speed_limit_min = speed(v)?, |p| p
         .array
         .speed_limit_min
@@ -139,7 +153,7 @@ pub static PARAMETERS: &[Parameter] = &[
         .iodepth
         .to_string()),
     parameter!("bs", Job, runs_a_job, |p, v| p.job.bs = block(v)?, |p| print_size(p.job.bs)),
-    parameter!("direct", Job, runs_a_job, |p, v| p.job.direct = switch(v)?, |p| u8::from(p.job.direct)
+    parameter!("direct", Job, does_io, |p, v| p.job.direct = switch(v)?, |p| u8::from(p.job.direct)
         .to_string()),
     parameter!("fsync", Job, runs_a_job, |p, v| p.job.fsync = at_least(v, 0)?, |p| p.job.fsync.to_string()),
     parameter!("run", Job, random, |p, v| p.job.run = Some(parse_size(v)?), |p| p
@@ -288,6 +302,10 @@ fn work(text: &str) -> Result<Work, String> {
         let known = Work::ALL.map(Work::name).join(", ");
         format!("'{text}' is no work; known are {known}")
     })
+}
+
+fn trace(text: &str) -> Result<std::sync::Arc<Trace>, String> {
+    Trace::shared(std::path::Path::new(text)).map_err(|e| e.to_string())
 }
 
 fn cipher(text: &str) -> Result<Option<Cipher>, String> {

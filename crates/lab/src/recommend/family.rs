@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
-/// Every family: order, then direction.
-pub const FAMILIES: [&str; 6] = [
+/// Every family: order, then direction; then what is replayed.
+pub const FAMILIES: [&str; 7] = [
     "sequential-read",
     "sequential-mixed",
     "sequential-write",
     "random-read",
     "random-mixed",
     "random-write",
+    "trace",
 ];
 
-/// The family of a cell, told by its factors `rw` and `rwmixread`; `None` if they name no workload.
+/// The family of a cell, told by its factors `trace`, `rw` and `rwmixread`; `None` if they name no workload.
 pub fn family(factors: &BTreeMap<String, String>) -> Option<&'static str> {
+    if factors.contains_key("trace") {
+        return Some(FAMILIES[6]);
+    }
     let rw: crate::workload::Rw = factors.get("rw")?.parse().ok()?;
     let reads = match rw {
         _ if rw.is_mixed() => factors.get("rwmixread")?.parse().ok()?,
@@ -107,7 +111,7 @@ mod tests {
     fn weights_match_families_and_words() {
         let weights = Weights::parse(["random=2", "random-read=3", "write=0"]).unwrap();
         let found = FAMILIES.map(|f| weights.of(f));
-        assert_eq!(found.map(|w| w as u32), [1, 1, 0, 3, 2, 0]);
+        assert_eq!(found.map(|w| w as u32), [1, 1, 0, 3, 2, 0, 1]);
     }
 
     #[test]

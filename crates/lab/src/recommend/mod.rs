@@ -116,8 +116,10 @@ type Throughputs = BTreeMap<BTreeMap<String, String>, Vec<BTreeMap<u32, f64>>>;
 /// Gathers the cells of the array by all factors but the subject; notes the groups that cannot be judged.
 fn groups(cells: &[CellResult], question: &Question<'_>) -> (Vec<Group>, Vec<String>) {
     let mut by_group = Throughputs::new();
-    let runs_a_job = |c: &&CellResult| c.target == "array" && c.factors.contains_key("rw");
-    for cell in cells.iter().filter(runs_a_job) {
+    let is_used = |c: &&CellResult| {
+        c.target == "array" && ["rw", "trace"].iter().any(|name| c.factors.contains_key(*name))
+    };
+    for cell in cells.iter().filter(is_used) {
         let mut factors = cell.factors.clone();
         let Some(value) = factors.remove(question.subject) else { continue };
         let Some(value) = question.values.iter().position(|v| *v == value) else { continue };

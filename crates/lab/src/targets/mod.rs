@@ -6,6 +6,8 @@ mod files;
 mod memory;
 mod model;
 mod real;
+#[cfg(test)]
+mod trace_tests;
 mod volume;
 
 pub use model::{Change, changed, model};

@@ -12,7 +12,7 @@ use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::models::Model;
 use stripewise_sim::{Phantom, Rig, RigNames, SimConfig, SimError, SimReport, World};
 
-use super::volume::{checked_sectors, file, recovered_early, recovery_figures, volume};
+use super::volume::{checked_sectors, file, recovered_early, recovery_figures, replay, volume};
 use super::{CellError, Measurement, Target, TargetKind};
 use crate::cell::Cell;
 use crate::fs::{BLOCK_SECTORS, InFile, Mkfs};
@@ -164,6 +164,7 @@ impl Target for ModelTarget {
             Work::Job | Work::Rebuild => {}
             Work::Resync | Work::Recover => return sync(cell, &config),
             Work::Mkfs => return mkfs(cell, &config, sectors),
+            Work::Trace => return trace(cell, &config, cancel),
         }
         let file = file(cell, sectors).map_err(CellError)?;
         let sectors = file.as_ref().map_or(sectors, |file| file.blocks() * BLOCK_SECTORS);
@@ -271,6 +272,16 @@ fn mkfs(cell: &Cell, config: &SimConfig, sectors: u64) -> Result<Measurement, Ce
     };
     let mut measurement = Measurement::of(measured, members(&report))?;
     measurement.figures = figures(&report);
+    Ok(measurement)
+}
+
+/// Replays a trace.
+fn trace(cell: &Cell, config: &SimConfig, cancel: &Arc<AtomicBool>) -> Result<Measurement, CellError> {
+    let mut replay = replay(cell, cancel)?;
+    let report = world(cell, config)?.run(&mut replay, None).map_err(|e| CellError(e.to_string()))?;
+    let mut measurement = Measurement::of(replay.measured(), members(&report))?;
+    measurement.figures = figures(&report);
+    measurement.figures.extend(replay.figures());
     Ok(measurement)
 }
 

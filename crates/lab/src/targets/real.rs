@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stripewise_engine::units::{SECTOR_BYTES, Slot};
-use stripewise_host::{Array, ArrayConfig, MemberSpec};
+use stripewise_engine::workload::Workload;
+use stripewise_host::{Array, ArrayConfig, MemberSpec, RunReport};
 
-use super::volume::{checked_sectors, recovered_early, recovery_figures, volume};
+use super::volume::{checked_sectors, recovered_early, recovery_figures, replay, volume};
 use super::{CellError, Measurement};
 use crate::cell::Cell;
 use crate::plan::Work;
@@ -31,18 +32,20 @@ impl Notes {
 /// Refuses cells that do not fit members of that size, or whose buffers do not fit the memory.
 pub(super) fn check(cell: &Cell, member_bytes: u64) -> Result<(), String> {
     let parameters = &cell.parameters;
-    if !parameters.work.runs_job() || parameters.cache().is_some() || parameters.crypt().is_some() {
+    let runs = parameters.work.runs_job() || parameters.work == Work::Trace;
+    if !runs || parameters.cache().is_some() || parameters.crypt().is_some() {
         return Err(
             "a page cache, a cipher and work other than a job are modelled only; use --on model, or \
-                    direct=1, crypt none and work job or rebuild"
+                    direct=1, crypt none and work job, rebuild or trace"
                 .to_owned(),
         );
     }
     checked_sectors(cell, member_bytes / SECTOR_BYTES)?;
-    let needed = cell.parameters.job.buffer_bytes();
+    let trace = parameters.trace.as_ref().filter(|_| parameters.work == Work::Trace);
+    let needed = trace.map_or_else(|| parameters.job.buffer_bytes(), |trace| trace.buffer_bytes());
     match memory_available() {
         Some(free) if needed > free / 2 => Err(format!(
-            "iodepth × numjobs × bs needs {} of buffers, and at most half of the {} of free memory is used",
+            "the requests in flight need {} of buffers, and at most half of the {} of free memory is used",
             print_size(needed),
             print_mib(free)
         )),
@@ -61,17 +64,22 @@ pub(super) fn run(
     let member_sectors = member_bytes / SECTOR_BYTES;
     let sectors = checked_sectors(cell, member_sectors).map_err(CellError)?;
     let volume = volume(cell, member_sectors).map_err(CellError)?;
-    let runner = JobRunner::new(&cell.parameters.job, sectors).map_err(|e| CellError(e.to_string()))?;
-    let runner = runner.with_cancel(Arc::clone(cancel));
     let config = ArrayConfig { stop: Arc::clone(cancel), ..ArrayConfig::new(volume, members) };
     let mut array = Array::open(config).map_err(|e| CellError(e.to_string()))?;
-    let (report, runners) = array.run(vec![runner]).map_err(|e| CellError(e.to_string()))?;
+    let (report, measured, replayed) = if cell.parameters.work == Work::Trace {
+        let (report, replay) = drive(&mut array, replay(cell, cancel)?)?;
+        (report, replay.measured(), replay.figures())
+    } else {
+        let runner = JobRunner::new(&cell.parameters.job, sectors).map_err(|e| CellError(e.to_string()))?;
+        let (report, runner) = drive(&mut array, runner.with_cancel(Arc::clone(cancel)))?;
+        (report, runner.measured(), Vec::new())
+    };
     report.notes.iter().for_each(|note| notes.add(note.to_string()));
-    let runner = runners.first().ok_or_else(|| CellError("the loop lost its workload".to_owned()))?;
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
     let members =
         report.members.iter().map(|m| [m.reads, bytes(m.read_sectors), m.writes, bytes(m.write_sectors)]);
-    let mut measurement = Measurement::of(runner.measured(), members)?;
+    let mut measurement = Measurement::of(measured, members)?;
+    measurement.figures.extend(replayed);
     if cell.parameters.work == Work::Rebuild {
         let recovered =
             array.recovered_sectors(Slot(0)).ok_or_else(|| recovered_early(&cell.parameters.job))?;
@@ -80,6 +88,13 @@ pub(super) fn run(
         measurement.figures.extend(recovery_figures(recovered, total, seconds));
     }
     Ok(measurement)
+}
+
+/// Runs a workload on an array of one thread.
+fn drive<W: Workload + Send>(array: &mut Array, workload: W) -> Result<(RunReport, W), CellError> {
+    let (report, mut workloads) = array.run(vec![workload]).map_err(|e| CellError(e.to_string()))?;
+    let workload = workloads.pop().ok_or_else(|| CellError("the loop lost its workload".to_owned()))?;
+    Ok((report, workload))
 }
 
 /// Bytes of memory that can be had without swapping, where the kernel tells.

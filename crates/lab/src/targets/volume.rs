@@ -6,10 +6,14 @@ use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::units::{SECTOR_BYTES, Slot};
 use stripewise_engine::volume::{Volume, VolumeConfig};
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use super::CellError;
 use crate::cell::Cell;
 use crate::fs::{BLOCK_SECTORS, Ext, ExtFile, Extent, FsKind, xfs_mkfs};
 use crate::plan::{CellTarget, Work};
+use crate::trace::Replay;
 use crate::workload::{Job, print_time};
 
 /// The volume of a cell on members of that many sectors. A drive by itself is a linear array of one member.
@@ -30,7 +34,7 @@ pub(super) fn volume(cell: &Cell, member_sectors: u64) -> Result<VolumeConfig, S
     let missing = (0..array.failed).filter(|_| is_array).map(Slot);
     let (failed, recovering) = match parameters.work {
         Work::Recover | Work::Rebuild => (Vec::new(), missing.map(|slot| (slot, 0)).collect()),
-        Work::Job | Work::Resync | Work::Mkfs => (missing.collect(), Vec::new()),
+        Work::Job | Work::Resync | Work::Mkfs | Work::Trace => (missing.collect(), Vec::new()),
     };
     let speed = SpeedLimits { min_kib: array.speed_limit_min, max_kib: array.speed_limit_max };
     Ok(VolumeConfig {
@@ -59,6 +63,7 @@ pub(super) fn checked_sectors(cell: &Cell, member_sectors: u64) -> Result<u64, S
         Work::Mkfs => {
             layout(cell, sectors)?;
         }
+        Work::Trace => check_trace(cell, sectors)?,
         Work::Resync | Work::Recover => {}
     }
     Ok(sectors)
@@ -79,6 +84,27 @@ pub(super) fn recovered_early(job: &Job) -> CellError {
         "the recovery ended before the job's {}; use larger members, a shorter runtime or lower speed limits",
         print_time(job.ramp_time + job.runtime)
     ))
+}
+
+/// Refuses a trace that reaches beyond the target.
+fn check_trace(cell: &Cell, sectors: u64) -> Result<(), String> {
+    let Some(trace) = &cell.parameters.trace else { return Ok(()) };
+    let (used, there) = (trace.bytes_used(), sectors * SECTOR_BYTES);
+    if used > there {
+        return Err(format!(
+            "{}: the trace reaches to byte {used}, but the target has {there}; use larger or more members",
+            trace.file
+        ));
+    }
+    Ok(())
+}
+
+/// The cell's trace, to be replayed.
+pub(super) fn replay(cell: &Cell, cancel: &Arc<AtomicBool>) -> Result<Replay, CellError> {
+    let parameters = &cell.parameters;
+    let trace = parameters.trace.clone().ok_or_else(|| CellError("no trace is named".to_owned()))?;
+    let replay = Replay::new(trace, parameters.speed).with_cancel(Arc::clone(cancel));
+    Ok(if parameters.job.direct { replay } else { replay.buffered() })
 }
 
 /// The cell's ext file system on so many sectors.

@@ -29,41 +29,44 @@ pub struct Measured {
 
 /// The counters of one direction while a run goes on.
 #[derive(Clone, Debug)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     latencies: Histogram<u64>,
     sum_ns: u128,
     max_ns: u64,
     ios: u64,
-    pub(super) errors: u64,
+    bytes: u64,
+    pub(crate) errors: u64,
 }
 
 impl Counters {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             latencies: Histogram::new_with_bounds(1, LATENCY_MAX_NS, LATENCY_DIGITS)
                 .expect("the bounds and digits are constants that hdrhistogram accepts"),
             sum_ns: 0,
             max_ns: 0,
             ios: 0,
+            bytes: 0,
             errors: 0,
         }
     }
 
     #[inline]
-    pub(super) fn record(&mut self, latency: Nanos) {
+    pub(crate) fn record(&mut self, latency: Nanos, bytes: u64) {
         self.ios += 1;
+        self.bytes += bytes;
         self.sum_ns += u128::from(latency.0);
         self.max_ns = self.max_ns.max(latency.0);
         self.latencies.saturating_record(latency.0);
     }
 
-    pub(super) fn result(&self, block_bytes: u64) -> DirectionResult {
+    pub(crate) fn result(&self) -> DirectionResult {
         let mean = if self.ios == 0 { 0.0 } else { self.sum_ns as f64 / self.ios as f64 };
         // A histogram answers with the upper edge of a bucket, which may lie beyond the largest latency.
         let percentile = |p: f64| self.latencies.value_at_percentile(p).min(self.max_ns);
         DirectionResult {
             ios: self.ios,
-            bytes: self.ios * block_bytes,
+            bytes: self.bytes,
             errors: self.errors,
             latency_mean_ns: mean,
             latency_p50_ns: percentile(50.0),

@@ -21,6 +21,7 @@ use std::str::FromStr;
 
 use stripewise_engine::units::{Nanos, SECTOR_BYTES};
 
+pub(crate) use measure::Counters;
 pub use measure::Measured;
 pub use random::Random;
 pub use runner::JobRunner;

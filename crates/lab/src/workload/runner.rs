@@ -125,8 +125,8 @@ impl JobRunner {
         let end = if end.0 == u64::MAX || self.run_fsync { self.last_completion } else { end };
         Measured {
             seconds: end.since(clock.measure_start).as_secs_f64(),
-            read: self.read.result(self.block_bytes),
-            write: self.write.result(self.block_bytes),
+            read: self.read.result(),
+            write: self.write.result(),
             flushes: self.flushes,
             requests: self.completed,
             request_bytes: self.completed * self.block_bytes,
@@ -275,7 +275,7 @@ impl Workload for JobRunner {
         if request.op == Op::Flush {
             self.flushes += 1;
         } else {
-            counters.record(now.since(request.issued));
+            counters.record(now.since(request.issued), self.block_bytes);
         }
     }
 }

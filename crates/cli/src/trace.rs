@@ -1,0 +1,147 @@
+//! `stripewise trace`: recorded requests.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use stripewise_lab::plan::Work;
+use stripewise_lab::trace::{OpSummary, Summary, Trace, TraceError};
+use stripewise_lab::workload::print_size;
+
+use crate::args::BenchArgs;
+use crate::array::serve::{ServeArgs, run_traced};
+use crate::bench;
+use crate::exit::{Exit, Impossible};
+use crate::output::{Table, print, print_json};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Serve an array as `serve` does, and record every request that reaches it.
+    Record(Box<RecordArgs>),
+    /// Sum a trace up.
+    Show(ShowArgs),
+    /// Send a trace's requests to an array or drive: modelled, in memory or on files.
+    ///
+    /// A request starts once all requests are answered that had been answered when it came; what overlapped may overlap.
+    /// Bytes are not recorded: writes are of pseudo-random bytes.
+    Replay(Box<ReplayArgs>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// The trace; an older trace there is replaced.
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The trace.
+    file: PathBuf,
+    /// Take what there is of a trace that is cut short.
+    #[arg(long)]
+    partial: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The trace.
+    file: PathBuf,
+    /// asap, 1x for the recorded times, 2x for twice as fast and so on.
+    #[arg(long, value_name = "SPEED", default_value = "asap")]
+    speed: String,
+    /// Take what there is of a trace that is cut short.
+    #[arg(long)]
+    partial: bool,
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+pub(crate) fn run(command: &TraceCommand) -> Result<Exit> {
+    match command {
+        TraceCommand::Record(args) => run_traced(&args.serve, Some(&args.output)),
+        TraceCommand::Show(args) => show(args),
+        TraceCommand::Replay(args) => replay(args),
+    }
+}
+
+fn show(args: &ShowArgs) -> Result<Exit> {
+    let summary = Summary::of(&read(&args.file, args.partial)?);
+    if args.json {
+        print_json(&summary)?;
+    } else {
+        print(&text(&summary))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn text(summary: &Summary) -> String {
+    let mut text = format!(
+        "{}: {} requests of {} clients in {:.3} s on a device of {}; up to {} under way at once, {:.2} on average\n",
+        summary.file,
+        summary.requests,
+        summary.streams,
+        summary.seconds,
+        print_size(summary.device_bytes),
+        summary.in_flight_max,
+        summary.in_flight_mean
+    );
+    if summary.cut_short {
+        text.push_str("the trace is cut short: this is what there is\n");
+    }
+    let mut table =
+        Table::new(["operation", "requests", "bytes", "FUA", "failed", "random", "mean us", "max us"]);
+    for op in &summary.operations {
+        table.row([
+            op.operation.to_owned(),
+            op.requests.to_string(),
+            print_size(op.bytes),
+            op.fua.to_string(),
+            op.failed.to_string(),
+            format!("{:.0} %", op.random_share * 100.0),
+            format!("{:.1}", op.latency_mean_ns / 1e3),
+            format!("{:.1}", op.latency_max_ns as f64 / 1e3),
+        ]);
+    }
+    let _ = write!(text, "{table}");
+    for op in &summary.operations {
+        if op.bytes > 0 {
+            let _ = writeln!(text, "  {} sizes: {}", op.operation, sizes(op));
+        }
+    }
+    text
+}
+
+/// The most frequent sizes.
+fn sizes(op: &OpSummary) -> String {
+    let mut sizes: Vec<_> = op.sizes.iter().collect();
+    sizes.sort_by_key(|(size, count)| (std::cmp::Reverse(**count), **size));
+    let shown = sizes.iter().take(8).map(|(size, count)| format!("{} × {count}", print_size(**size)));
+    let mut words: Vec<String> = shown.collect();
+    if sizes.len() > words.len() {
+        words.push(format!("and {} more", sizes.len() - words.len()));
+    }
+    words.join(", ")
+}
+
+fn replay(args: &ReplayArgs) -> Result<Exit> {
+    let trace = Arc::new(read(&args.file, args.partial)?);
+    let speed = args.speed.parse().map_err(|e| Impossible(format!("--speed: {e}")))?;
+    bench::run_with(&args.bench, |parameters| {
+        parameters.work = Work::Trace;
+        parameters.trace = Some(trace);
+        parameters.speed = speed;
+        Ok(())
+    })
+}
+
+fn read(path: &Path, partial: bool) -> Result<Trace, TraceError> {
+    if partial { Trace::read_partial(path) } else { Trace::read(path) }
+}
