@@ -7,7 +7,7 @@
 //!
 //! # Contract
 //! *Ordering.* An operation owns its rows from its first read to its last write; what comes for the same rows
-//! waits. Requests whose bytes overlap are ordered before they come here.
+//! waits. Only reads of different slots share rows, as long as none of them must be rebuilt. Requests whose bytes overlap are ordered before they come here.
 //! *Limits.* A request waits, cut in the middle if need be, when every stripe-cache entry is active, and goes
 //! on when active entries have fallen to the policy's share; first come, first served.
 
@@ -428,7 +428,7 @@ impl Parity {
         assert_eq!(reading as u32, self.preread_active, "prereading operations are counted");
         for window in self.windows.iter() {
             for (i, a) in window.active.iter().enumerate() {
-                assert!(window.active[i + 1..].iter().all(|b| !window::share(*a, *b)), "rows have one owner");
+                assert!(window.active[i + 1..].iter().all(|b| !a.excludes(b)), "rows have one owner");
             }
         }
         if self.plug.is_none() {

@@ -17,7 +17,7 @@ use super::Parity;
 use super::job::JobState;
 use super::log::Logged;
 use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan, plan_write};
-use super::window::{Piece, Rows};
+use super::window::{Owned, Piece, Rows};
 use crate::array::core::{Core, IoRecord};
 use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
@@ -30,7 +30,7 @@ use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 /// What the operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One piece is read.
+    /// Pieces are read.
     Read,
     /// Pieces are written.
     Write,
@@ -73,6 +73,8 @@ pub(super) enum Step {
 pub(super) struct StripeOp {
     pub(super) window: u32,
     pub(super) rows: Rows,
+    /// Slots that it reads beside others that read the same rows.
+    pub(super) shared: SlotSet,
     pub(super) kind: Kind,
     pub(super) map: StripeMap,
     /// Sorted by data chunk and place.
@@ -102,6 +104,7 @@ impl StripeOp {
         Self {
             window,
             rows,
+            shared: SlotSet::EMPTY,
             kind,
             map,
             pieces,
@@ -118,6 +121,10 @@ impl StripeOp {
             prereading: false,
             result: Ok(()),
         }
+    }
+
+    const fn owned(&self) -> Owned {
+        Owned { rows: self.rows, shared: self.shared }
     }
 
     pub(super) fn is_prereading(&self) -> bool {
@@ -178,7 +185,7 @@ impl Parity {
     fn plan(&mut self, core: &Core, op: &StripeOp) -> Result<WritePlan, TooMuchLost> {
         let view = self.view(core, op);
         if op.kind == Kind::Read {
-            let wanted = SlotSet::one(op.map.data_slot(op.pieces[0].data));
+            let wanted = op.pieces.iter().map(|p| op.map.data_slot(p.data)).collect();
             let (read, recover) = view.plan_fetch(wanted)?;
             return Ok(WritePlan { read, recover, method: WriteMethod::NoParity });
         }
@@ -204,7 +211,7 @@ impl Parity {
 
     /// Gives an operation its rows and starts it.
     pub(super) fn start(&mut self, core: &mut Core, out: &mut ActionQueue, op: Box<StripeOp>) {
-        self.windows.get(op.window).active.push(op.rows);
+        self.windows.get(op.window).active.push(op.owned());
         let key = self.ops.insert(Some(op));
         self.read_missing(core, out, key);
         self.advance(core, out, key);
@@ -221,6 +228,8 @@ impl Parity {
         };
         match planned {
             Err(TooMuchLost) if self.may_split(core, &op) => op.split = true,
+            // Rebuilding takes the whole rows.
+            Ok(plan) if !op.shared.is_empty() && !plan.recover.is_empty() => op.split = true,
             Err(TooMuchLost) => {
                 op.result = Err(if core.read_only && op.kind == Kind::Write {
                     IoError::ReadOnly
@@ -434,7 +443,7 @@ impl Parity {
             self.queue_again(core, &op);
         }
         let window = self.windows.get(op.window);
-        let position = window.active.iter().position(|r| *r == op.rows).expect("it owned its rows");
+        let position = window.active.iter().position(|o| *o == op.owned()).expect("it owned its rows");
         window.active.swap_remove(position);
         window.release_rows(op.rows, &mut self.cache);
         if !window.queue.is_empty() && !window.gathering && !window.delayed {

@@ -2,7 +2,7 @@
 
 use super::Parity;
 use super::op::{Kind, StripeOp};
-use super::window::{Piece, Rows, share};
+use super::window::{Owned, Piece, Rows, share};
 use crate::array::core::Core;
 use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
@@ -10,7 +10,7 @@ use crate::io::ActionQueue;
 use crate::mutation::{self, Mutation};
 use crate::units::PAGE_SECTORS;
 
-/// Rows written alike: the same slots wholly, or the same one row in part.
+/// Rows written, or read, alike: the same slots wholly, or the same one row in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     rows: Rows,
@@ -27,28 +27,51 @@ struct Starting<'a> {
     by_rows: bool,
 }
 
+/// How reads of different slots in the same rows go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Together {
+    /// Each is an operation of its own; they go on beside each other.
+    Beside,
+    /// Those that start at the same time are one operation: what one of them needs rebuilt is read once.
+    Merged,
+    /// One after another: a read failed here.
+    Never,
+}
+
 impl Parity {
     /// Starts what waits in a window and whose rows are free. Writes that must read first start only if the
     /// gate is open (or their submitter's wait opens it, by policy); else they stay, on the delayed list.
     pub(super) fn start_runs(&mut self, core: &mut Core, out: &mut ActionQueue, index: u32, gate_open: bool) {
         let mut chosen = self.spare.pop().unwrap_or_default();
-        self.choose(index, &mut chosen);
+        let map = self.stripe_map(core, index);
+        let together = self.together(core, index);
+        self.choose(index, &map, together, &mut chosen);
         // An operation that ends at once must not free the window under the others.
         self.windows.get(index).gathering = true;
-        let map = self.stripe_map(core, index);
         let by_rows = core.has_bad_blocks() || self.windows.get(index).by_rows;
-        for piece in chosen.iter().filter(|p| p.read) {
+        for piece in chosen.iter().filter(|p| p.job || p.read && together != Together::Merged) {
             let kind = if piece.job { Kind::Job } else { Kind::Read };
             let (first, end) = piece.rows();
             let step = if by_rows { 1 } else { end - first };
             for row in (first..end).step_by(step as usize) {
                 let rows = (row, row + step);
-                let op = self.op(core, index, rows, kind, map, piece.clip(rows).into_iter());
+                let mut op = self.op(core, index, rows, kind, map, piece.clip(rows).into_iter());
+                if together == Together::Beside && !piece.job {
+                    op.shared = SlotSet::one(map.data_slot(piece.data));
+                }
                 self.start(core, out, op);
             }
         }
         let mut runs = std::mem::take(&mut self.runs);
-        cut(&map, &chosen, &mut self.cuts, &mut runs);
+        if together == Together::Merged {
+            cut(&map, &chosen, |p| p.read && !p.job, &mut self.cuts, &mut runs);
+            for run in runs.drain(..) {
+                let pieces = chosen.iter().filter(|p| p.read && !p.job).filter_map(|p| p.clip(run.rows));
+                let op = self.op(core, index, run.rows, Kind::Read, map, pieces);
+                self.start(core, out, op);
+            }
+        }
+        cut(&map, &chosen, |p| !p.read, &mut self.cuts, &mut runs);
         let starting = Starting { index, map, chosen: &chosen, gate_open, by_rows };
         for run in runs.drain(..) {
             self.start_run(core, out, &starting, run);
@@ -69,9 +92,22 @@ impl Parity {
         self.windows.close_if_free(index);
     }
 
+    /// How reads of the same rows of a window go together.
+    fn together(&mut self, core: &Core, index: u32) -> Together {
+        let rows = self.windows.rows;
+        let window = self.windows.get(index);
+        if window.by_rows || core.has_bad_blocks() {
+            Together::Never
+        } else if core.lost((window.number + 1) * rows * PAGE_SECTORS).is_empty() {
+            Together::Beside
+        } else {
+            Together::Merged
+        }
+    }
+
     /// Takes out of a window's queue what can start: whose rows no operation owns and nothing before it in
-    /// the queue waits for. Writes to the same rows go together, reads each alone.
-    fn choose(&mut self, index: u32, chosen: &mut Vec<Piece>) {
+    /// the queue waits for. Writes to the same rows go together, and reads of different slots.
+    fn choose(&mut self, index: u32, map: &StripeMap, together: Together, chosen: &mut Vec<Piece>) {
         let window = self.windows.get(index);
         if window.active.is_empty() && window.queue.iter().all(|p| !p.read) {
             chosen.append(&mut window.queue);
@@ -81,10 +117,21 @@ impl Parity {
         for i in 0..window.queue.len() {
             let piece = window.queue[i];
             let rows = piece.rows();
+            let is_read = piece.read && !piece.job;
+            let shared = if is_read && together == Together::Beside {
+                SlotSet::one(map.data_slot(piece.data))
+            } else {
+                SlotSet::EMPTY
+            };
+            let wanted = Owned { rows, shared };
+            let goes_with = |p: &Piece| {
+                let reads = is_read && p.read && !p.job;
+                !p.read && !piece.read || reads && p.data != piece.data && together != Together::Never
+            };
             let blocked =
-                window.active.iter().any(|r| share(*r, rows) && !mutation::is(Mutation::DropRowOwnership))
+                window.active.iter().any(|o| o.excludes(&wanted) && !mutation::is(Mutation::DropRowOwnership))
                     || window.queue[..kept].iter().any(|p| share(p.rows(), rows))
-                    || chosen.iter().any(|p| (p.read || piece.read) && share(p.rows(), rows));
+                    || chosen.iter().any(|p| share(p.rows(), rows) && !goes_with(p));
             if blocked {
                 window.queue[kept] = piece;
                 kept += 1;
@@ -173,11 +220,17 @@ impl Parity {
     }
 }
 
-/// Cuts writes into runs of rows in ascending order.
-fn cut(map: &StripeMap, writes: &[Piece], cuts: &mut Vec<u32>, runs: &mut Vec<Run>) {
+/// Cuts the pieces meant into runs of rows in ascending order.
+fn cut(
+    map: &StripeMap,
+    pieces: &[Piece],
+    is_meant: impl Fn(&Piece) -> bool + Copy,
+    cuts: &mut Vec<u32>,
+    runs: &mut Vec<Run>,
+) {
     let page = PAGE_SECTORS as u32;
     cuts.clear();
-    for piece in writes.iter().filter(|p| !p.read) {
+    for piece in pieces.iter().filter(|p| is_meant(p)) {
         let rows = piece.rows();
         cuts.extend([rows.0, rows.1]);
         if !piece.start.is_multiple_of(page) {
@@ -190,7 +243,7 @@ fn cut(map: &StripeMap, writes: &[Piece], cuts: &mut Vec<u32>, runs: &mut Vec<Ru
     cuts.sort_unstable();
     cuts.dedup();
     for between in cuts.windows(2) {
-        let run = coverage(map, writes, (between[0], between[1]));
+        let run = coverage(map, pieces, is_meant, (between[0], between[1]));
         match runs.last_mut() {
             Some(last)
                 if last.rows.1 == run.rows.0
@@ -206,12 +259,12 @@ fn cut(map: &StripeMap, writes: &[Piece], cuts: &mut Vec<u32>, runs: &mut Vec<Ru
     }
 }
 
-/// Which slots the writes cover in rows between two cuts. Their bytes do not overlap, so that a slot is
-/// wholly written if the sectors add up.
-fn coverage(map: &StripeMap, writes: &[Piece], rows: Rows) -> Run {
+/// Which slots the pieces cover in rows between two cuts. Their bytes do not overlap, so that a slot is
+/// wholly covered if the sectors add up.
+fn coverage(map: &StripeMap, pieces: &[Piece], is_meant: impl Fn(&Piece) -> bool + Copy, rows: Rows) -> Run {
     let whole = (rows.1 - rows.0) * PAGE_SECTORS as u32;
     let mut run = Run { rows, covered: SlotSet::EMPTY, partial: SlotSet::EMPTY };
-    for piece in writes.iter().filter(|p| !p.read).filter_map(|p| p.clip(rows)) {
+    for piece in pieces.iter().filter(|p| is_meant(p)).filter_map(|p| p.clip(rows)) {
         let slot = map.data_slot(piece.data);
         if piece.count == whole {
             run.covered.insert(slot);
@@ -220,13 +273,74 @@ fn coverage(map: &StripeMap, writes: &[Piece], rows: Rows) -> Run {
         }
     }
     for slot in run.partial.iter() {
-        let of_slot = |p: &Piece| !p.read && map.data_slot(p.data) == slot;
+        let of_slot = |p: &Piece| is_meant(p) && map.data_slot(p.data) == slot;
         let sectors: u32 =
-            writes.iter().filter(|p| of_slot(p)).filter_map(|p| p.clip(rows)).map(|p| p.count).sum();
+            pieces.iter().filter(|p| of_slot(p)).filter_map(|p| p.clip(rows)).map(|p| p.count).sum();
         if sectors == whole {
             run.partial.remove(slot);
             run.covered.insert(slot);
         }
     }
     run
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::geometry::GeometrySpec;
+    use crate::io::{Action, ActionQueue, Flags, Input, MemberIo, Op, Request, RequestId};
+    use crate::level::{Layout, Level, ParityLayout};
+    use crate::policy::Policy;
+    use crate::units::{Instant, SectorRange, Slot};
+    use crate::volume::{Volume, VolumeConfig};
+
+    /// A RAID-5 of four members with 64K chunks, whose reads go through the stripe cache.
+    fn volume(failed: Vec<Slot>) -> Volume {
+        let geometry = GeometrySpec {
+            level: Level::Raid5,
+            layout: Layout::Parity(ParityLayout::LeftSymmetric),
+            chunk_sectors: 128,
+            member_sectors: vec![1 << 16; 4],
+        };
+        let config = VolumeConfig::new(geometry, Policy::linux_2_6_18());
+        Volume::new(&VolumeConfig { failed, ..config }).unwrap()
+    }
+
+    /// What the members are asked when so much is read.
+    fn read(volume: &mut Volume, id: u32, start: u64, count: u64) -> Vec<MemberIo> {
+        let mut out = ActionQueue::default();
+        let range = SectorRange::new(start, count);
+        let request = Request { id: RequestId(id), op: Op::Read, range, flags: Flags::default() };
+        volume.handle(Instant::ZERO, Input::Request(request), &mut out);
+        volume.check_invariants();
+        let ios = out.actions.iter().filter_map(|a| if let Action::Io(io) = a { Some(*io) } else { None });
+        ios.collect()
+    }
+
+    fn members(ios: &[MemberIo]) -> Vec<usize> {
+        let mut members: Vec<usize> = ios.iter().map(|io| io.member.index()).collect();
+        members.sort_unstable();
+        members
+    }
+
+    #[test]
+    fn a_read_of_whole_stripes_asks_all_members_at_once() {
+        let mut volume = volume(Vec::new());
+        let ios = read(&mut volume, 0, 0, 768);
+        assert_eq!(members(&ios), [0, 0, 1, 1, 2, 3], "six chunks on four members");
+        assert!(ios.iter().all(|io| io.range.count == 128));
+    }
+
+    #[test]
+    fn a_read_need_not_wait_for_another_of_the_same_stripe() {
+        let mut volume = volume(Vec::new());
+        assert_eq!(members(&read(&mut volume, 0, 0, 128)), [0]);
+        assert_eq!(members(&read(&mut volume, 1, 128, 128)), [1]);
+        assert!(read(&mut volume, 2, 64, 64).is_empty(), "of the same chunk it does");
+    }
+
+    #[test]
+    fn a_degraded_read_of_a_stripe_reads_every_other_member_once() {
+        let mut volume = volume(vec![Slot(1)]);
+        assert_eq!(members(&read(&mut volume, 0, 0, 384)), [0, 2, 3], "two chunks and the parity");
+    }
 }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::cache::StripeCache;
 use crate::array::core::RequestKey;
+use crate::array::slots::SlotSet;
 use crate::units::PAGE_SECTORS;
 
 /// The most rows in a window: 1 MiB of each member.
@@ -28,9 +29,9 @@ pub(crate) const fn share(a: Rows, b: Rows) -> bool {
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(crate) struct Piece {
     pub(crate) request: RequestKey,
-    /// It is alone with its rows: a read, or a job.
+    /// A read, or a job.
     pub(crate) read: bool,
-    /// A job of the array's own, on all slots.
+    /// A job of the array's own, on all slots: alone with its rows.
     pub(crate) job: bool,
     /// Its submitter waits for it.
     pub(crate) sync: bool,
@@ -68,6 +69,23 @@ impl Piece {
     }
 }
 
+/// Rows an operation works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owned {
+    pub(crate) rows: Rows,
+    /// The slots of an operation that only reads them and leaves the rest of its rows to others that do so;
+    /// none if the rows are its alone.
+    pub(crate) shared: SlotSet,
+}
+
+impl Owned {
+    /// Whether two operations cannot work at the same time.
+    pub(crate) fn excludes(&self, other: &Self) -> bool {
+        let beside = !self.shared.is_empty() && !other.shared.is_empty();
+        share(self.rows, other.rows) && !(beside && self.shared.and(other.shared).is_empty())
+    }
+}
+
 /// A window in use.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
@@ -77,7 +95,7 @@ pub(crate) struct Window {
     pub(crate) entries: Vec<u32>,
     pub(crate) queue: Vec<Piece>,
     /// Rows that operations work on.
-    pub(crate) active: Vec<Rows>,
+    pub(crate) active: Vec<Owned>,
     /// It is on the list of those to look at when the plug is pulled.
     pub(crate) gathering: bool,
     /// It is on the list of those that wait for others' reads.
@@ -90,7 +108,9 @@ impl Window {
     /// Gives back the entries of rows that nothing waits for any more.
     pub(crate) fn release_rows(&mut self, rows: Rows, cache: &mut StripeCache) {
         for row in rows.0..rows.1 {
-            let wanted = self.queue.iter().any(|p| share(p.rows(), (row, row + 1)));
+            let is_it = |rows| share(rows, (row, row + 1));
+            let wanted =
+                self.queue.iter().any(|p| is_it(p.rows())) || self.active.iter().any(|o| is_it(o.rows));
             let entry = &mut self.entries[row as usize];
             if !wanted && *entry != NO_ENTRY {
                 cache.release(*entry);
