@@ -8,10 +8,9 @@ use crate::models::{ControllerModel, DriveModel, Model};
 /// Sectors of a MiB.
 pub(crate) const MIB: u64 = 2048;
 
-/// A bus so fast that only the drive limits.
-fn fast_bus() -> Bus {
+fn bus(byte_ps: u64) -> Bus {
     let mut model = ControllerModel::new(&Model::load("88sx6081-pci32").unwrap()).unwrap();
-    model.byte_ps = 1;
+    model.byte_ps = byte_ps;
     model.command_ns = 0;
     Bus::new(&model)
 }
@@ -29,10 +28,16 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
+    /// On a bus so fast that only the drive limits.
     pub(crate) fn new(model: &DriveModel) -> Self {
+        Self::on_bus(model, 1)
+    }
+
+    /// On a bus that takes so many picoseconds for a byte.
+    pub(crate) fn on_bus(model: &DriveModel, byte_ps: u64) -> Self {
         Self {
             drive: Drive::new(model, 0x1234_5678_8765_4321),
-            bus: fast_bus(),
+            bus: bus(byte_ps),
             schedule: Schedule::default(),
             now_ns: 0,
             completed: Vec::new(),

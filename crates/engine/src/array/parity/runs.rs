@@ -128,10 +128,12 @@ impl Parity {
                 let reads = is_read && p.read && !p.job;
                 !p.read && !piece.read || reads && p.data != piece.data && together != Together::Never
             };
-            let blocked =
-                window.active.iter().any(|o| o.excludes(&wanted) && !mutation::is(Mutation::DropRowOwnership))
-                    || window.queue[..kept].iter().any(|p| share(p.rows(), rows))
-                    || chosen.iter().any(|p| share(p.rows(), rows) && !goes_with(p));
+            let blocked = window
+                .active
+                .iter()
+                .any(|o| o.excludes(&wanted) && !mutation::is(Mutation::DropRowOwnership))
+                || window.queue[..kept].iter().any(|p| share(p.rows(), rows))
+                || chosen.iter().any(|p| share(p.rows(), rows) && !goes_with(p));
             if blocked {
                 window.queue[kept] = piece;
                 kept += 1;

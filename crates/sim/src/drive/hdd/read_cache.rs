@@ -2,8 +2,12 @@
 //!
 //! Each read of the medium begins a run that goes on by itself after the command's last sector, until the
 //! arm is needed elsewhere or the segment is full of sectors nobody has asked for yet. The filling is never
-//! simulated by events: how far it is follows from the time ([`ReadCache::fill`] looks). A run that stopped because its segment was full
-//! goes on when half of the segment has been read, for which the sector must come round again.
+//! simulated by events: how far it is follows from the time ([`ReadCache::fill`] looks). A run that stopped because its
+//! segment was full goes on when half of the segment has been read, for which the sector must come round again.
+//!
+//! Segments are adaptive: one whose reader goes on in sequence may take the room of all that hold no such stream,
+//! least recently used first. With fixed segments smaller than a track a reader that pauses would lose a revolution
+//! for each half segment, which drives do not.
 
 use super::arm::Arm;
 use super::geometry::{Geometry, Run};
@@ -12,6 +16,18 @@ use super::geometry::{Geometry, Run};
 struct Segment {
     start: u64,
     end: u64,
+    /// Where the last command served from it ended.
+    asked: u64,
+    /// Its reader came back for what follows.
+    sequential: bool,
+}
+
+impl Segment {
+    const EMPTY: Self = Self { start: 0, end: 0, asked: 0, sequential: false };
+
+    const fn sectors(&self) -> u64 {
+        self.end - self.start
+    }
 }
 
 /// The run under way.
@@ -28,6 +44,7 @@ struct Stream {
 #[derive(Debug)]
 pub(super) struct ReadCache {
     segments: Vec<Segment>,
+    /// Sectors of a segment when all are used.
     segment_sectors: u64,
     stream: Option<Stream>,
     /// Segments by last use, latest first.
@@ -36,9 +53,8 @@ pub(super) struct ReadCache {
 
 impl ReadCache {
     pub(super) fn new(segments: usize, segment_sectors: u64) -> Self {
-        let empty = Segment { start: 0, end: 0 };
         let by_use = (0..segments as u16).collect();
-        Self { segments: vec![empty; segments], segment_sectors, stream: None, by_use }
+        Self { segments: vec![Segment::EMPTY; segments], segment_sectors, stream: None, by_use }
     }
 
     /// The sector under the head when it was last looked at, if a run is under way or stopped by a full
@@ -47,10 +63,12 @@ impl ReadCache {
         self.stream.map(|s| s.reached.min(s.limit - 1))
     }
 
-    /// When the run under way stops by itself, if it has not stopped yet.
+    /// When the run under way has read what its reader can be expected to want, if it has not yet: a segment's share
+    /// beyond what was asked for. Dirty data wait as long.
     pub(super) fn full_ns(&self, now_ns: u64, geometry: &Geometry) -> Option<u64> {
         let stream = self.stream?;
-        let full_ns = stream.run.end_ns(geometry, stream.limit);
+        let wanted = self.segments[stream.segment].asked + self.segment_sectors;
+        let full_ns = stream.run.end_ns(geometry, stream.limit.min(wanted));
         (full_ns > now_ns).then_some(full_ns)
     }
 
@@ -60,7 +78,7 @@ impl ReadCache {
         let Some(index) = self.segments.iter().position(|s| s.start <= start && end <= s.end) else {
             return false;
         };
-        self.used(index);
+        self.used(index, end);
         if arm.is_free() && self.stream.is_some_and(|s| s.segment == index) {
             self.read_on(end, now_ns, geometry, arm);
         }
@@ -80,19 +98,20 @@ impl ReadCache {
 
     /// Carries the run under way on for a command that ends at `end`; returns when it gets there.
     pub(super) fn carry_on(&mut self, end: u64, geometry: &Geometry) -> u64 {
+        let index = self.stream.as_ref().expect("a run is under way").segment;
+        self.used(index, end);
+        let limit = end + self.room(index);
         let stream = self.stream.as_mut().expect("a run is under way");
-        stream.limit = stream.limit.max(end + self.segment_sectors);
-        let (end_ns, segment) = (stream.run.end_ns(geometry, end), stream.segment);
-        self.used(segment);
-        end_ns
+        stream.limit = stream.limit.max(limit);
+        stream.run.end_ns(geometry, end)
     }
 
     /// Begins a run at `start`, whose first sector comes under the head at `media_ns`, for a command that
     /// ends at `end`; returns when it gets there.
     pub(super) fn begin(&mut self, start: u64, end: u64, media_ns: u64, geometry: &Geometry) -> u64 {
         let segment = self.by_use[self.by_use.len() - 1] as usize;
-        self.used(segment);
-        self.segments[segment] = Segment { start, end: start };
+        self.segments[segment] = Segment { start, end: start, asked: end, sequential: false };
+        self.used(segment, end);
         let run = Run::new(geometry, start, media_ns);
         self.stream = Some(Stream { run, segment, limit: end + self.segment_sectors, reached: start });
         run.end_ns(geometry, end)
@@ -106,21 +125,54 @@ impl ReadCache {
 
     /// Brings the segment of the run under way up to now; what no longer fits is dropped from its start.
     pub(super) fn fill(&mut self, now_ns: u64, geometry: &Geometry) {
-        if let Some(stream) = &mut self.stream {
-            let segment = &mut self.segments[stream.segment];
-            stream.reached = stream.run.sector_at(geometry, now_ns);
-            segment.end = segment.end.max(stream.reached.min(stream.limit));
-            segment.start = segment.start.max(segment.end.saturating_sub(self.segment_sectors));
+        let Some(stream) = &mut self.stream else { return };
+        stream.reached = stream.run.sector_at(geometry, now_ns);
+        let (index, reached) = (stream.segment, stream.reached.min(stream.limit));
+        let room = self.room(index);
+        let segment = &mut self.segments[index];
+        segment.end = segment.end.max(reached);
+        segment.start = segment.start.max(segment.end.saturating_sub(room));
+        if segment.sectors() > self.segment_sectors {
+            self.take_from_others(index);
+        }
+    }
+
+    /// Sectors a segment may hold: its share, or for a stream all that no other stream has a share in.
+    fn room(&self, index: usize) -> u64 {
+        if !self.segments[index].sequential {
+            return self.segment_sectors;
+        }
+        let streams = self.segments.iter().filter(|s| s.sequential).count();
+        self.segment_sectors * (self.segments.len() + 1 - streams) as u64
+    }
+
+    /// Makes room for a segment that has grown beyond its share.
+    fn take_from_others(&mut self, index: usize) {
+        let share = self.segment_sectors;
+        let used: u64 = self.segments.iter().map(|s| s.sectors().div_ceil(share)).sum();
+        let mut over = used.saturating_sub(self.segments.len() as u64);
+        for &other in self.by_use.iter().rev() {
+            let segment = &mut self.segments[other as usize];
+            if over == 0 {
+                return;
+            }
+            if usize::from(other) != index {
+                let shares = segment.sectors().div_ceil(share).min(over);
+                segment.start = segment.end.min(segment.start + shares * share);
+                over -= shares;
+            }
         }
     }
 
     /// The reader has come to `end`: the run may go on as far as the segment then has room.
     fn read_on(&mut self, end: u64, now_ns: u64, geometry: &Geometry, arm: &Arm) {
+        let Some(index) = self.stream.map(|s| s.segment) else { return };
+        let room = self.room(index);
         let Some(stream) = &mut self.stream else { return };
-        let limit = end + self.segment_sectors;
+        let limit = end + room;
         if stream.reached < stream.limit {
             stream.limit = stream.limit.max(limit);
-        } else if limit >= stream.limit + self.segment_sectors / 2 {
+        } else if limit >= stream.limit + room / 2 {
             let media_ns = arm.rotated_ns(now_ns, geometry.place(stream.limit));
             stream.run = Run::new(geometry, stream.limit, media_ns);
             stream.reached = stream.limit;
@@ -128,7 +180,11 @@ impl ReadCache {
         }
     }
 
-    fn used(&mut self, segment: usize) {
+    /// A command that ends at `end` was served from a segment. One that goes on shows a stream.
+    fn used(&mut self, segment: usize, end: u64) {
+        let at = &mut self.segments[segment];
+        at.sequential |= end > at.asked;
+        at.asked = at.asked.max(end);
         if self.by_use[0] as usize != segment {
             let place = self.by_use.iter().position(|&s| s as usize == segment);
             let place = place.expect("every segment is in the order of use");

@@ -161,3 +161,14 @@ fn sequential_reader_slower_than_the_medium_is_served_from_the_segment() {
     let slow = drive.completed.iter().filter(|(s, e)| e - s > 1_000_000).count();
     assert!(slow < 10, "{slow} of {} reads waited for the medium", drive.completed.len());
 }
+
+#[test]
+fn sequential_reader_that_fills_the_read_ahead_loses_no_revolutions() {
+    for (model, megabytes) in [("hdd-2006-7200", 50.0), ("st31000333as", 80.0)] {
+        let model = HddModel::new(&Model::load(model).unwrap()).unwrap();
+        let mut drive = Loop::on_bus(&DriveModel::Hdd(model), (1e6 / megabytes) as u64);
+        let seconds = drive.run(2, sequential(CommandOp::Read, 0, 400 * MIB, 128));
+        let rate = 400.0 * 1.048_576 / seconds;
+        assert!(rate / megabytes > 0.97, "{rate} MB/s over a bus of {megabytes}");
+    }
+}
