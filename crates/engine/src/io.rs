@@ -270,6 +270,14 @@ pub enum Buf {
         /// Offset in bytes, below [`crate::units::PAGE_BYTES`].
         offset: u32,
     },
+    /// A page that writes are encrypted into, from a byte offset within it. Runs longer than a page go on in the
+    /// following pages.
+    CryptPage {
+        /// The page.
+        page: u32,
+        /// Offset in bytes, below [`crate::units::PAGE_BYTES`].
+        offset: u32,
+    },
     /// Bytes of [`ActionQueue::metadata`] from this offset on: written to members, never read into. The loop
     /// takes its copy while it carries out the action, before the queue is cleared.
     Metadata {
@@ -376,6 +384,16 @@ pub enum Kernel {
     Check,
     /// The one source is summed, and the answer is [`Verdict::Checksum`]. There are no targets.
     Checksum,
+    /// The one target becomes the one source, encrypted.
+    Encrypt {
+        /// The payload's sector that the first byte is of.
+        sector: u64,
+    },
+    /// The one target becomes the one source, decrypted; they may be the same bytes.
+    Decrypt {
+        /// The payload's sector that the first byte is of.
+        sector: u64,
+    },
 }
 
 /// What a comparison of redundancy found.

@@ -9,6 +9,7 @@
 pub mod array;
 pub mod assembly;
 pub mod cache;
+pub mod crypt;
 pub mod geometry;
 pub mod io;
 pub mod metadata;

@@ -12,6 +12,7 @@ use stripewise_engine::workload::{Next, Workload};
 use crate::buffers::{RequestPool, Zeroes};
 use crate::clock::Clock;
 use crate::error::HostError;
+use crate::layers::Layers;
 use crate::mailbox::Mailbox;
 use crate::members::{self, MemberSpec};
 use crate::report::{MemberCounts, Note, RunReport};
@@ -203,6 +204,17 @@ impl Array {
         self.clock.now()
     }
 
+    /// [`Array::raise`] in every shard.
+    pub(crate) fn raise_shards(&mut self, layers: &Layers) -> Result<(), HostError> {
+        for shard in &mut self.shards {
+            shard.raise(layers)?;
+        }
+        if let Some(crypt) = &layers.crypt {
+            self.router = self.router.starting_at(crypt.start_sector);
+        }
+        Ok(())
+    }
+
     pub(crate) fn router(&self) -> Router {
         self.router
     }
@@ -221,7 +233,7 @@ impl Array {
 
     /// Whether members are told to zero ranges instead of being written zeroes.
     pub(crate) fn zeroes_fast(&self) -> bool {
-        self.zeroes_fast
+        self.zeroes_fast && self.first().stack().crypt().is_none()
     }
 
     pub(crate) fn report(&self, start: Instant) -> RunReport {

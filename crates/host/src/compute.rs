@@ -4,7 +4,11 @@
 //! piece, each as long as no operand is cut. Nothing is copied and, once the scratch lists have grown,
 //! nothing is allocated.
 
+use std::sync::Arc;
+
+use stripewise_crypt::cipher::SectorCipher;
 use stripewise_engine::io::{ActionQueue, Compute, Kernel, Operand, Role, SegList, Verdict};
+use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_parity::{Change, Kernels, Lost, Stripe};
 
 use crate::shard::Bytes;
@@ -31,6 +35,8 @@ struct Piece {
 #[derive(Debug)]
 pub(crate) struct Computer {
     kernels: &'static Kernels,
+    /// That of the layer that names encryptions.
+    pub(crate) cipher: Option<Arc<SectorCipher>>,
     cursors: Vec<Cursor>,
     pieces: Vec<Piece>,
     blocks: Vec<&'static [u8]>,
@@ -46,6 +52,7 @@ impl Computer {
     pub(crate) fn new() -> Self {
         Self {
             kernels: stripewise_parity::kernels(),
+            cipher: None,
             cursors: Vec::new(),
             pieces: Vec::new(),
             blocks: Vec::new(),
@@ -87,6 +94,11 @@ impl Computer {
                 // SAFETY: as above.
                 sum = crc32c::crc32c_append(sum, unsafe { block(*piece, length) });
                 verdict = Verdict::Checksum(sum);
+            }
+            if let (Some(cipher), [source], [target]) = (&self.cipher, sources, targets) {
+                let done = (compute.bytes - left) / SECTOR_BYTES;
+                // SAFETY: as above.
+                unsafe { run_cipher(cipher, compute.kernel, done, *source, *target, length) };
             }
             left -= length as u64;
         }
@@ -144,10 +156,35 @@ unsafe fn run_piece(
             Kernel::Update => update(kernels, sources, targets, length, lists),
             Kernel::Recover => recover(kernels, sources, targets, length, lists),
             Kernel::Check => return check(kernels, sources, length, lists),
-            Kernel::Checksum => {}
+            Kernel::Checksum | Kernel::Encrypt { .. } | Kernel::Decrypt { .. } => {}
         }
     }
     Verdict::Consistent
+}
+
+/// Encrypts or decrypts a piece that begins so many sectors into the computation.
+///
+/// # Safety
+/// As [`run_piece`], but that source and target may be the same.
+unsafe fn run_cipher(
+    cipher: &SectorCipher,
+    kernel: Kernel,
+    done: u64,
+    source: Piece,
+    onto: Piece,
+    length: usize,
+) {
+    let is_in_place = source.address == onto.address;
+    // SAFETY: upheld by the caller; a source that is the target is not looked at by itself.
+    unsafe {
+        let onto = target(onto, length);
+        match kernel {
+            Kernel::Encrypt { sector } => cipher.encrypt(sector + done, block(source, length), onto),
+            Kernel::Decrypt { sector } if is_in_place => cipher.decrypt_in_place(sector + done, onto),
+            Kernel::Decrypt { sector } => cipher.decrypt(sector + done, block(source, length), onto),
+            _ => {}
+        }
+    }
 }
 
 /// # Safety

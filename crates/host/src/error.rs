@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use stripewise_engine::geometry::GeometryError;
 use stripewise_engine::io::IoError;
+use stripewise_engine::stack::StackError;
 use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_engine::volume::VolumeError;
 
@@ -54,6 +55,13 @@ pub enum HostError {
     /// An array that keeps superblocks is asked to run on several shards.
     ShardsWithMetadata {
         /// Shards asked for.
+        given: u32,
+    },
+    /// A layer above the array is not possible.
+    Stack(StackError),
+    /// A page cache is asked for above several shards.
+    ShardsWithCache {
+        /// Shards of the array.
         given: u32,
     },
     /// More workloads than shards.
@@ -284,7 +292,7 @@ impl fmt::Display for HostError {
             Self::NoMemory { purpose, bytes } => {
                 write!(
                     f,
-                    "no memory for {purpose} ({bytes} bytes); use smaller members, fewer requests in flight or a smaller stripe cache"
+                    "no memory for {purpose} ({bytes} bytes); use smaller members, fewer requests in flight or a smaller stripe cache or page cache"
                 )
             }
             Self::Shards { given, most } => {
@@ -292,6 +300,10 @@ impl fmt::Display for HostError {
             }
             Self::ShardsWithMetadata { given } => {
                 write!(f, "{given} shards are asked for; an array that keeps superblocks runs on 1")
+            }
+            Self::Stack(e) => e.fmt(f),
+            Self::ShardsWithCache { given } => {
+                write!(f, "{given} shards are asked for; an array with a page cache runs on 1")
             }
             Self::Workloads { given, shards } => {
                 write!(f, "{given} workloads are given to {shards} shards; each shard runs at most one")
@@ -314,6 +326,12 @@ impl std::error::Error for HostError {}
 impl From<GeometryError> for HostError {
     fn from(e: GeometryError) -> Self {
         Self::Geometry(e)
+    }
+}
+
+impl From<StackError> for HostError {
+    fn from(e: StackError) -> Self {
+        Self::Stack(e)
     }
 }
 

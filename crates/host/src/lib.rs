@@ -15,6 +15,7 @@ mod clock;
 mod compute;
 mod error;
 mod flushes;
+mod layers;
 mod mailbox;
 mod manage;
 pub mod md;
@@ -29,6 +30,7 @@ mod sync;
 
 pub use array::{Array, ArrayConfig};
 pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};
+pub use layers::{CacheStatus, CryptLayer, Layers};
 pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus, NotReAddable};
 pub use members::{
     Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, create_member_file, member_file_sectors,

@@ -15,12 +15,14 @@ use stripewise_engine::io::{
     MemberIo, Op, Request, RequestId, Seg, SyncAction,
 };
 use stripewise_engine::metadata::MemberMetadata;
+use stripewise_engine::stack::Stack;
 use stripewise_engine::units::{Instant, MemberIndex, Nanos, SECTOR_BYTES, SectorRange, Slot};
 use stripewise_engine::volume::{Volume, VolumeConfig};
 
-use crate::buffers::{Arena, Mapping, ZEROES_BYTES, Zeroes};
+use crate::buffers::{Arena, Mapping, Pages, ZEROES_BYTES, Zeroes};
 use crate::compute::Computer;
 use crate::error::HostError;
+use crate::layers::Layers;
 use crate::mailbox::{Mailbox, Message, PartBuffer};
 use crate::members::Member;
 use crate::report::{MemberCounts, TimedEvent};
@@ -77,6 +79,8 @@ impl Entries {
 #[derive(Debug)]
 pub(crate) struct Bytes<'a> {
     arena: Option<&'a Arena>,
+    frames: Option<&'a Pages>,
+    crypt_pages: Option<&'a Pages>,
     entries: &'a Entries,
     zeroes: &'a Zeroes,
     metadata: &'a [u8],
@@ -103,7 +107,14 @@ impl Bytes<'_> {
                 let arena = self.arena.expect("only an engine with a stripe cache names its pages");
                 arena.address(entry, slot, offset + skip, bytes)
             }
-            Buf::CachePage { .. } => panic!("only a stack with a page cache names its frames"),
+            Buf::CachePage { frame, offset } => {
+                let frames = self.frames.expect("only a stack with a page cache names its frames");
+                frames.address(frame, offset + skip, bytes)
+            }
+            Buf::CryptPage { page, offset } => {
+                let pages = self.crypt_pages.expect("only a stack with a cipher names its pages");
+                pages.address(page, offset + skip, bytes)
+            }
             Buf::Metadata { offset } => {
                 let start = (offset + skip) as usize;
                 self.metadata[start..start + bytes as usize].as_ptr().cast_mut()
@@ -145,12 +156,16 @@ pub(crate) struct Shard {
     index: u32,
     // Declared before the arena: a ring waits for its I/O when it is dropped, while the buffers still exist.
     ring: Option<Ring>,
-    volume: Volume,
+    stack: Stack,
     queue: ActionQueue,
     completions: VecDeque<Input>,
     requests: VecDeque<Request>,
     entries: Entries,
     arena: Option<Arena>,
+    /// Of the page cache.
+    frames: Option<Pages>,
+    /// What writes are encrypted into.
+    crypt_pages: Option<Pages>,
     computer: Computer,
     /// By member index; dropped after the ring, whose I/O goes to them.
     members: Vec<Arc<Member>>,
@@ -186,12 +201,14 @@ impl Shard {
         Ok(Self {
             index,
             ring: None,
-            volume,
+            stack: Stack::of(volume),
             queue: ActionQueue::default(),
             completions: VecDeque::new(),
             requests: VecDeque::new(),
             entries: Entries::default(),
             arena,
+            frames: None,
+            crypt_pages: None,
             computer: Computer::new(),
             members: members.to_vec(),
             closing: Vec::new(),
@@ -212,7 +229,31 @@ impl Shard {
     }
 
     pub(crate) fn volume(&self) -> &Volume {
-        &self.volume
+        self.stack.volume()
+    }
+
+    /// The array with the layers above it.
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Puts layers above the array. No request is in flight.
+    pub(crate) fn raise(&mut self, layers: &Layers) -> Result<(), HostError> {
+        let crypt = layers.crypt.as_ref().map(crate::layers::CryptLayer::config);
+        let crypt_pages = crypt.map(|c| Pages::new(c.pages(), "encrypted writes")).transpose()?;
+        self.stack.raise(crypt.as_ref(), layers.cache.as_ref())?;
+        let frames = self.stack.cache().map(|c| Pages::new(c.frames_max(), "the page cache"));
+        self.frames = frames.transpose()?;
+        self.crypt_pages = crypt_pages;
+        self.computer.cipher = layers.crypt.as_ref().map(|c| Arc::clone(&c.cipher));
+        Ok(())
+    }
+
+    /// A client comes whose requests bear this stream number.
+    pub(crate) fn open_stream(&mut self, number: u16) {
+        if let Some(cache) = self.stack.cache_mut() {
+            cache.open_stream(number);
+        }
     }
 
     /// Makes the ring ready for the calling thread, if a member needs one. `pool` is the memory of the
@@ -236,7 +277,11 @@ impl Shard {
         }
         let own = || (context.mailboxes.len() > 1).then(|| context.mailboxes[self.index as usize].wake_fd());
         let wake_fd = wake_fd.or_else(own);
-        let mappings: Vec<_> = pool.into_iter().chain(self.arena.as_ref().map(Arena::mapping)).collect();
+        let mappings: Vec<_> = pool
+            .into_iter()
+            .chain(self.arena.as_ref().map(Arena::mapping))
+            .chain(self.crypt_pages.as_ref().map(Pages::mapping))
+            .collect();
         self.ring = Some(Ring::new(
             self.index as usize,
             &self.members,
@@ -337,7 +382,7 @@ impl Shard {
 
     /// Names the superblock of a member that the next command adds.
     pub(crate) fn introduce(&mut self, member: MemberIndex, metadata: MemberMetadata) {
-        self.volume.introduce(member, metadata);
+        self.stack.introduce(member, metadata);
     }
 
     /// The members, by index.
@@ -350,7 +395,7 @@ impl Shard {
         let is_free = |index: usize| {
             let place = MemberIndex(index as u16);
             matches!(*self.members[index], Member::Missing)
-                && self.volume.standing(place) == Standing::Absent
+                && self.volume().standing(place) == Standing::Absent
                 && self.completions.is_empty()
         };
         let index = (0..self.members.len()).find(|index| is_free(*index)).unwrap_or(self.members.len());
@@ -408,7 +453,7 @@ impl Shard {
         } else if let Some(mut request) = self.requests.pop_front() {
             request.flags.more |= !self.requests.is_empty();
             Input::Request(request)
-        } else if self.volume.next_deadline().is_some_and(|deadline| deadline <= now) {
+        } else if self.stack.next_deadline().is_some_and(|deadline| deadline <= now) {
             Input::Timer
         } else {
             return false;
@@ -421,18 +466,20 @@ impl Shard {
     pub(crate) fn has_nothing_to_handle(&self, now: Instant) -> bool {
         self.completions.is_empty()
             && self.requests.is_empty()
-            && self.volume.next_deadline().is_none_or(|deadline| deadline > now)
+            && self.stack.next_deadline().is_none_or(|deadline| deadline > now)
     }
 
     fn handle(&mut self, input: Input, now: Instant, context: &Context<'_>) {
         let mut queue = std::mem::take(&mut self.queue);
-        self.volume.handle(now, input, &mut queue);
+        self.stack.handle(now, input, &mut queue);
         for action in &queue.actions {
             match action {
                 Action::Io(io) => self.start_io(io, &queue, context),
                 Action::Compute(compute) => {
                     let bytes = Bytes {
                         arena: self.arena.as_ref(),
+                        frames: self.frames.as_ref(),
+                        crypt_pages: self.crypt_pages.as_ref(),
                         entries: &self.entries,
                         zeroes: context.zeroes,
                         metadata: &queue.metadata,
@@ -458,6 +505,8 @@ impl Shard {
         count(&mut self.counts[io.member.index()], io);
         let bytes = Bytes {
             arena: self.arena.as_ref(),
+            frames: self.frames.as_ref(),
+            crypt_pages: self.crypt_pages.as_ref(),
             entries: &self.entries,
             zeroes: context.zeroes,
             metadata: &queue.metadata,
@@ -550,7 +599,7 @@ impl Shard {
     /// [`Self::resume`].
     pub(crate) fn comes_to_rest(&mut self, now: Instant, context: &Context<'_>) -> bool {
         let at_work = |status: SyncStatus| !matches!(status.action, SyncAction::Idle | SyncAction::Frozen);
-        if !self.is_paused && self.volume.sync_status().is_some_and(at_work) {
+        if !self.is_paused && self.volume().sync_status().is_some_and(at_work) {
             self.is_paused = true;
             self.admin(AdminCommand::Sync(SyncAction::Frozen), now, context);
         }
@@ -569,7 +618,7 @@ impl Shard {
         self.completions.is_empty()
             && self.requests.is_empty()
             && self.ended.is_empty()
-            && self.volume.is_idle()
+            && self.stack.is_idle()
             && self.ring.as_ref().is_none_or(|r| !r.is_busy())
     }
 
@@ -584,7 +633,7 @@ impl Shard {
     /// How long the shard may sleep.
     pub(crate) fn sleep_time(&self, until: Option<Instant>, context: &Context<'_>) -> Nanos {
         let now = context.clock.now();
-        let deadline = [until, self.volume.next_deadline()].into_iter().flatten().min();
+        let deadline = [until, self.stack.next_deadline()].into_iter().flatten().min();
         deadline.map_or(SLEEP_MAX, |d| Nanos(d.since(now).0.min(SLEEP_MAX.0)))
     }
 
@@ -595,7 +644,7 @@ impl Shard {
 
     /// Members out of use, as this shard knows.
     pub(crate) fn failed_slots(&self) -> Vec<Slot> {
-        (0..self.failed.len() as u16).map(Slot).filter(|s| self.volume.member_of(*s).is_none()).collect()
+        (0..self.failed.len() as u16).map(Slot).filter(|s| self.volume().member_of(*s).is_none()).collect()
     }
 
     /// Gives the kernel what is queued and sleeps until something happens: a completion, a message, the

@@ -21,6 +21,8 @@ pub struct BytesStore {
     requests: Vec<Vec<u8>>,
     /// Frames of the page cache, as many as were used.
     frames: Vec<u8>,
+    /// What writes are encrypted into, as much as was used.
+    crypt_pages: Vec<u8>,
     kernels: Kernels,
 }
 
@@ -34,6 +36,7 @@ impl BytesStore {
             pages: member_sectors.iter().map(|_| vec![0; page_bytes]).collect(),
             requests: Vec::new(),
             frames: Vec::new(),
+            crypt_pages: Vec::new(),
             data_offset_sectors: vec![0; member_sectors.len()],
             kernels: Kernels::scalar(),
         }
@@ -79,6 +82,9 @@ impl BytesStore {
                 Buf::CachePage { frame, offset } => {
                     bytes.extend_from_slice(&self.frames[page_at(frame, offset)..][..count]);
                 }
+                Buf::CryptPage { page, offset } => {
+                    bytes.extend_from_slice(&self.crypt_pages[page_at(page, offset)..][..count]);
+                }
             }
         }
         bytes
@@ -97,12 +103,10 @@ impl BytesStore {
                 Buf::Request { id, offset } => &mut self.requests[id.0 as usize][offset as usize..],
                 Buf::Page { entry, slot, offset } => &mut self.pages[slot.index()][page_at(entry, offset)..],
                 Buf::CachePage { frame, offset } => {
-                    let start = page_at(frame, offset);
-                    let end = (start + now.len()).next_multiple_of(PAGE_BYTES as usize);
-                    if self.frames.len() < end {
-                        self.frames.resize(end, 0xEE);
-                    }
-                    &mut self.frames[start..]
+                    reach(&mut self.frames, page_at(frame, offset), now.len())
+                }
+                Buf::CryptPage { page, offset } => {
+                    reach(&mut self.crypt_pages, page_at(page, offset), now.len())
                 }
             };
             target[..now.len()].copy_from_slice(now);
@@ -191,6 +195,15 @@ const fn verdict(verdict: stripewise_parity::Verdict) -> Verdict {
     }
 }
 
+/// The bytes from a place on of memory that grows as it is used.
+fn reach(memory: &mut Vec<u8>, start: usize, length: usize) -> &mut [u8] {
+    let end = (start + length).next_multiple_of(PAGE_BYTES as usize);
+    if memory.len() < end {
+        memory.resize(end, 0xEE);
+    }
+    &mut memory[start..]
+}
+
 fn page_at(entry: u32, offset: u32) -> usize {
     (u64::from(entry) * PAGE_BYTES) as usize + offset as usize
 }
@@ -252,6 +265,16 @@ impl Data for BytesStore {
             Kernel::Check => return self.check(&sources),
             Kernel::Checksum => {
                 return Verdict::Checksum(stripewise_format::ppl::parity_checksum(&sources[0].1));
+            }
+            // A key stream of the sector's number: enough to tell a sector that was ciphered as another, or not
+            // at all or twice, from a right one.
+            Kernel::Encrypt { sector } | Kernel::Decrypt { sector } => {
+                let mut bytes = sources[0].1.clone();
+                for (at, byte) in bytes.iter_mut().enumerate() {
+                    let number = sector + at as u64 / SECTOR_BYTES + 1;
+                    *byte ^= (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8 | 1;
+                }
+                self.scatter(targets[0].segs, out, &bytes);
             }
         }
         Verdict::Consistent

@@ -35,6 +35,12 @@ impl<T> Slab<T> {
         if *generation == (key >> 32) as u32 { value.as_mut() } else { None }
     }
 
+    /// The record of a key, unless it is gone, to look at.
+    pub(crate) fn get(&self, key: u64) -> Option<&T> {
+        let (generation, value) = self.entries.get(key as u32 as usize)?;
+        if *generation == (key >> 32) as u32 { value.as_ref() } else { None }
+    }
+
     /// Takes the record of a key out.
     pub(crate) fn remove(&mut self, key: u64) -> Option<T> {
         let (generation, value) = self.entries.get_mut(key as u32 as usize)?;

@@ -38,6 +38,16 @@ impl std::fmt::Display for DirtyLimit {
     }
 }
 
+/// When a buffered write is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteMode {
+    /// When it is in the cache.
+    #[default]
+    Back,
+    /// When it is on the array, too.
+    Through,
+}
+
 /// A page cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
@@ -51,12 +61,21 @@ pub struct CacheConfig {
     pub dirty: Option<DirtyLimit>,
     /// Dirty memory above which it is written back (`vm.dirty_background_ratio`); the policy's if absent.
     pub dirty_background: Option<DirtyLimit>,
+    /// When a buffered write is answered.
+    pub mode: WriteMode,
 }
 
 impl CacheConfig {
     /// A cache of so much memory with the policy's defaults.
     pub const fn new(policy: CachePolicy, memory_bytes: u64) -> Self {
-        Self { policy, memory_bytes, readahead_sectors: None, dirty: None, dirty_background: None }
+        Self {
+            policy,
+            memory_bytes,
+            readahead_sectors: None,
+            dirty: None,
+            dirty_background: None,
+            mode: WriteMode::Back,
+        }
     }
 
     /// Refuses what cannot work.

@@ -2,7 +2,7 @@
 
 use super::frames::Holds;
 use super::readahead::{Readahead, Window};
-use super::{Below, Cache, Copying, ErrorReport, RequestKey, State, Step, Stream, TAG_BIT};
+use super::{Below, Cache, Copying, ErrorReport, RequestKey, State, Step, Stream, TAG_BIT, WriteMode};
 use crate::io::{
     Action, ActionQueue, Buf, Compute, Flags, IoError, IoResult, Kernel, Op, Operand, Role, Seg, Tag,
 };
@@ -21,6 +21,12 @@ impl Cache {
             self.streams.resize(index + 1, Stream { readahead: Readahead::default(), error_seen });
         }
         &mut self.streams[index]
+    }
+
+    /// A file is opened under a number that another may have had before.
+    pub fn open_stream(&mut self, number: u16) {
+        let error_seen = self.errors.seen_by_newcomer();
+        *self.stream(number) = Stream { readahead: Readahead::default(), error_seen };
     }
 
     /// Copies from pages as long as they are there; reads those that are not.
@@ -191,7 +197,8 @@ impl Cache {
         if request.op == Op::Read {
             self.stream(request.flags.stream).readahead.read(last);
         }
-        if request.op == Op::Write && request.flags.fua && result.is_ok() {
+        let is_through = request.flags.fua || self.mode == WriteMode::Through;
+        if request.op == Op::Write && is_through && result.is_ok() {
             let first = request.range.start / PAGE_SECTORS;
             self.state(key).step = Step::Sync(super::Sync::new(first, last + 1));
             return self.sync_begins(key);

@@ -16,7 +16,12 @@ impl Cache {
         let state = self.state(key);
         state.result = result;
         let request = state.request;
-        if request.op == Op::Flush || request.flags.buffered && request.op == Op::Write {
+        let is_copied = request.flags.buffered && request.op == Op::Write;
+        if is_copied && !request.flags.fua {
+            // Written through: the array has it, which is all that was promised.
+            return self.flush_ended(key, Ok(()), out);
+        }
+        if request.op == Op::Flush || is_copied {
             if self.policy.flush_reaches_array {
                 self.state(key).step = Step::Below;
                 return self.ask(Below::Flush { request: key }, Op::Flush, request.range, request.flags);

@@ -44,7 +44,7 @@ use writeback::{Errors, Sync, Writeback};
 
 pub use config::{
     CacheConfig, CacheError, DirtyLimit, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, READAHEAD_SECTORS_FLOOR,
-    readahead_default,
+    WriteMode, readahead_default,
 };
 pub use policy::{CachePolicy, ErrorReport, InactiveLow, ThrottleAt};
 
@@ -132,6 +132,7 @@ struct Stream {
 pub struct Cache {
     policy: CachePolicy,
     limits: Limits,
+    mode: WriteMode,
     end_sector: u64,
     now: Instant,
     frames: Frames,
@@ -164,12 +165,21 @@ impl Cache {
     /// # Errors
     /// What cannot work about the configuration.
     pub fn new(config: &CacheConfig, geometry: &Geometry) -> Result<Self, CacheError> {
+        Self::of_part(config, geometry, geometry.array_sectors())
+    }
+
+    /// As [`new`](Self::new), above a layer that has so many sectors of the array.
+    ///
+    /// # Errors
+    /// What cannot work about the configuration.
+    pub fn of_part(config: &CacheConfig, geometry: &Geometry, sectors: u64) -> Result<Self, CacheError> {
         config.check()?;
         let limits = config.limits(geometry);
         Ok(Self {
             policy: config.policy.clone(),
             limits,
-            end_sector: geometry.array_sectors(),
+            mode: config.mode,
+            end_sector: sectors,
             now: Instant::ZERO,
             frames: Frames::new(limits.memory, config.policy.inactive_low),
             index: Index::default(),
@@ -205,6 +215,11 @@ impl Cache {
     /// Pages it may hold; frames are numbered below it.
     pub const fn frames_max(&self) -> u32 {
         self.limits.memory
+    }
+
+    /// Pages there are, dirty or not.
+    pub const fn pages(&self) -> u32 {
+        self.frames.pages()
     }
 
     /// Whether a computation is one of the cache's.

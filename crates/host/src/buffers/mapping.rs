@@ -101,7 +101,7 @@ impl Drop for Mapping {
 
 /// Memory that can be had without swapping. Touching more than this would end in the system's killing the
 /// process instead of an error.
-fn available_bytes() -> u64 {
+pub(super) fn available_bytes() -> u64 {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = meminfo
         .lines()

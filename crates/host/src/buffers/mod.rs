@@ -2,11 +2,13 @@
 
 mod arena;
 mod mapping;
+mod pages;
 mod pool;
 mod zeroes;
 
 pub(crate) use arena::Arena;
 pub(crate) use mapping::Mapping;
+pub(crate) use pages::Pages;
 pub(crate) use pool::RequestPool;
 pub(crate) use zeroes::{ZEROES_BYTES, Zeroes};
 

@@ -8,6 +8,7 @@ use stripewise_engine::io::SyncAction;
 use stripewise_engine::metadata::MemberMetadata;
 use stripewise_engine::units::{MemberIndex, Slot};
 
+use crate::layers::CacheStatus;
 use crate::shard::Shard;
 
 /// A member as it stands.
@@ -36,6 +37,8 @@ pub struct ArrayStatus {
     pub speed: Option<SpeedLimits>,
     /// What cannot be had any more.
     pub lost: LostRanges,
+    /// The page cache above it.
+    pub cache: Option<CacheStatus>,
 }
 
 impl ArrayStatus {
@@ -81,6 +84,7 @@ impl Shard {
             sync: volume.sync_status(),
             speed: Some(volume.speed_limits()),
             lost: volume.lost_ranges(),
+            cache: self.cache_status(),
         }
     }
 }

@@ -20,7 +20,9 @@ fn export() -> Export {
         name: String::new(),
         description: String::new(),
         bytes: 256 << 20,
+        min_bytes: 512,
         preferred_bytes: 4096,
+        buffered: false,
         read_only: false,
         fast_zero: true,
     }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use stripewise_engine::io::SyncAction;
-use stripewise_engine::units::Slot;
+use stripewise_engine::units::{PAGE_BYTES, Slot};
 
 use super::poller::News;
 use super::socket::{self, Moved};
@@ -59,6 +59,22 @@ impl ServeStatus {
             self.write_bytes,
             failed.join(",")
         )
+    }
+
+    /// The page cache's figures as a JSON value; null without one.
+    pub fn cache_json(&self) -> Value {
+        let Some(cache) = &self.array.cache else { return Value::Null };
+        let pages = |count: u64| count.saturating_mul(PAGE_BYTES);
+        serde_json::json!({
+            "bytes_max": cache.bytes_max,
+            "bytes": cache.bytes,
+            "dirty_bytes": cache.dirty_bytes,
+            "hits": cache.stats.hits,
+            "misses": cache.stats.misses,
+            "read_bytes": pages(cache.stats.pages_read),
+            "written_bytes": pages(cache.stats.pages_written),
+            "throttled": cache.stats.throttled,
+        })
     }
 }
 

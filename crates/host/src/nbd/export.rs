@@ -21,19 +21,23 @@ pub(crate) struct Export {
     pub(crate) description: String,
     /// Its size.
     pub(crate) bytes: u64,
+    /// The least that is read or written.
+    pub(crate) min_bytes: u32,
     /// The block size to be preferred.
     pub(crate) preferred_bytes: u32,
     /// Whether writes are refused.
     pub(crate) read_only: bool,
     /// Whether zeroing is faster than writing zeroes.
     pub(crate) fast_zero: bool,
+    /// Whether reads and writes go through a page cache.
+    pub(crate) buffered: bool,
 }
 
 impl Export {
     /// The transmission flags.
     ///
-    /// Several connections see the same bytes: a write is acknowledged once it is on the members, and a
-    /// flush of any connection reaches every member.
+    /// Several connections see the same bytes: a write is acknowledged once it is in the one page cache or on the
+    /// members, and a flush of any connection reaches every member.
     pub(crate) fn flags(&self) -> u16 {
         use transmission_flag as flag;
         let common = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::SEND_DF | flag::CAN_MULTI_CONN;

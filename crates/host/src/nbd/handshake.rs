@@ -233,7 +233,7 @@ fn go(export: &Export, option: u32, data: &[u8], out: &mut Vec<u8>) -> u32 {
         tell(info::DESCRIPTION, &[export.description.as_bytes()]);
     }
     // Told unasked too, as the specification allows: not every client that keeps to it asks.
-    let sizes = [stripewise_engine::units::SECTOR_BYTES as u32, export.preferred_bytes, REQUEST_BYTES_MAX];
+    let sizes = [export.min_bytes, export.preferred_bytes, REQUEST_BYTES_MAX];
     tell(info::BLOCK_SIZE, &sizes.map(u32::to_be_bytes).each_ref().map(<[u8; 4]>::as_slice));
     reply::ACK
 }

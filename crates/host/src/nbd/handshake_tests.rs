@@ -16,7 +16,9 @@ fn export() -> Export {
         name: "md0".to_owned(),
         description: "an array".to_owned(),
         bytes: BYTES,
+        min_bytes: 512,
         preferred_bytes: 65536,
+        buffered: false,
         read_only: false,
         fast_zero: true,
     }

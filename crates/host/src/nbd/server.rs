@@ -111,20 +111,22 @@ impl NbdServer {
     }
 
     /// Serves the array until the stop flag is set or the control socket says so, then answers what is under
-    /// way, ends all connections and flushes the members.
+    /// way, ends all connections, writes back what a page cache holds and flushes the members.
     ///
     /// # Errors
-    /// No `io_uring`, no memory, or the last flush failed.
+    /// No `io_uring`, no memory, or the last flush failed or tells of a write-back that did.
     pub fn serve(self, array: &mut Array) -> Result<ServeReport, HostError> {
         let Self { config, doors, .. } = self;
         let geometry = array.geometry();
         let export = Export {
             name: config.name.clone(),
             description: config.description.clone(),
-            bytes: geometry.array_sectors() * SECTOR_BYTES,
+            bytes: array.sectors() * SECTOR_BYTES,
+            min_bytes: array.block_bytes() as u32,
             preferred_bytes: preferred_bytes(geometry),
             read_only: config.read_only,
             fast_zero: array.zeroes_fast(),
+            buffered: array.cache_status().is_some(),
         };
         let shards = array.shard_count();
         let shared = Shared::new(export, config, array.router(), shards);

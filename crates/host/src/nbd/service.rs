@@ -17,7 +17,7 @@ use super::poller::Poller;
 use super::server::ServeConfig;
 use super::socket::Listener;
 use super::status;
-use super::task::{Task, engine_flags, errno_of};
+use super::task::{Task, engine_flags, errno_of, stream_of};
 use super::wire::Head;
 use crate::clock::Clock;
 use crate::error::HostError;
@@ -318,6 +318,7 @@ impl<'a> Service<'a> {
         let connection = Connection::new(socket);
         if self.poller.add(connection.fd(), token::new(token::CLIENT, place)).is_ok() {
             self.clients[place] = Some(Client { connection, number, in_engine: 0, came_at: now });
+            self.shard.open_stream(stream_of(place));
         } else {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
         }
@@ -416,7 +417,7 @@ impl<'a> Service<'a> {
         }
         whole.rest = SectorRange::new(range.end(), whole.rest.count - range.count);
         let fua = matches!(whole.accepted.task, Task::Array { fua: true, .. });
-        let flags = engine_flags(fua, whole.is_alone);
+        let flags = engine_flags(fua, whole.is_alone, &self.shared.export, whole.client);
         let request = Request { id: RequestId(id), op: whole.op, range, flags };
         let buffer = whole.accepted.buffer.as_ref();
         let buffer = PartBuffer {

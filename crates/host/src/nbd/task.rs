@@ -117,7 +117,13 @@ pub(crate) fn errno_of(error: IoError) -> Errno {
     }
 }
 
-/// The engine's flags of a task. A client's only request in flight is one it waits for.
-pub(crate) fn engine_flags(fua: bool, is_alone: bool) -> Flags {
-    Flags { fua, sync: fua || is_alone, ..Flags::default() }
+/// The engine's flags of a task of the client at this place. A client's only request in flight is one it waits for.
+pub(crate) fn engine_flags(fua: bool, is_alone: bool, export: &Export, client: usize) -> Flags {
+    let sync = fua || is_alone;
+    Flags { fua, sync, buffered: export.buffered, stream: stream_of(client), ..Flags::default() }
+}
+
+/// Each client is an open file to the page cache; the first is the server's own, for its last flush.
+pub(crate) fn stream_of(client: usize) -> u16 {
+    client as u16 + 1
 }

@@ -70,6 +70,7 @@ pub struct Verify {
     pub errors: Vec<IoError>,
     pub reads: u32,
     pub writes: bool,
+    pub flags: Flags,
 }
 
 impl Verify {
@@ -85,6 +86,7 @@ impl Verify {
             errors: Vec::new(),
             reads: 0,
             writes: true,
+            flags: Flags::default(),
         }
     }
 
@@ -150,7 +152,7 @@ impl Workload for Verify {
         }
         self.left -= 1;
         let op = if self.draw(3) == 0 || !self.writes { Op::Read } else { Op::Write };
-        let request = Request { id: RequestId(id as u32), op, range, flags: Flags::default() };
+        let request = Request { id: RequestId(id as u32), op, range, flags: self.flags };
         self.in_flight[id] = Some(request);
         Next::Issue(request)
     }

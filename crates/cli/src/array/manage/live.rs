@@ -29,6 +29,7 @@ pub(crate) fn document(schema: &'static str, assembled: &Assembled, status: &Ser
         correct(&mut value, array);
     }
     value["server"] = serde_json::from_str(&status.to_json()).unwrap_or_default();
+    value["cache"] = status.cache_json();
     value["sync"] = array.sync.as_ref().map_or(Value::Null, |sync| sync_json(sync, array));
     value["lost"] = Value::Array(array.lost.ranges.iter().copied().map(range_json).collect());
     value["lost_is_cut"] = array.lost.is_cut.into();
