@@ -11,7 +11,7 @@ use stripewise_engine::units::Nanos;
 use stripewise_sim::{Cipher, CryptConfig};
 
 use super::table::PARAMETERS;
-use crate::fs::{BLOCK_BYTES, BLOCK_SECTORS, ExtSpec, FsKind};
+use crate::fs::{BLOCK_BYTES, BLOCK_SECTORS, ExtSpec, FsKind, MkfsYear, XfsSpec};
 use crate::trace::{Speed, Trace};
 use crate::workload::Job;
 
@@ -91,6 +91,8 @@ pub struct StackSpec {
     pub crypt_offset: u64,
     /// The file system on top; a job then uses a file that fills it.
     pub fs: Option<FsKind>,
+    /// Whose mkfs makes it.
+    pub mkfs: MkfsYear,
     /// `-E stride` of ext3 and ext4, in bytes.
     pub stride: u64,
     /// Bytes for each inode of ext3 and ext4.
@@ -196,6 +198,7 @@ impl Default for Parameters {
                 crypt: None,
                 crypt_offset: 0,
                 fs: None,
+                mkfs: MkfsYear::Y2006,
                 stride: 0,
                 inode_ratio: 16_384,
                 inodes: None,
@@ -273,7 +276,15 @@ impl Parameters {
             inodes: self.stack.inodes,
             inode_size: self.stack.inode_size,
             stride: self.stack.stride / BLOCK_BYTES,
+            has_extents: self.stack.fs == Some(FsKind::Ext4),
+            year: self.stack.mkfs,
         }
+    }
+
+    /// What mkfs.xfs is asked for on a device of so many sectors: no stripe.
+    pub fn xfs(&self, sectors: u64) -> XfsSpec {
+        let blocks = sectors / BLOCK_SECTORS;
+        XfsSpec { blocks, stripe_unit: 0, stripe_width: 0, log_blocks: None, year: self.stack.mkfs }
     }
 
     /// Refuses arrays and jobs that no storage can hold.

@@ -6,7 +6,7 @@ use stripewise_engine::units::{MEMBERS_MAX, SECTOR_BYTES};
 use stripewise_sim::Cipher;
 
 use super::parameter::{CellTarget, Parameter, Parameters, Section, Work};
-use crate::fs::{BLOCK_BYTES, FsKind};
+use crate::fs::{BLOCK_BYTES, FsKind, MkfsYear};
 use crate::trace::Trace;
 use crate::workload::{Job, parse_size, parse_time, print_chunk, print_size, print_time};
 
@@ -40,6 +40,10 @@ fn syncs(p: &Parameters) -> bool {
 
 fn on_ext(p: &Parameters) -> bool {
     may_have_fs(p) && matches!(p.stack.fs, Some(FsKind::Ext3 | FsKind::Ext4))
+}
+
+fn on_fs(p: &Parameters) -> bool {
+    may_have_fs(p) && p.stack.fs.is_some()
 }
 
 fn may_have_fs(p: &Parameters) -> bool {
@@ -193,6 +197,7 @@ pub static PARAMETERS: &[Parameter] = &[
         .fs
         .map_or("none", FsKind::name)
         .to_owned()),
+    parameter!("mkfs", Stack, on_fs, |p, v| p.stack.mkfs = mkfs(v)?, |p| p.stack.mkfs.name().to_owned()),
     parameter!("stride", Stack, on_ext, |p, v| p.stack.stride = blocks(v)?, |p| print_size(p.stack.stride)),
     parameter!("inode_ratio", Stack, on_ext, |p, v| p.stack.inode_ratio = number(v, 1024, 1 << 26)?, |p| p
         .stack
@@ -357,6 +362,13 @@ fn file_system(text: &str) -> Result<Option<FsKind>, String> {
     found.map(Some).ok_or_else(|| {
         let known = FsKind::ALL.map(FsKind::name).join(", ");
         format!("'{text}' is no file system; known are none, {known}")
+    })
+}
+
+fn mkfs(text: &str) -> Result<MkfsYear, String> {
+    let found = MkfsYear::ALL.into_iter().find(|year| year.name() == text);
+    found.ok_or_else(|| {
+        format!("'{text}' is no mkfs; known are 2006 (e2fsprogs 1.39, xfsprogs 2.8) and 2023 (1.47, 6.1)")
     })
 }
 

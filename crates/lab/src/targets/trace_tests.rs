@@ -1,5 +1,6 @@
 //! A trace as a cell's work, on every kind of target.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use crate::plan::Plan;
@@ -15,7 +16,7 @@ const HEAD: &str =
 fn trace(path: &Path) {
     let mut text = HEAD.to_owned();
     for n in 0..1000 {
-        text.push_str(&format!("{} W {} 16384 - 0 1500\n", n * 1000, n * 7919 % 1000 * 32_768));
+        writeln!(text, "{} W {} 16384 - 0 1500", n * 1000, n * 7919 % 1000 * 32_768).unwrap();
     }
     text.push_str("1000000 F 0 0 - 0 10\nend 1001\n");
     std::fs::write(path, text).unwrap();

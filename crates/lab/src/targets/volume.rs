@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::CellError;
 use crate::cell::Cell;
-use crate::fs::{BLOCK_SECTORS, Ext, ExtFile, Extent, FsKind, xfs_mkfs};
+use crate::fs::{BLOCK_SECTORS, Ext, ExtFile, Extent, FsKind, Xfs};
 use crate::plan::{CellTarget, Work};
 use crate::trace::Replay;
 use crate::workload::{Job, print_time};
@@ -61,7 +61,7 @@ pub(super) fn checked_sectors(cell: &Cell, member_sectors: u64) -> Result<u64, S
             cell.parameters.job.check_on(usable).map_err(|e| e.to_string())?;
         }
         Work::Mkfs => {
-            layout(cell, sectors)?;
+            mkfs(cell, sectors)?;
         }
         Work::Trace => check_trace(cell, sectors)?,
         Work::Resync | Work::Recover => {}
@@ -113,20 +113,24 @@ fn layout(cell: &Cell, sectors: u64) -> Result<Ext, String> {
     Ext::new(&cell.parameters.ext(sectors)).ok_or_else(too_small)
 }
 
+/// The cell's xfs on so many sectors.
+fn xfs(cell: &Cell, sectors: u64) -> Result<Xfs, String> {
+    let too_small = || format!("a device of {sectors} sectors is too small for xfs, which needs 300 MiB");
+    Xfs::new(&cell.parameters.xfs(sectors)).ok_or_else(too_small)
+}
+
 /// The file a cell's job uses, if it uses one.
 pub(super) fn file(cell: &Cell, sectors: u64) -> Result<Option<ExtFile>, String> {
-    let has_extents = match cell.parameters.stack.fs {
-        Some(FsKind::Ext3) => false,
-        Some(FsKind::Ext4) => true,
-        Some(FsKind::Xfs) | None => return Ok(None),
-    };
-    layout(cell, sectors).map(|layout| Some(ExtFile::new(layout, has_extents)))
+    match cell.parameters.stack.fs {
+        Some(FsKind::Ext3 | FsKind::Ext4) => layout(cell, sectors).map(|layout| Some(ExtFile::new(layout))),
+        Some(FsKind::Xfs) | None => Ok(None),
+    }
 }
 
 /// What making the cell's file system writes.
 pub(super) fn mkfs(cell: &Cell, sectors: u64) -> Result<Vec<Extent>, String> {
     match cell.parameters.stack.fs {
-        Some(FsKind::Xfs) => Ok(xfs_mkfs(sectors / BLOCK_SECTORS)),
+        Some(FsKind::Xfs) => xfs(cell, sectors).map(|layout| layout.mkfs()),
         _ => layout(cell, sectors).map(|layout| layout.mkfs()),
     }
 }
