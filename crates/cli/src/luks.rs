@@ -1,6 +1,6 @@
 //! `stripewise luks`: containers on files, devices and images.
 
-mod passphrase;
+pub(crate) mod passphrase;
 mod payload;
 
 use std::fmt::Write as _;

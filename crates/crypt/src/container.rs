@@ -126,6 +126,7 @@ pub fn unlock(
     limits: Limits,
 ) -> Result<Unlocked, OpenError> {
     let digest = header.digest()?;
+    check_digest(&digest, limits)?;
     let mut keyslots = header.keyslots()?;
     keyslots.retain(|(number, slot)| match only {
         Some(only) => only == *number,
@@ -178,6 +179,11 @@ fn open_keyslot(
     let hash = Hash::parse(&slot.af.hash)?;
     let encryption = slot.encryption()?;
     let mut spread = Secret::zeroed(slot.spread_bytes());
+    let (start, found) = (slot.area.offset.0, store.len_bytes().map_err(SlotError::Io)?);
+    if start.checked_add(spread.bytes().len() as u64).is_none_or(|end| end > found) {
+        let why = format!("its area from byte {start} on is behind the end, at {found}");
+        return Err(SlotError::Unusable(why));
+    }
     store.read_at(slot.area.offset.0, spread.bytes_mut()).map_err(SlotError::Io)?;
     let area_key = kdf::derive(&slot.kdf, passphrase, slot.area.key_size as usize, limits)?;
     SectorCipher::new(encryption, area_key.bytes(), SECTOR_BYTES as u32, 0)?
@@ -187,19 +193,35 @@ fn open_keyslot(
     Ok(is_right(digest, &key)?.then_some(key))
 }
 
+/// Refuses a digest that no key can be told by, or not in time.
+fn check_digest(digest: &Digest, limits: Limits) -> Result<(), OpenError> {
+    let found = digest.digest.0.len();
+    // An empty digest would be that of any key.
+    if found < 20 {
+        let right = "a digest has at least 20 bytes".to_owned();
+        return Err(FieldError { field: "digest".into(), found: format!("{found} bytes"), right }.into());
+    }
+    match kdf::check_iterations("digest.iterations", digest.iterations, limits) {
+        Err(KdfError::Field(error)) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Whether the digest is that of the key.
 fn is_right(digest: &Digest, key: &Secret) -> Result<bool, FieldError> {
     let mut found = Secret::zeroed(digest.digest.0.len());
-    // An empty digest would be that of any key.
-    if digest.iterations == 0 || found.bytes().len() < 20 {
-        return Err(FieldError {
-            field: "digests".into(),
-            found: format!("{} bytes after {} iterations", found.bytes().len(), digest.iterations),
-            right: "a digest has at least 20 bytes and one iteration".to_owned(),
-        });
-    }
     Hash::parse(&digest.hash)?.pbkdf2(key.bytes(), &digest.salt.0, digest.iterations, found.bytes_mut());
     Ok(found.bytes() == digest.digest.0)
+}
+
+/// Where a payload on the header's own store can begin.
+fn first_payload_byte(header: &Luks) -> Result<u64, OpenError> {
+    let end = match header {
+        Luks::V1(_) => 2 * SECTOR_BYTES as u64,
+        Luks::V2(header, _) => 2 * header.header_bytes,
+    };
+    let areas = header.keyslots()?.into_iter();
+    Ok(areas.map(|(_, slot)| slot.area.offset.0 + slot.spread_bytes() as u64).fold(end, u64::max))
 }
 
 fn payload(store: &impl Store, header: &Luks, key: &Secret) -> Result<Payload, OpenError> {
@@ -208,6 +230,13 @@ fn payload(store: &impl Store, header: &Luks, key: &Secret) -> Result<Payload, O
     let cipher = SectorCipher::new(encryption, key.bytes(), segment.sector_size, segment.iv_tweak.0)
         .map_err(OpenError::Cipher)?;
     let offset_bytes = segment.offset.0;
+    let first = first_payload_byte(header)?;
+    if offset_bytes < first {
+        let right = format!("header and keyslots take the bytes before {first}, which writes would destroy");
+        return Err(
+            FieldError { field: "payload offset".into(), found: offset_bytes.to_string(), right }.into()
+        );
+    }
     let found_bytes = store.len_bytes()?;
     let sector_bytes = u64::from(segment.sector_size);
     let len_bytes = match segment.size {

@@ -14,15 +14,18 @@ use crate::key::Secret;
 pub struct Limits {
     /// Memory of Argon2.
     pub argon2_memory_kib: u32,
-    /// Passes of Argon2.
-    pub argon2_time: u32,
+    /// Memory of Argon2 times its passes.
+    pub argon2_work_kib: u64,
+    /// Rounds of PBKDF2, of a keyslot or of a digest.
+    pub pbkdf2_iterations: u32,
 }
 
 impl Default for Limits {
     /// 4 GiB: the most cryptsetup itself accepts (`MAX_ARGON2_MEMORY`, luks2 specification). It chooses at most 1 GiB
-    /// when it formats. A thousand passes over that would take hours.
+    /// when it formats, and costs that take two seconds. The others are a hundred times as much: minutes instead of
+    /// the hours or years that a damaged header may ask for.
     fn default() -> Self {
-        Self { argon2_memory_kib: 4 << 20, argon2_time: 1000 }
+        Self { argon2_memory_kib: 4 << 20, argon2_work_kib: 1 << 28, pbkdf2_iterations: 1 << 28 }
     }
 }
 
@@ -66,15 +69,22 @@ pub fn derive(kdf: &Kdf, passphrase: &[u8], key_bytes: usize, limits: Limits) ->
     let mut key = Secret::zeroed(key_bytes);
     match kdf {
         Kdf::Pbkdf2 { hash, iterations, salt } => {
-            if *iterations == 0 {
-                return Err(refuse("kdf.iterations", 0, "there is at least one"));
-            }
+            check_iterations("kdf.iterations", *iterations, limits)?;
             Hash::parse(hash)?.pbkdf2(passphrase, &salt.0, *iterations, key.bytes_mut());
         }
         Kdf::Argon2i(costs) => argon2(Algorithm::Argon2i, costs, passphrase, &mut key, limits)?,
         Kdf::Argon2id(costs) => argon2(Algorithm::Argon2id, costs, passphrase, &mut key, limits)?,
     }
     Ok(key)
+}
+
+/// Refuses rounds that are none, or that would take too long.
+pub(crate) fn check_iterations(field: &'static str, found: u32, limits: Limits) -> Result<(), KdfError> {
+    let most = limits.pbkdf2_iterations;
+    if (1..=most).contains(&found) {
+        return Ok(());
+    }
+    Err(refuse(field, found, format!("1 to {most} iterations are allowed")))
 }
 
 fn argon2(
@@ -92,8 +102,10 @@ fn argon2(
             format!("at most {} KiB are allowed", limits.argon2_memory_kib),
         ));
     }
-    if *time > limits.argon2_time {
-        return Err(refuse("kdf.time", time, format!("at most {} passes are allowed", limits.argon2_time)));
+    let most = limits.argon2_work_kib / u64::from(*memory).max(1);
+    if u64::from(*time) > most {
+        let right = format!("at most {most} passes over kdf.memory {memory} KiB are allowed");
+        return Err(refuse("kdf.time", time, right));
     }
     let params = Params::new(*memory, *time, *cpus, Some(key.bytes().len())).map_err(|error| {
         let found = format!("time {time}, memory {memory}, cpus {cpus}");

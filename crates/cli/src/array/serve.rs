@@ -12,6 +12,7 @@ use stripewise_lab::trace::{Recorder, TraceError};
 
 use super::assemble::message;
 use super::detail::SCHEMA;
+use super::layers::{CacheArgs, LuksArgs, raise};
 use super::manage::live;
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::stop_flag;
@@ -41,6 +42,10 @@ pub(crate) struct ServeArgs {
     /// Threads, each with stripes of its own.
     #[arg(long, value_name = "N", default_value_t = 1)]
     shards: u32,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    luks: LuksArgs,
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
@@ -52,10 +57,22 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
     if args.select.overlay.is_some() && args.shards > 1 {
         return Err(impossible("an --overlay is served by one thread; leave --shards out"));
     }
+    let cache = args.cache.config()?;
+    if cache.is_some() && args.shards > 1 {
+        return Err(impossible("a page cache is of one thread; leave --shards or --cache out"));
+    }
+    let passphrase = args.luks.passphrase()?;
     let mut assembled = args.select.assemble(Use::Write)?;
     tell(&assembled);
     let stop = stop_flag()?;
     let mut array = args.select.open(&mut assembled, Use::Write, |config| config.shards = args.shards)?;
+    if let Err(error) = raise(&mut array, cache, &args.luks, passphrase.as_ref()) {
+        if !args.select.readonly {
+            array.close()?;
+        }
+        return Err(error);
+    }
+    drop(passphrase);
     let name = assembled.assembly.name.as_str();
     let plain = name.split_once(':').map_or(name, |(_, after_host)| after_host);
     let line = message(&assembled);
@@ -90,6 +107,6 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
 
 /// Starts the trace of an array. That it cannot be written is said when it happens; the array is served on.
 pub(crate) fn recorder(path: &Path, array: &Array) -> Result<Recorder, TraceError> {
-    let bytes = array.geometry().array_sectors() * SECTOR_BYTES;
+    let bytes = array.sectors() * SECTOR_BYTES;
     Recorder::create(path, bytes, |error| eprintln!("stripewise: {error}"))
 }

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use stripewise_engine::geometry::Geometry;
 use stripewise_host::md::assemble::Assembled;
+use stripewise_host::md::paths::is_same;
 use stripewise_host::{Array, HostError};
 
 use super::bytes::parse_bytes;
@@ -95,9 +96,8 @@ pub(crate) fn read(args: &ReadArgs) -> Result<Exit> {
 
 /// A file that is to be made must not be one that the array is made of.
 fn refuse_member(path: &Path, assembled: &Assembled, select: &SelectArgs) -> Result<()> {
-    let Ok(real) = path.canonicalize() else { return Ok(()) };
-    let is_same = |other: &PathBuf| other.canonicalize().is_ok_and(|other| other == real);
-    if assembled.found.paths.iter().chain(&select.members).chain(&select.overlay).any(is_same) {
+    let mut taken = assembled.found.paths.iter().chain(&select.members).chain(&select.overlay);
+    if taken.any(|other| is_same(path, other)) {
         return Err(impossible(format!(
             "--output {} is a member of the array or its overlay; name another file",
             path.display()

@@ -30,6 +30,11 @@ pub(crate) struct KeyArgs {
 }
 
 impl KeyArgs {
+    /// Whether a key file is named.
+    pub(crate) fn is_given(&self) -> bool {
+        self.luks_key_file.is_some()
+    }
+
     /// Whether the key comes from standard input.
     pub(crate) fn takes_stdin(&self) -> bool {
         match &self.luks_key_file {

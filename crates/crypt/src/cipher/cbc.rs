@@ -1,15 +1,18 @@
 //! AES-CBC with encrypted salt-sector initial vectors (ESSIV).
+//!
+//! Sectors are decrypted by the crate `cbc`, one after the other: the blocks of one are many enough for the widest
+//! instructions. It encrypts block after block, so that is done here, several sectors side by side.
 
-use aes::cipher::array::{Array, ArraySize};
+use aes::cipher::array::Array;
 use aes::cipher::consts::U16;
 use aes::cipher::inout::InOutBuf;
 use aes::cipher::{
-    BlockCipherDecBackend, BlockCipherDecClosure, BlockCipherDecrypt, BlockCipherEncBackend,
-    BlockCipherEncClosure, BlockCipherEncrypt, BlockSizeUser,
+    BlockCipherDecrypt, BlockCipherEncBackend, BlockCipherEncClosure, BlockCipherEncrypt, BlockModeDecrypt,
+    BlockSizeUser, InnerIvInit,
 };
 use aes::{Aes256, Block};
 
-use super::{Decrypting, Direction, Instructions, Run, xor};
+use super::{Direction, Run, xor};
 
 pub(super) struct Cbc<C> {
     data_cipher: C,
@@ -25,7 +28,16 @@ impl<C: BlockCipherEncrypt + BlockCipherDecrypt + BlockSizeUser<BlockSize = U16>
         run.encrypt_vectors(&self.vector_cipher);
         match direction {
             Direction::Encrypt => self.data_cipher.encrypt_with_backend(EncryptPass(run)),
-            Direction::Decrypt => self.data_cipher.decrypt_with_backend(DecryptPass(run)),
+            Direction::Decrypt => self.decrypt(run),
+        }
+    }
+
+    fn decrypt(&self, run: Run<'_, '_>) {
+        let Run { mut blocks, vectors, blocks_each } = run;
+        for vector in vectors.iter() {
+            let (sector, later) = blocks.split_at(blocks_each);
+            cbc::Decryptor::inner_iv_init(&self.data_cipher, vector).decrypt_blocks_inout(sector);
+            blocks = later;
         }
     }
 }
@@ -77,69 +89,5 @@ fn encrypt_side_by_side<B: BlockCipherEncBackend<BlockSize = U16>>(
         for (lane, block) in chain[..lanes].iter().enumerate() {
             *blocks.get(lane * blocks_each + place).get_out() = *block;
         }
-    }
-}
-
-struct DecryptPass<'a, 'v>(Run<'a, 'v>);
-
-impl BlockSizeUser for DecryptPass<'_, '_> {
-    type BlockSize = U16;
-}
-
-impl BlockCipherDecClosure for DecryptPass<'_, '_> {
-    #[inline(always)]
-    fn call<B: BlockCipherDecBackend<BlockSize = U16>>(self, backend: &B) {
-        decrypt::<B::ParBlocksSize>(self.0, &Decrypting(backend));
-    }
-}
-
-/// Decrypts across sectors.
-#[inline(always)]
-fn decrypt<N: ArraySize>(run: Run<'_, '_>, cipher: &impl Instructions<N>) {
-    let Run { blocks, vectors, blocks_each } = run;
-    let mut previous = Previous { vectors, blocks_each, done: 0, last: Block::default() };
-    let (chunks, mut rest) = blocks.into_chunks::<N>();
-    for mut chunk in chunks {
-        let source = chunk.clone_in();
-        let before = previous.of(&source, N::USIZE);
-        let mut work = source;
-        cipher.apply(&mut work);
-        xor(&mut work, &before);
-        *chunk.get_out() = work;
-    }
-    if !rest.is_empty() {
-        let count = rest.len();
-        let mut work: Array<Block, N> = Array::default();
-        work[..count].copy_from_slice(rest.get_in());
-        let before = previous.of(&work, count);
-        cipher.apply(&mut work);
-        xor(&mut work, &before);
-        rest.get_out().copy_from_slice(&work[..count]);
-    }
-}
-
-/// The ciphertext before each block, kept aside as the target may be the source.
-struct Previous<'v> {
-    vectors: &'v [Block],
-    blocks_each: usize,
-    done: usize,
-    last: Block,
-}
-
-impl Previous<'_> {
-    /// What stands before the first `count` of these blocks: the block before, or the sector's initial vector.
-    #[inline(always)]
-    fn of<N: ArraySize>(&mut self, blocks: &Array<Block, N>, count: usize) -> Array<Block, N> {
-        let mut before: Array<Block, N> = Array::default();
-        before[1..].copy_from_slice(&blocks[..N::USIZE - 1]);
-        before[0] = self.last;
-        self.last = blocks[count - 1];
-        let mut sector = self.done.div_ceil(self.blocks_each);
-        while sector * self.blocks_each < self.done + count {
-            before[sector * self.blocks_each - self.done] = self.vectors[sector];
-            sector += 1;
-        }
-        self.done += count;
-        before
     }
 }

@@ -5,9 +5,9 @@
 //! cannot encrypt two blocks of one sector at a time, so it encrypts as many sectors side by side as the instructions
 //! take.
 //!
-//! The block cipher and its choice of instructions are those of the crate `aes`. The modes are here and not from the
-//! crates `xts-mode`, which goes block by block, and `cbc`, which encrypts one block of one sector at a time. `cbc`
-//! decrypts faster than this does. The tests compare with both; the benchmark `crypt` measures both.
+//! The block cipher and its choice of instructions are those of the crate `aes`, CBC's decryption that of `cbc`. The
+//! other modes are here: `xts-mode` goes block by block, and `cbc` encrypts one block of one sector at a time. The
+//! tests compare with both; the benchmark `crypt` measures both.
 #![expect(
     clippy::inline_always,
     reason = "outside the caller that may use the instructions they cannot be used"

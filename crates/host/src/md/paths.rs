@@ -13,21 +13,25 @@ enum Identity {
     Device { number: u64 },
 }
 
-/// Whether two paths lead to the same file.
+fn identity(path: &Path) -> Option<Identity> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(if metadata.file_type().is_block_device() {
+        Identity::Device { number: metadata.rdev() }
+    } else {
+        Identity::File { device: metadata.dev(), inode: metadata.ino() }
+    })
+}
+
+/// Whether two paths lead to the same file or device, under whatever names.
 pub fn is_same(one: &Path, other: &Path) -> bool {
-    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+    one == other || matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)
 }
 
 /// Refuses paths of one file, under whatever names: a second lock of a file waits for the first.
 pub(super) fn refuse_twice(paths: &[PathBuf]) -> Result<(), HostError> {
     let mut seen = BTreeMap::new();
     for path in paths {
-        let Ok(metadata) = std::fs::metadata(path) else { continue };
-        let identity = if metadata.file_type().is_block_device() {
-            Identity::Device { number: metadata.rdev() }
-        } else {
-            Identity::File { device: metadata.dev(), inode: metadata.ino() }
-        };
+        let Some(identity) = identity(path) else { continue };
         if seen.insert(identity, path).is_some() {
             return Err(MemberProblem::Twice.at(path));
         }
