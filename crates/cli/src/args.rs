@@ -73,6 +73,9 @@ pub(crate) enum Command {
     /// Record the requests that reach a served array, and replay them on any rig.
     #[command(subcommand)]
     Trace(crate::trace::TraceCommand),
+    /// Run a drive model in real time.
+    #[command(subcommand)]
+    Drive(crate::drive::DriveCommand),
     /// Try the engine itself on simulated members that fail.
     #[command(subcommand)]
     Sim(crate::sim::SimCommand),
@@ -94,6 +97,30 @@ pub(crate) enum StudyCommand {
     Verify(VerifyArgs),
     /// Move each parameter of a study's models and list the verdicts that change.
     Sensitivity(SensitivityArgs),
+    /// Compare the engine and its models with real Linux md, run in user-mode-linux on this machine.
+    ///
+    /// What md 6.1 sends to its members is counted on RAM disks; how long it takes is measured on modelled drives that are
+    /// served in real time. Needs linux.uml, qemu-storage-daemon, mdadm, dmsetup, insmod and python3, and a quiet machine.
+    Validate(ValidateArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// A part of the cells.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Compare only what is sent, or only how long it takes.
+    #[arg(long, value_name = "PART")]
+    pub(crate) only: Option<ValidatePart>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ValidatePart {
+    Counts,
+    Times,
 }
 
 #[derive(Debug, Args)]

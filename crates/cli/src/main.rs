@@ -13,6 +13,7 @@
 mod args;
 mod array;
 mod bench;
+mod drive;
 mod exit;
 mod luks;
 mod models;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Luks(command) => luks::run(command),
         Command::Models(command) => models::run(command),
         Command::Trace(command) => trace::run(command),
+        Command::Drive(command) => drive::run(command),
         Command::Sim(command) => sim::run(command),
     };
     match outcome {

@@ -35,6 +35,9 @@ pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus
 pub use members::{
     Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, create_member_file, member_file_sectors,
 };
-pub use nbd::{Detail, NbdServer, Observed, Observer, ServeConfig, ServeReport, ServeStatus};
+pub use nbd::{
+    Detail, DriveCommand, DriveExport, DriveReport, DriveServer, NbdServer, Observed, Observer, ServeConfig,
+    ServeReport, ServeStatus, TimedDrive,
+};
 pub use report::{MemberCounts, Note, RunReport, TimedEvent};
 pub use run::Payload;

@@ -17,4 +17,5 @@ pub mod store;
 pub mod study;
 pub mod targets;
 pub mod trace;
+pub mod validate;
 pub mod workload;

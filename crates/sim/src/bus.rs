@@ -114,7 +114,12 @@ pub(crate) struct BusPath<'a> {
     shared: Option<&'a mut Bus>,
 }
 
-impl BusPath<'_> {
+impl<'a> BusPath<'a> {
+    /// A bus that no other is above.
+    pub(crate) const fn alone(controller: &'a mut Bus) -> Self {
+        Self { controller, shared: None }
+    }
+
     /// Nanoseconds a command of so many bytes takes when nothing is in its way.
     pub(crate) fn holding_ns(&self, bytes: u64) -> u64 {
         let shared_ns = self.shared.as_ref().map_or(0, |bus| bus.holding_ns(bytes));
@@ -133,12 +138,5 @@ impl BusPath<'_> {
         let link_end = begin + link.ns(bytes);
         link.free_ns = link_end;
         end.max(link_end)
-    }
-}
-
-#[cfg(test)]
-impl<'a> From<&'a mut Bus> for BusPath<'a> {
-    fn from(controller: &'a mut Bus) -> Self {
-        Self { controller, shared: None }
     }
 }

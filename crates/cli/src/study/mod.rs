@@ -4,6 +4,7 @@ mod claims;
 mod run;
 mod stored;
 mod tables;
+mod validate;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -22,6 +23,7 @@ pub(crate) fn run(command: &StudyCommand) -> Result<Exit> {
         StudyCommand::Report(args) => stored::report(args),
         StudyCommand::Export(args) => stored::export(args),
         StudyCommand::Verify(args) => claims::verify(args),
+        StudyCommand::Validate(args) => validate::run(args),
         StudyCommand::Sensitivity(args) => claims::sensitivity(args),
     }
 }

@@ -21,17 +21,20 @@
 //! | `control` | the control socket |
 //! | `observer` | who is told of requests |
 //! | `server` | the whole |
+//! | `drive`, `kept` | a drive that only takes its time, and what it keeps |
 
 mod buffers;
 mod connection;
 #[cfg(test)]
 mod connection_tests;
 mod control;
+mod drive;
 mod export;
 mod handshake;
 #[cfg(test)]
 mod handshake_tests;
 mod observer;
+mod kept;
 mod poller;
 mod server;
 mod service;
@@ -42,4 +45,5 @@ mod wire;
 
 pub use control::ServeStatus;
 pub use observer::{Observed, Observer};
+pub use drive::{DriveCommand, DriveExport, DriveReport, DriveServer, TimedDrive};
 pub use server::{Detail, NbdServer, ServeConfig, ServeReport};

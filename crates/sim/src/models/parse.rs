@@ -82,23 +82,7 @@ fn parameter(spec: &Spec, line: usize, entry: Entry) -> Result<Parameter, (Optio
     }
     let at = Some(entry.value.span().start);
     let value = entry.value.into_inner();
-    match (&value, spec.shape) {
-        (Value::Number(_), Shape::WholeList) => {
-            return Err((at, Problem::WrongShape { wanted: "a list with one number per zone" }));
-        }
-        (Value::List(_), Shape::Number | Shape::Whole) => {
-            return Err((at, Problem::WrongShape { wanted: "one number" }));
-        }
-        (Value::List(list), _) if list.is_empty() || list.len() > 1000 => {
-            return Err((at, Problem::WrongShape { wanted: "a list of 1 to 1000 numbers" }));
-        }
-        _ => {}
-    }
-    let whole = spec.shape != Shape::Number;
-    let bad = |n: f64| !(spec.min..=spec.max).contains(&n) || (whole && n.fract() != 0.0);
-    if let Some(&found) = value.numbers().iter().find(|n| bad(**n)) {
-        return Err((at, Problem::OutOfBounds { found, min: spec.min, max: spec.max, whole }));
-    }
+    check(spec, &value).map_err(|problem| (at, problem))?;
     Ok(Parameter {
         name: spec.name,
         about: spec.about,
@@ -109,4 +93,26 @@ fn parameter(spec: &Spec, line: usize, entry: Entry) -> Result<Parameter, (Optio
         note: entry.note,
         line,
     })
+}
+
+/// Checks a value's shape and bounds.
+pub(super) fn check(spec: &Spec, value: &Value) -> Result<(), Problem> {
+    match (value, spec.shape) {
+        (Value::Number(_), Shape::WholeList) => {
+            return Err(Problem::WrongShape { wanted: "a list with one number per zone" });
+        }
+        (Value::List(_), Shape::Number | Shape::Whole) => {
+            return Err(Problem::WrongShape { wanted: "one number" });
+        }
+        (Value::List(list), _) if list.is_empty() || list.len() > 1000 => {
+            return Err(Problem::WrongShape { wanted: "a list of 1 to 1000 numbers" });
+        }
+        _ => {}
+    }
+    let whole = spec.shape != Shape::Number;
+    let bad = |n: f64| !(spec.min..=spec.max).contains(&n) || (whole && n.fract() != 0.0);
+    if let Some(&found) = value.numbers().iter().find(|n| bad(**n)) {
+        return Err(Problem::OutOfBounds { found, min: spec.min, max: spec.max, whole });
+    }
+    Ok(())
 }

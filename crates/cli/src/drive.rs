@@ -1,0 +1,136 @@
+//! `stripewise drive`: a modelled drive in real time.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use stripewise_engine::units::Instant;
+use stripewise_host::{DriveCommand as Asked, DriveExport, DriveServer, TimedDrive};
+use stripewise_sim::models::{ControllerModel, DriveModel, Model, ModelKind, Value};
+use stripewise_sim::{LoneDrive, LoneRequest};
+
+use crate::array::signals::stop_flag;
+use crate::array::size::Size;
+use crate::exit::{Exit, Impossible};
+use crate::output::print;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DriveCommand {
+    /// Serve a drive model over NBD, with its delays in real time.
+    ///
+    /// Each command takes the time the model says, in the order the model says, with as many in the drive as its queue
+    /// takes. What is written is kept only near both ends (see --keep), where superblocks and partition tables lie; all
+    /// else reads as zeroes. Ctrl-C or SIGTERM ends it.
+    Serve(ServeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// A built-in drive model (see `models list`) or the path of a model file.
+    model: String,
+    /// Listen at a unix socket.
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// Offer less than the model's capacity.
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+    /// Another value of one of the model's parameters, in its unit (see `models show`).
+    #[arg(long = "parameter", value_name = "KEY=VALUE")]
+    parameters: Vec<String>,
+    /// The controller the drive is on.
+    #[arg(long, value_name = "MODEL", default_value = "nvme-pcie4-x4")]
+    controller: String,
+    /// Bytes kept at the start of the drive, and at its end.
+    #[arg(long, value_name = "SIZE", default_value = "16M")]
+    keep: Size,
+    /// Decides where platters and arm are at the start.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(command: &DriveCommand) -> Result<Exit> {
+    match command {
+        DriveCommand::Serve(args) => serve(args),
+    }
+}
+
+/// The model with the values given.
+fn model(args: &ServeArgs) -> Result<Model> {
+    let mut model = Model::load(&args.model)?;
+    for given in &args.parameters {
+        let wrong = |why: String| Impossible(format!("--parameter {given}: {why}"));
+        let Some((name, text)) = given.split_once('=') else {
+            return Err(wrong("write KEY=VALUE, as in latency=8000".to_owned()).into());
+        };
+        let numbers = text.split(',').map(|part| part.trim().parse::<f64>());
+        let numbers = numbers
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| wrong(format!("'{text}' is no number; write one, or several with commas between them")))?;
+        let value = match numbers[..] {
+            [number] if !name.starts_with("zone_") => Value::Number(number),
+            _ => Value::List(numbers),
+        };
+        model = model.with_value(name, value)?;
+    }
+    Ok(model)
+}
+
+fn serve(args: &ServeArgs) -> Result<Exit> {
+    let model = model(args)?;
+    if !matches!(model.kind, ModelKind::Hdd | ModelKind::Ssd | ModelKind::Constant) {
+        let kind = model.kind.name();
+        return Err(Impossible(format!("{} is a model of kind \"{kind}\", not of a drive", model.name)).into());
+    }
+    let drive = DriveModel::new(&model)?;
+    let controller = ControllerModel::new(&Model::load(&args.controller)?)?;
+    let capacity = drive.capacity_sectors();
+    let sectors = args.size.map_or(capacity, Size::sectors);
+    if sectors == 0 || sectors > capacity {
+        return Err(Impossible(format!(
+            "--size of {sectors} sectors: {} has {capacity}; give less, or a larger --parameter capacity",
+            model.name
+        ))
+        .into());
+    }
+    let mut served = Served(LoneDrive::new(&drive, &controller, args.seed));
+    let stop = stop_flag()?;
+    let server = DriveServer::bind(&args.socket)?;
+    print(&format!(
+        "stripewise: {} of {sectors} sectors, {} commands at a time. Ready at {}\n",
+        model.title,
+        served.0.queue_depth(),
+        args.socket.display()
+    ))?;
+    let export = DriveExport {
+        name: &model.name,
+        description: &model.title,
+        sectors,
+        kept_bytes: [args.keep.0, args.keep.0],
+    };
+    let report = server.serve(export, &mut served, &stop);
+    let [late_100, late_1000] = report.late;
+    print(&format!(
+        "stripewise: {} commands; late by more than 0.1 ms {late_100} times, by more than 1 ms {late_1000} times\n",
+        report.commands
+    ))?;
+    Ok(Exit::Done)
+}
+
+/// The simulator's drive as the server wants it.
+#[derive(Debug)]
+struct Served(LoneDrive);
+
+impl TimedDrive for Served {
+    fn submit(&mut self, now: Instant, command: Asked) {
+        let Asked { id, op, range, fua } = command;
+        self.0.submit(now, LoneRequest { id, op, range, fua });
+    }
+
+    fn next_time(&self) -> Option<Instant> {
+        self.0.next_time()
+    }
+
+    fn advance(&mut self, now: Instant, ended: &mut Vec<u32>) {
+        self.0.advance(now, ended);
+    }
+}

@@ -1,0 +1,114 @@
+//! `stripewise study validate`.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use stripewise_lab::validate::counts::{self, CountRow};
+use stripewise_lab::validate::report::{ERROR_MEDIAN, ERROR_WORST, SECTORS_WITHIN, Summary};
+use stripewise_lab::validate::times::{self, CPU_SHARE_MAX, TimeRow};
+use stripewise_lab::validate::{Shape, Validation, check_programs};
+
+use crate::args::{ValidateArgs, ValidatePart};
+use crate::array::signals::is_watched;
+use crate::exit::Exit;
+use crate::output::{Table, print, print_json};
+
+pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
+    check_programs()?;
+    let stripewise = std::env::current_exe().context("this program's own path")?;
+    let progress = |text: &str| {
+        if is_watched() {
+            eprint!("\r\x1b[K{text}");
+        }
+    };
+    let wants = |part| args.only.is_none_or(|only| only == part);
+    let counts = if wants(ValidatePart::Counts) { counts::run(args.quick, progress)? } else { Vec::new() };
+    let times =
+        if wants(ValidatePart::Times) { times::run(args.quick, &stripewise, progress)? } else { Vec::new() };
+    progress("");
+    let validation = Validation::new(counts, times);
+    if args.json {
+        print_json(&validation)?;
+        return Ok(Exit::Done);
+    }
+    let mut text = String::new();
+    if !validation.counts.is_empty() {
+        let _ = writeln!(text, "What is sent to the members: sectors read + written, Linux 6.1's md and the engine\n");
+        let _ = writeln!(text, "{}", count_table(&validation.counts));
+    }
+    if !validation.times.is_empty() {
+        let _ = writeln!(text, "How long it takes: MB/s of Linux 6.1's md and of the engine on the same drive models\n");
+        let _ = writeln!(text, "{}", time_table(&validation.times));
+    }
+    text.push_str(&summary(&validation.summary));
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn array(shape: &Shape) -> String {
+    let Shape { level, members, chunk_kib, stripe_cache_size } = shape;
+    format!("RAID-{level} of {members}, {chunk_kib}K, {stripe_cache_size}")
+}
+
+fn count_table(rows: &[CountRow]) -> Table {
+    let mut table =
+        Table::new(["array, chunk, stripe cache", "requests", "md", "engine", "difference", "I/Os md", "engine"]);
+    for row in rows {
+        table.row([
+            array(&row.cell.shape),
+            format!("{} × {}", row.cell.requests.count, row.cell.requests.describe()),
+            format!("{} + {}", row.linux.sectors_read, row.linux.sectors_written),
+            format!("{} + {}", row.engine.sectors_read, row.engine.sectors_written),
+            format!("{:+.1} %", 100.0 * row.difference()),
+            (row.linux.reads + row.linux.writes).to_string(),
+            (row.engine.reads + row.engine.writes).to_string(),
+        ]);
+    }
+    table
+}
+
+fn time_table(rows: &[TimeRow]) -> Table {
+    let mut table = Table::new(["drive", "array, chunk, stripe cache", "requests", "md", "engine", "error", "CPU"]);
+    for row in rows {
+        let [linux, engine] = row.rates();
+        let error = format!("{:+.1} %", 100.0 * row.error());
+        table.row([
+            row.cell.drive.describe(),
+            array(&row.cell.shape),
+            format!("{} × {}", row.cell.requests.count, row.cell.requests.describe()),
+            format!("{linux:.2}"),
+            format!("{engine:.2}"),
+            if row.is_judged() { error } else { format!("({error})") },
+            format!("{:.0} %", 100.0 * row.cpu_s / row.linux_s),
+        ]);
+    }
+    table
+}
+
+fn summary(summary: &Summary) -> String {
+    let mut text = String::new();
+    if summary.counts > 0 {
+        let _ = writeln!(
+            text,
+            "Sectors within {} % of md's: {} of {} cells.",
+            100.0 * SECTORS_WITHIN,
+            summary.counts_within,
+            summary.counts
+        );
+    }
+    if let (Some(median), Some(worst)) = (summary.error_median, summary.error_worst) {
+        let _ = writeln!(
+            text,
+            "Throughput: median error {:.1} % (wanted: below {} %), worst {:.1} % (wanted: below {} %), over {} of {} \
+             cells; in the others the CPU takes more than {} % of the time.",
+            100.0 * median,
+            100.0 * ERROR_MEDIAN,
+            100.0 * worst,
+            100.0 * ERROR_WORST,
+            summary.times_judged,
+            summary.times,
+            100.0 * CPU_SHARE_MAX
+        );
+    }
+    text
+}

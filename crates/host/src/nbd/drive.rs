@@ -1,0 +1,304 @@
+//! A drive that only takes its time, served to NBD clients: what a command moves is not kept, when it ends is exact.
+//!
+//! # Contract
+//! *Time.* A reply is sent when the drive says that the command has ended; a command begins when it has arrived, with its
+//! bytes. The server sleeps until shortly before and then looks at the clock. *Bytes.* See [`Kept`]. *Order.* As the drive
+//! ends the commands. *Stopping.* Clients are let go at once: there is nothing to be made durable.
+
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stripewise_engine::io::Op;
+use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange};
+
+use super::buffers::Buffers;
+use super::connection::{Accepted, Connection};
+use super::export::Export;
+use super::handshake::BASE_ALLOCATION_ID;
+use super::kept::Kept;
+use super::poller::Poller;
+use super::socket::Listener;
+use super::status;
+use super::task::Task;
+use super::wire::Head;
+use crate::clock::Clock;
+use crate::error::{HostError, ListenProblem};
+
+/// How long before an end the server stops sleeping: the system wakes it late by about as much.
+const AWAKE_BEFORE: Nanos = Nanos::from_micros(60);
+/// How often the stop flag is looked at.
+const LOOK_AT_STOP: Nanos = Nanos::from_millis(50);
+const CONNECTIONS_MAX: usize = 16;
+const DOOR: u64 = u64::MAX;
+/// The block size clients should prefer.
+const PREFERRED_BYTES: u32 = 4096;
+
+/// A command to a drive that is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveCommand {
+    /// The server's handle.
+    pub id: u32,
+    /// What is asked.
+    pub op: Op,
+    /// Where.
+    pub range: SectorRange,
+    /// Acknowledged only when it is on the medium.
+    pub fua: bool,
+}
+
+/// A drive that says when commands end. The time is the caller's and never goes back.
+pub trait TimedDrive {
+    /// Takes a command that arrived just now.
+    fn submit(&mut self, now: Instant, command: DriveCommand);
+    /// When something is due next.
+    fn next_time(&self) -> Option<Instant>;
+    /// Lets happen what is due; the commands that have ended are added to `ended`.
+    fn advance(&mut self, now: Instant, ended: &mut Vec<u32>);
+}
+
+/// What is served.
+#[derive(Clone, Copy, Debug)]
+pub struct DriveExport<'a> {
+    /// The export's name; clients may also use the empty name.
+    pub name: &'a str,
+    /// Its description.
+    pub description: &'a str,
+    /// Its size.
+    pub sectors: u64,
+    /// Bytes at the start, and at the end, that are kept.
+    pub kept_bytes: [u64; 2],
+}
+
+/// What a server of a drive did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriveReport {
+    /// Commands.
+    pub commands: u64,
+    /// Of which it learned the end later than it was by more than so many microseconds: 100, 1000.
+    pub late: [u64; 2],
+}
+
+/// A drive's server that listens.
+#[derive(Debug)]
+pub struct DriveServer {
+    door: Listener,
+    poller: Poller,
+}
+
+impl DriveServer {
+    /// Listens at a unix socket. The socket of a server that is gone is replaced.
+    ///
+    /// # Errors
+    /// The socket cannot be had; the message says what would be right.
+    pub fn bind(socket: &Path) -> Result<Self, HostError> {
+        let failed = |e: std::io::Error| ListenProblem::from_io(&e).at(socket.display());
+        let door = Listener::unix(socket)?;
+        let poller = Poller::new().map_err(failed)?;
+        poller.add(door.fd(), DOOR).map_err(failed)?;
+        Ok(Self { door, poller })
+    }
+
+    /// Serves a drive until the flag is set.
+    pub fn serve(self, export: DriveExport<'_>, drive: &mut dyn TimedDrive, stop: &AtomicBool) -> DriveReport {
+        let bytes = export.sectors * SECTOR_BYTES;
+        let [head, tail] = export.kept_bytes;
+        precise_sleep();
+        let mut service = Service {
+            door: self.door,
+            poller: self.poller,
+            export: Export {
+                name: export.name.to_owned(),
+                description: export.description.to_owned(),
+                bytes,
+                preferred_bytes: PREFERRED_BYTES,
+                read_only: false,
+                fast_zero: false,
+            },
+            kept: Kept::new(bytes, head, tail),
+            clients: Vec::new(),
+            commands: Vec::new(),
+            free: Vec::new(),
+            ended: Vec::new(),
+            buffers: Buffers::default(),
+            report: DriveReport::default(),
+        };
+        let clock = Clock::start();
+        while !stop.load(Ordering::Relaxed) {
+            service.round(clock, drive);
+        }
+        service.report
+    }
+}
+
+/// A command in the drive, of a client that may be gone.
+#[derive(Debug)]
+struct InDrive {
+    client: usize,
+    accepted: Accepted,
+    op: Op,
+}
+
+#[derive(Debug)]
+struct Service {
+    door: Listener,
+    poller: Poller,
+    export: Export,
+    kept: Kept,
+    clients: Vec<Option<Client>>,
+    commands: Vec<Option<InDrive>>,
+    free: Vec<u32>,
+    ended: Vec<u32>,
+    buffers: Buffers,
+    report: DriveReport,
+}
+
+#[derive(Debug)]
+struct Client {
+    connection: Connection,
+    in_drive: u32,
+}
+
+impl Service {
+    fn round(&mut self, clock: Clock, drive: &mut dyn TimedDrive) {
+        let due = drive.next_time();
+        let now = clock.now();
+        if let Some(late) = due.filter(|due| *due <= now).map(|due| now.since(due)) {
+            self.report.late[0] += u64::from(late > Nanos::from_micros(100));
+            self.report.late[1] += u64::from(late > Nanos::from_micros(1000));
+        }
+        drive.advance(now, &mut self.ended);
+        for id in std::mem::take(&mut self.ended) {
+            self.answer(id);
+        }
+        self.welcome();
+        self.take_commands(clock, drive);
+        for client in self.clients.iter_mut().flatten() {
+            client.connection.send(&mut self.buffers);
+        }
+        self.sweep();
+        self.sleep(clock, drive.next_time());
+    }
+
+    /// Lets clients in. The door is asked in every round: that costs little beside the sleep.
+    fn welcome(&mut self) {
+        while self.clients.iter().flatten().count() < CONNECTIONS_MAX {
+            let Ok(Some(socket)) = self.door.accept() else { return };
+            let place = self.clients.iter().position(Option::is_none).unwrap_or_else(|| {
+                self.clients.push(None);
+                self.clients.len() - 1
+            });
+            let connection = Connection::new(socket);
+            if self.poller.add(connection.fd(), place as u64).is_ok() {
+                self.clients[place] = Some(Client { connection, in_drive: 0 });
+            }
+        }
+    }
+
+    fn take_commands(&mut self, clock: Clock, drive: &mut dyn TimedDrive) {
+        for place in 0..self.clients.len() {
+            while let Some(client) = &mut self.clients[place] {
+                let Some(accepted) = client.connection.next(&self.export, &mut self.buffers) else { break };
+                let (op, range, fua) = match accepted.task {
+                    Task::Array { op, range, fua } => (op, range, fua),
+                    Task::BlockStatus { bytes, .. } => {
+                        let extents = status::extents(bytes);
+                        let head =
+                            Head::block_status(accepted.cookie, BASE_ALLOCATION_ID, extents.len() / 8);
+                        client.connection.reply(head, extents, None, 0);
+                        continue;
+                    }
+                    Task::Disconnect => {
+                        client.connection.drain();
+                        continue;
+                    }
+                };
+                client.in_drive += 1;
+                let id = self.free.pop().unwrap_or_else(|| {
+                    self.commands.push(None);
+                    self.commands.len() as u32 - 1
+                });
+                self.commands[id as usize] = Some(InDrive { client: place, accepted, op });
+                self.report.commands += 1;
+                drive.submit(clock.now(), DriveCommand { id, op, range, fua });
+            }
+        }
+    }
+
+    fn answer(&mut self, id: u32) {
+        let InDrive { client, accepted, op } =
+            self.commands[id as usize].take().expect("a command of the drive ends once");
+        self.free.push(id);
+        let Accepted { cookie, offset, bytes, buffer, .. } = accepted;
+        let held = if buffer.is_some() { u64::from(bytes) } else { 0 };
+        let slice = buffer.as_ref().map(|buffer| {
+            // SAFETY: the buffer is at least `bytes` long and nobody else's until it is given away below.
+            unsafe { std::slice::from_raw_parts_mut(buffer.base(), bytes as usize) }
+        });
+        match (op, slice) {
+            (Op::Read, Some(slice)) => self.kept.read(offset, slice),
+            (Op::Write, Some(slice)) => self.kept.write(offset, slice),
+            (Op::WriteZeroes | Op::Discard, _) => self.kept.forget(offset, u64::from(bytes)),
+            _ => {}
+        }
+        let client = self.clients[client].as_mut().expect("a client stays while the drive has its commands");
+        client.in_drive -= 1;
+        let head = if op == Op::Read && client.connection.agreed().structured {
+            Head::offset_data(cookie, offset, bytes)
+        } else {
+            Head::simple(cookie, None)
+        };
+        let body = match buffer {
+            Some(buffer) if op == Op::Read => Some((buffer, bytes as usize)),
+            Some(buffer) => {
+                self.buffers.give(buffer);
+                None
+            }
+            None => None,
+        };
+        client.connection.reply(head, Vec::new(), body, held);
+    }
+
+    fn sweep(&mut self) {
+        for place in &mut self.clients {
+            if place.as_ref().is_some_and(|c| c.connection.is_over() && c.in_drive == 0) {
+                *place = None;
+            }
+        }
+    }
+
+    /// Waits for news of sockets, or until it is time.
+    fn sleep(&mut self, clock: Clock, due: Option<Instant>) {
+        let now = clock.now();
+        let left = due.map_or(LOOK_AT_STOP, |due| due.since(now.min(due)));
+        if left > AWAKE_BEFORE {
+            wait_readable(self.poller.fd(), Nanos(left.0 - AWAKE_BEFORE.0).min(LOOK_AT_STOP));
+        } else if left > Nanos(0) {
+            std::hint::spin_loop();
+        }
+        let clients = &mut self.clients;
+        self.poller.wait(Nanos(0), |news| {
+            if let Some(Some(client)) = clients.get_mut(news.token as usize) {
+                client.connection.tell(news);
+            }
+        });
+    }
+}
+
+/// Waits until a descriptor is readable, at most that long, to the nanosecond as far as the system goes.
+fn wait_readable(fd: RawFd, at_most: Nanos) {
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let timeout = libc::timespec {
+        tv_sec: (at_most.0 / 1_000_000_000) as libc::time_t,
+        tv_nsec: (at_most.0 % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: both structures are locals; no signal mask is given.
+    unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
+}
+
+/// Has the system wake this thread when asked instead of within 50 µs of it.
+fn precise_sleep() {
+    let one_nanosecond: libc::c_ulong = 1;
+    // SAFETY: the call takes no pointers and concerns this thread alone.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, one_nanosecond) };
+}

@@ -1,0 +1,179 @@
+//! What the array sends: sectors and requests of each member, real md's beside the engine's.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use stripewise_engine::units::PAGE_SECTORS;
+use stripewise_sim::MemberStats;
+use stripewise_sim::models::Model;
+
+use super::engine::{Shape, rig, simulate};
+use super::kernel::{self, GuestPlan, GuestResult};
+use super::requests::{Order, Requests};
+
+/// Members of the widest array.
+const MEMBERS_MAX: u16 = 12;
+/// The rig only has to be quick: what is sent is counted, not timed.
+const DRIVE: &str = "constant-latency";
+/// Size of each RAM disk.
+const RAM_DISK_KIB: u64 = 64 << 10;
+/// Of which members use so much, beside the superblock.
+const MEMBER_KIB: u64 = 48 << 10;
+const DATA_OFFSET_KIB: u64 = 1 << 10;
+/// The device mapper cuts requests to RAM disks to whole pages below the 255 sectors a driver gets that names no limit.
+const READ_SECTORS_MAX: u64 = 248;
+const SEED: u64 = 6;
+
+/// An array and requests to it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CountCell {
+    /// The array.
+    pub shape: Shape,
+    /// The requests.
+    pub requests: Requests,
+}
+
+/// What all members were sent together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sent {
+    /// Reads: whole pieces of chunks past the stripe cache, single pages into it.
+    pub reads: u64,
+    /// Sectors read.
+    pub sectors_read: u64,
+    /// Writes of a page.
+    pub writes: u64,
+    /// Sectors written.
+    pub sectors_written: u64,
+}
+
+/// A cell's outcome.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CountRow {
+    /// The cell.
+    #[serde(flatten)]
+    pub cell: CountCell,
+    /// By the kernel.
+    pub linux: Sent,
+    /// By the engine.
+    pub engine: Sent,
+    /// The difference in sectors, of the kernel's sum: of the member where it is largest.
+    pub worst_member: f64,
+}
+
+impl CountRow {
+    /// How far the engine's sectors, read and written together, are from the kernel's.
+    pub fn difference(&self) -> f64 {
+        let sum = |sent: &Sent| (sent.sectors_read + sent.sectors_written) as f64;
+        sum(&self.engine) / sum(&self.linux) - 1.0
+    }
+}
+
+impl Sent {
+    fn of(members: &[[u64; 4]]) -> Self {
+        members.iter().fold(Self::default(), |sum, m| Self {
+            reads: sum.reads + m[0],
+            sectors_read: sum.sectors_read + m[1],
+            writes: sum.writes + m[2],
+            sectors_written: sum.sectors_written + m[3],
+        })
+    }
+}
+
+/// The cells.
+pub fn grid(quick: bool) -> Vec<CountCell> {
+    use Order::{Random, Sequential};
+    let shapes: &[(u8, u16, u64, u32)] = if quick {
+        &[(5, 5, 64, 256), (6, 6, 64, 256)]
+    } else {
+        &[
+            (5, 3, 64, 256),
+            (5, 5, 64, 256),
+            (5, 5, 64, 4096),
+            (5, 5, 512, 256),
+            (5, 5, 512, 4096),
+            (5, 5, 4, 256),
+            (5, 12, 64, 256),
+            (6, 4, 64, 256),
+            (6, 6, 64, 256),
+            (6, 6, 512, 1024),
+            (6, 12, 128, 1024),
+        ]
+    };
+    let blocks: &[u64] = if quick { &[8, 128, 2048] } else { &[8, 32, 128, 512, 2048, 8192] };
+    let mut cells = Vec::new();
+    for &(level, members, chunk_kib, stripe_cache_size) in shapes {
+        let shape = Shape { level, members, chunk_kib, stripe_cache_size };
+        for &block_sectors in blocks {
+            for (order, is_write, shift_sectors) in [
+                (Sequential, false, 0),
+                (Random, false, 0),
+                (Sequential, true, 0),
+                (Random, true, 0),
+                (Random, true, 8),
+                (Random, true, 1),
+                (Sequential, true, 3),
+            ] {
+                let count = (32 << 11 >> block_sectors.ilog2()).clamp(8, 200);
+                let requests = Requests { order, is_write, block_sectors, shift_sectors, threads: 1, count };
+                cells.push(CountCell { shape, requests });
+            }
+        }
+    }
+    cells
+}
+
+/// What the engine sends for a cell.
+///
+/// # Errors
+/// The models or the array cannot be had.
+pub fn engine(cell: &CountCell) -> Result<Vec<[u64; 4]>> {
+    let rig = rig(Model::load(DRIVE)?, &[], cell.shape.members)?;
+    let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [SEED, SEED], &rig)?;
+    let through_cache = cell.requests.is_write;
+    // Past the cache, a request comes to each chunk in one piece.
+    let pieces = |m: &MemberStats| {
+        let each = cell.requests.block_sectors.min(cell.shape.chunk_kib * 2);
+        m.reads * each.div_ceil(READ_SECTORS_MAX)
+    };
+    let pages = |sectors: u64| sectors.div_ceil(PAGE_SECTORS);
+    Ok(run
+        .members
+        .iter()
+        .map(|m| {
+            let reads = if through_cache { pages(m.sectors_read) } else { pieces(m) };
+            [reads, m.sectors_read, pages(m.sectors_written), m.sectors_written]
+        })
+        .collect())
+}
+
+/// Runs the grid on both sides.
+///
+/// # Errors
+/// The kernel cannot be booted, or a cell fails.
+pub fn run(quick: bool, mut progress: impl FnMut(&str)) -> Result<Vec<CountRow>> {
+    let cells = grid(quick);
+    let plan = GuestPlan {
+        module_options: [("brd", vec![format!("rd_nr={MEMBERS_MAX}"), format!("rd_size={RAM_DISK_KIB}")])].into(),
+        ram_disks: MEMBERS_MAX,
+        cells: cells.iter().map(guest_cell).collect(),
+        ..GuestPlan::default()
+    };
+    let total = cells.len();
+    let (_, results) = kernel::run(&plan, &[], |index, _| {
+        progress(&format!("what is sent: {} of {total}", index + 1));
+    })?;
+    cells.into_iter().zip(results).map(|(cell, result)| compare(cell, &result)).collect()
+}
+
+fn guest_cell(cell: &CountCell) -> kernel::GuestCell {
+    let within = cell.shape.usable_sectors(MEMBER_KIB * 2);
+    cell.shape.guest_cell(&cell.requests, within, SEED, MEMBER_KIB, DATA_OFFSET_KIB)
+}
+
+fn compare(cell: CountCell, result: &GuestResult) -> Result<CountRow> {
+    let ours = engine(&cell).with_context(|| cell.requests.describe())?;
+    let sectors = |m: &[u64; 4]| (m[1] + m[3]) as f64;
+    let mean = result.members.iter().map(sectors).sum::<f64>() / result.members.len() as f64;
+    let apart = ours.iter().zip(&result.members).map(|(a, b)| (sectors(a) - sectors(b)).abs() / mean);
+    let worst_member = apart.fold(0.0, f64::max);
+    Ok(CountRow { linux: Sent::of(&result.members), engine: Sent::of(&ours), worst_member, cell })
+}

@@ -1,0 +1,131 @@
+//! The engine's side: the same array and the same requests in virtual time.
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use stripewise_engine::geometry::GeometrySpec;
+use stripewise_engine::level::{Layout, Level};
+use stripewise_engine::policy::Policy;
+use stripewise_engine::units::Slot;
+use stripewise_engine::volume::VolumeConfig;
+use stripewise_sim::models::{Model, Value};
+use stripewise_sim::{ControllerNames, MemberStats, Phantom, Rig, RigNames, SimConfig, World};
+
+use super::kernel::GuestCell;
+use super::requests::{Replay, Requests};
+
+/// The name of whichever drive is asked for.
+const DRIVE: &str = "the drive";
+const CONTROLLER: &str = "nvme-pcie4-x4";
+const CPU: &str = "xeon-e5-2600-2s";
+const BLOCK: &str = "linux-block-6.1";
+
+/// An array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Shape {
+    /// 5 or 6.
+    pub level: u8,
+    /// Members.
+    pub members: u16,
+    /// Chunk.
+    pub chunk_kib: u64,
+    /// Stripe-cache entries.
+    pub stripe_cache_size: u32,
+}
+
+impl Shape {
+    /// Sectors of the array that requests may use: all but the last stripe, whose write makes the array active.
+    pub fn usable_sectors(&self, member_sectors: u64) -> u64 {
+        let parities = if self.level == 6 { 2 } else { 1 };
+        let chunk = self.chunk_kib * 2;
+        (member_sectors / chunk - 1) * chunk * u64::from(self.members - parities)
+    }
+
+    /// The cell as the kernel plays it.
+    pub(super) fn guest_cell(
+        &self,
+        requests: &Requests,
+        within: u64,
+        seed: u64,
+        member_kib: u64,
+        data_offset_kib: u64,
+    ) -> GuestCell {
+        GuestCell {
+            level: self.level,
+            members: self.members,
+            chunk_kib: self.chunk_kib,
+            stripe_cache_size: self.stripe_cache_size,
+            member_kib,
+            data_offset_kib,
+            is_write: requests.is_write,
+            rest_s: 0.0,
+            streams: requests.lists(within, seed),
+        }
+    }
+
+    fn config(&self, member_sectors: u64) -> VolumeConfig {
+        let level = if self.level == 6 { Level::Raid6 } else { Level::Raid5 };
+        let geometry = GeometrySpec {
+            level,
+            layout: Layout::default_of(level),
+            chunk_sectors: self.chunk_kib * 2,
+            member_sectors: vec![member_sectors; self.members.into()],
+        };
+        VolumeConfig {
+            stripe_cache_size: self.stripe_cache_size,
+            ..VolumeConfig::new(geometry, Policy::linux_6_1())
+        }
+    }
+}
+
+/// What a simulation came to.
+#[derive(Clone, Debug)]
+pub(super) struct Simulated {
+    /// From the first request to the end of the last.
+    pub(super) seconds: f64,
+    /// What each member was sent.
+    pub(super) members: Vec<MemberStats>,
+}
+
+/// A rig of one drive model; each drive has a controller of its own, as each is served by a process of its own. The
+/// block layer is Linux 6.1's with these values changed.
+///
+/// # Errors
+/// A model has no such value.
+pub(super) fn rig(drive: Model, block: &[(&str, f64)], members: u16) -> Result<Rig> {
+    let controllers = (0..members)
+        .map(|slot| ControllerNames { model: CONTROLLER, members: vec![Slot(slot)], bus: None })
+        .collect();
+    let load = |name: &str| {
+        if name == DRIVE {
+            return Ok(drive.clone());
+        }
+        let model = Model::load(name)?;
+        let changes = if name == BLOCK { block } else { &[] };
+        changes.iter().try_fold(model, |model, (key, value)| model.with_value(key, Value::Number(*value)))
+    };
+    Ok(Rig::load_with(&RigNames { drive: DRIVE, controllers, cpu: CPU, block: BLOCK }, load)?)
+}
+
+/// Plays a cell on modelled drives; the seeds are the lists' and the drives'.
+///
+/// # Errors
+/// The array cannot be had on the rig.
+pub(super) fn simulate(
+    shape: &Shape,
+    requests: &Requests,
+    member_sectors: u64,
+    [lists_seed, seed]: [u64; 2],
+    rig: &Rig,
+) -> Result<Simulated> {
+    let config = SimConfig { volume: shape.config(member_sectors), rig: rig.clone(), seed };
+    let within = shape.usable_sectors(member_sectors);
+    let mut replay = Replay::new(requests.lists(within, lists_seed), requests.is_write);
+    let report = World::new(&config, Phantom)?.run(&mut replay, None)?;
+    if replay.errors > 0 {
+        bail!("{} requests failed in the simulator", replay.errors);
+    }
+    Ok(Simulated {
+        seconds: replay.end.0 as f64 / 1e9,
+        members: report.members.iter().map(|m| m.stats).collect(),
+    })
+}

@@ -1,0 +1,153 @@
+"""Runs as the first program of the kernel that `stripewise study validate` boots: makes arrays with mdadm, plays lists of
+requests on them, and says how long that took and what md sent to the members.
+
+Reads plan.json in the folder given; appends a line of JSON for each cell to results.jsonl there.
+"""
+import json
+import mmap
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+ARRAY = "/dev/md0"
+MD = pathlib.Path("/sys/block/md0/md")
+SECTOR = 512
+
+
+def run(*words):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: exit {done.returncode}: {done.stdout.strip()}")
+    return done.stdout
+
+
+def load_modules(names, options):
+    root = pathlib.Path("/usr/lib/uml/modules", os.uname().release)
+    files = {path.stem: path for path in root.rglob("*.ko")}
+    for name in names:
+        if name in files:  # else it is part of the kernel
+            subprocess.run(["insmod", str(files[name]), *options.get(name, [])], stderr=subprocess.DEVNULL)
+
+
+def counted_ram_disks(count):
+    """RAM disks keep no count of what they are asked for; the device mapper's devices above them do."""
+    names = []
+    for index in range(count):
+        sectors = int(pathlib.Path(f"/sys/block/ram{index}/size").read_text())
+        run("dmsetup", "create", "--noudevsync", f"m{index}", "--table", f"0 {sectors} linear /dev/ram{index} 0")
+        names.append(f"dm-{index}")
+    return names
+
+
+def set_queues(names, queue):
+    for name in names:
+        for key, value in queue.items():
+            pathlib.Path(f"/sys/block/{name}/queue/{key}").write_text(str(value))
+
+
+def stats(name):
+    """Reads, sectors read, writes, sectors written."""
+    words = pathlib.Path(f"/sys/block/{name}/stat").read_text().split()
+    return [int(words[i]) for i in (0, 2, 4, 6)]
+
+
+def create(cell, names):
+    run("mdadm", "--create", ARRAY, "--run", "--assume-clean", "--bitmap=none", "--metadata=1.2",
+        f"--level={cell['level']}", f"--chunk={cell['chunk_kib']}", f"--size={cell['member_kib']}",
+        f"--data-offset={cell['data_offset_kib']}K", f"--raid-devices={len(names)}", *[f"/dev/{name}" for name in names])
+    MD.joinpath("stripe_cache_size").write_text(str(cell["stripe_cache_size"]))
+    MD.joinpath("safe_mode_delay").write_text("0")  # the array stays active: no superblock is written in between
+    # The first write makes it so. Its stripe is the array's last one, which no list touches.
+    end = int(pathlib.Path("/sys/block/md0/size").read_text()) * SECTOR
+    stripe = cell["chunk_kib"] * 1024 * (len(names) - (2 if cell["level"] == 6 else 1))
+    descriptor = os.open(ARRAY, os.O_RDWR | os.O_DIRECT)
+    os.pwrite(descriptor, mmap.mmap(-1, stripe), end - stripe)
+    os.close(descriptor)
+
+
+def settle():
+    """Waits until md holds nothing back."""
+    for _ in range(500):
+        if MD.joinpath("stripe_cache_active").read_text().strip() == "0":
+            return
+        time.sleep(0.01)
+    raise RuntimeError("stripe_cache_active does not become 0")
+
+
+def play(target, streams, is_write):
+    """Each list on a thread of its own, one request after the other. Seconds until the last has ended."""
+    start = threading.Barrier(len(streams) + 1)
+    failures = []
+
+    def stream(requests):
+        descriptor = os.open(target, os.O_RDWR | os.O_DIRECT)
+        buffer = memoryview(mmap.mmap(-1, SECTOR * max(count for _, count in requests)))
+        move = (lambda part, at: os.pwritev(descriptor, [part], at)) if is_write else \
+            (lambda part, at: os.preadv(descriptor, [part], at))
+        jobs = [(buffer[:count * SECTOR], first * SECTOR) for first, count in requests]
+        start.wait()
+        try:
+            for part, at in jobs:
+                if move(part, at) != len(part):
+                    raise OSError(f"{len(part)} bytes at {at} were not moved whole")
+        except OSError as error:
+            failures.append(str(error))
+        os.close(descriptor)
+
+    threads = [threading.Thread(target=stream, args=(requests,)) for requests in streams]
+    for thread in threads:
+        thread.start()
+    start.wait()
+    begin = time.monotonic()
+    for thread in threads:
+        thread.join()
+    seconds = time.monotonic() - begin
+    if failures:
+        raise RuntimeError(failures[0])
+    return seconds
+
+
+def one(cell, devices):
+    names = devices[:cell["members"]]
+    create(cell, names)
+    try:
+        settle()
+        time.sleep(cell["rest_s"])
+        before = [stats(name) for name in names]
+        seconds = play(ARRAY, cell["streams"], cell["is_write"])
+        settle()
+        after = [stats(name) for name in names]
+    finally:
+        run("mdadm", "--stop", ARRAY)
+    return {"seconds": seconds, "members": [[b - a for a, b in zip(*pair)] for pair in zip(before, after)]}
+
+
+def main(folder):
+    plan = json.loads(folder.joinpath("plan.json").read_text())
+    load_modules(plan["modules"], plan["module_options"])
+    with open(folder.joinpath("results.jsonl"), "a", encoding="utf-8") as results:
+        def tell(answer):
+            results.write(json.dumps(answer) + "\n")
+            results.flush()
+
+        try:
+            devices = counted_ram_disks(plan["ram_disks"]) if plan["ram_disks"] else plan["devices"]
+            set_queues(devices, plan["queue"])
+        except Exception:
+            tell({"failed": traceback.format_exc()})
+            return
+        tell({"kernel": os.uname().release})
+        for cell in plan["cells"]:
+            try:
+                tell(one(cell, devices))
+            except Exception:
+                tell({"failed": traceback.format_exc()})
+    os.sync()
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,239 @@
+//! A real Linux kernel as a process: Debian's user-mode-linux on this machine's own root file system, which plays the
+//! cells of a plan and ends.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+/// The kernel's first program.
+const GUEST: &str = include_str!("guest.py");
+/// What the kernel loads; those that are part of it are passed over.
+const MODULES: [&str; 13] = [
+    "libcrc32c",
+    "async_tx",
+    "async_memcpy",
+    "async_xor",
+    "async_pq",
+    "async_raid6_recov",
+    "md-mod",
+    "raid456",
+    "dm-mod",
+    "brd",
+    "mq-deadline",
+    "virtio_blk",
+    "virtio_uml",
+];
+const BOOT_MAX: Duration = Duration::from_secs(60);
+/// Longest wait for one cell's answer.
+const CELL_MAX: Duration = Duration::from_secs(180);
+
+/// Programs, and the Debian packages that have them.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("linux.uml", "user-mode-linux"),
+    ("qemu-storage-daemon", "qemu-system-common"),
+    ("mdadm", "mdadm"),
+    ("dmsetup", "dmsetup"),
+    ("insmod", "kmod"),
+    ("/usr/bin/python3", "python3"),
+];
+
+/// One array and the requests it is given.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct GuestCell {
+    pub(super) level: u8,
+    pub(super) members: u16,
+    pub(super) chunk_kib: u64,
+    pub(super) stripe_cache_size: u32,
+    pub(super) member_kib: u64,
+    pub(super) data_offset_kib: u64,
+    pub(super) is_write: bool,
+    /// How long the drives are left alone before the first request.
+    pub(super) rest_s: f64,
+    pub(super) streams: Vec<Vec<(u64, u64)>>,
+}
+
+/// What a kernel is booted for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct GuestPlan {
+    pub(super) modules: Vec<&'static str>,
+    pub(super) module_options: std::collections::BTreeMap<&'static str, Vec<String>>,
+    /// RAM disks to make; none for `devices`.
+    pub(super) ram_disks: u16,
+    pub(super) devices: Vec<String>,
+    /// Attributes of each device's queue.
+    pub(super) queue: std::collections::BTreeMap<&'static str, String>,
+    pub(super) cells: Vec<GuestCell>,
+}
+
+/// What a cell came to.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct GuestResult {
+    /// From the first request to the end of the last.
+    pub(super) seconds: f64,
+    /// Reads, sectors read, writes, sectors written of each member.
+    pub(super) members: Vec<[u64; 4]>,
+}
+
+/// A line of the results.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Result(GuestResult),
+    Failed { failed: String },
+    Kernel { kernel: String },
+}
+
+/// Fails with the names of packages if a program is not there.
+///
+/// # Errors
+/// Programs are missing.
+pub fn check_programs() -> Result<()> {
+    let folders: Vec<PathBuf> =
+        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    let is_there = |program: &str| {
+        let system = [PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")];
+        folders.iter().chain(&system).any(|folder| folder.join(program).exists())
+    };
+    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !is_there(program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let programs: Vec<_> = missing.iter().map(|(program, _)| *program).collect();
+    let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
+    bail!("{} is missing; on Debian: apt-get install {}", programs.join(", "), packages.join(" "));
+}
+
+/// Boots a kernel with these arguments of its own, has it do a plan, and tells each result as it comes. Answers with
+/// the kernel's release.
+///
+/// # Errors
+/// The kernel does not boot, ends early, or a cell fails.
+pub(super) fn run(
+    plan: &GuestPlan,
+    arguments: &[String],
+    mut tell: impl FnMut(usize, &GuestResult),
+) -> Result<(String, Vec<GuestResult>)> {
+    let folder = tempfile::Builder::new().prefix("stripewise-validate.").tempdir_in("/var/tmp")?;
+    let plan = GuestPlan { modules: MODULES.to_vec(), ..plan.clone() };
+    fs::write(folder.path().join("plan.json"), serde_json::to_vec(&plan)?)?;
+    fs::write(folder.path().join("guest.py"), GUEST)?;
+    let init = folder.path().join("init");
+    fs::write(&init, init_script(folder.path()))?;
+    fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
+    let mut kernel = Kernel::boot(folder.path(), &init, arguments)?;
+    let mut release = None;
+    let mut results = Vec::new();
+    let mut waiting_since = Instant::now();
+    while results.len() < plan.cells.len() {
+        let ended = kernel.has_ended()?;
+        for line in lines(&folder.path().join("results.jsonl"), results.len() + usize::from(release.is_some()))? {
+            waiting_since = Instant::now();
+            match line {
+                Line::Kernel { kernel } => release = Some(kernel),
+                Line::Failed { failed } => bail!("in user-mode-linux: {}", failed.trim()),
+                Line::Result(result) => {
+                    tell(results.len(), &result);
+                    results.push(result);
+                }
+            }
+        }
+        let limit = if release.is_some() { CELL_MAX } else { BOOT_MAX };
+        if results.len() < plan.cells.len() && (ended || waiting_since.elapsed() > limit) {
+            let console = fs::read_to_string(folder.path().join("console")).unwrap_or_default();
+            let after = if ended { "ended".to_owned() } else { format!("was silent for {} s", limit.as_secs()) };
+            bail!("linux.uml {after} after {} of {} cells: {}", results.len(), plan.cells.len(), console.trim());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok((release.unwrap_or_default(), results))
+}
+
+fn init_script(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "#!/bin/sh\n\
+         export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C\n\
+         mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev 2>/dev/null\n\
+         mount -t tmpfs tmp /run\n\
+         echo 1 >/proc/sys/kernel/printk\n\
+         /usr/bin/python3 -B {folder}/guest.py {folder} >{folder}/console 2>&1 </dev/null\n\
+         halt -f\n"
+    )
+}
+
+/// The complete lines after the first `skip`.
+fn lines(file: &Path, skip: usize) -> Result<Vec<Line>> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let complete = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).skip(skip);
+    complete.map(|line| serde_json::from_str(line).with_context(|| format!("{}: {line}", file.display()))).collect()
+}
+
+/// A booted kernel; ended with what it started when dropped.
+#[derive(Debug)]
+struct Kernel(Child);
+
+impl Kernel {
+    fn boot(folder: &Path, init: &Path, arguments: &[String]) -> Result<Self> {
+        let log = fs::File::create(folder.join("kernel.log"))?;
+        let mut command = Command::new("linux.uml");
+        command
+            .args(["mem=1536M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw"])
+            .arg(format!("init={}", init.display()))
+            .args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // Its processes are a group of their own, to be ended together.
+            .process_group(0);
+        if Path::new("/dev/shm").is_dir() {
+            command.env("TMPDIR", "/dev/shm");
+        }
+        Ok(Self(command.spawn().context("linux.uml")?))
+    }
+
+    fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.0.try_wait()?.is_some())
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        if let Some(group) = rustix::process::Pid::from_raw(self.0.id() as i32) {
+            // What is left of the group, if anything is.
+            let _gone = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ended = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read_line_by_line_and_a_half_written_one_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("results.jsonl");
+        assert!(lines(&file, 0).unwrap().is_empty());
+        let text = "{\"kernel\": \"6.1\"}\n{\"seconds\": 1.5, \"members\": [[1, 8, 2, 16]]}\n{\"fai";
+        fs::write(&file, text).unwrap();
+        let read = lines(&file, 0).unwrap();
+        assert!(matches!(&read[0], Line::Kernel { kernel } if kernel == "6.1"));
+        assert!(matches!(&read[1], Line::Result(r) if r.members == [[1, 8, 2, 16]]));
+        assert_eq!(read.len(), 2);
+        fs::write(&file, format!("{text}led\": \"no mdadm\"}}\n")).unwrap();
+        assert!(matches!(&lines(&file, 2).unwrap()[..], [Line::Failed { failed }] if failed == "no mdadm"));
+    }
+}

@@ -1,0 +1,78 @@
+//! What both comparisons come to, in figures.
+
+use serde::Serialize;
+
+use super::counts::CountRow;
+use super::times::TimeRow;
+
+/// Within this share of real md's sectors, a cell counts as equal.
+pub const SECTORS_WITHIN: f64 = 0.02;
+/// The median error of times should be below it,
+pub const ERROR_MEDIAN: f64 = 0.10;
+/// and the worst below this.
+pub const ERROR_WORST: f64 = 0.25;
+
+/// Both comparisons.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Validation {
+    /// What is sent.
+    pub counts: Vec<CountRow>,
+    /// How long it takes.
+    pub times: Vec<TimeRow>,
+    /// In figures.
+    pub summary: Summary,
+}
+
+/// The comparisons in figures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Cells of which sectors were compared.
+    pub counts: usize,
+    /// Of which they differ by less than [`SECTORS_WITHIN`].
+    pub counts_within: usize,
+    /// Cells that were timed.
+    pub times: usize,
+    /// Of which the drives were the limit.
+    pub times_judged: usize,
+    /// Median of their errors' size; none without such cells.
+    pub error_median: Option<f64>,
+    /// The largest.
+    pub error_worst: Option<f64>,
+}
+
+impl Validation {
+    /// Draws up the figures.
+    pub fn new(counts: Vec<CountRow>, times: Vec<TimeRow>) -> Self {
+        let mut errors: Vec<f64> =
+            times.iter().filter(|row| row.is_judged()).map(|row| row.error().abs()).collect();
+        errors.sort_unstable_by(f64::total_cmp);
+        let summary = Summary {
+            counts: counts.len(),
+            counts_within: counts.iter().filter(|row| row.difference().abs() <= SECTORS_WITHIN).count(),
+            times: times.len(),
+            times_judged: errors.len(),
+            error_median: median(&errors),
+            error_worst: errors.last().copied(),
+        };
+        Self { counts, times, summary }
+    }
+}
+
+/// The median of sorted numbers.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(f64::midpoint(lower, upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_few() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[1.0, 2.0, 5.0, 9.0]), Some(3.5));
+    }
+}

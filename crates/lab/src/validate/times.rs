@@ -1,0 +1,263 @@
+//! How long it takes: real md on modelled drives that are served in real time, beside the engine on the same models in
+//! virtual time.
+//!
+//! # What is judged
+//! Each cell is run once more on drives that take no time. What it takes then is the time of this machine's CPUs: of the
+//! kernel and its programs, of the disks' daemons, of copies. Where that is more than [`CPU_SHARE_MAX`] of the cell's
+//! time, the kernel's CPU time is the limit and the cell is shown but not judged.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use stripewise_sim::Rig;
+use stripewise_sim::models::{Model, Value};
+
+use super::drives::Drives;
+use super::engine::{Shape, rig, simulate};
+use super::kernel::{self, GuestCell, GuestPlan, GuestResult};
+use super::requests::{Order, Requests};
+
+/// Of a cell's time, for the kernel and all else that is not the drives.
+pub const CPU_SHARE_MAX: f64 = 0.1;
+/// What a cell should take.
+const CELL_SECONDS: f64 = 2.5;
+/// Requests of each thread, at least and at most.
+const COUNTS: (u64, u64) = (12, 3000);
+/// Members of each array.
+const MEMBERS: u16 = 5;
+/// Used of each member: seeks are as on a small partition.
+const MEMBER_KIB: u64 = 16 << 20;
+const DATA_OFFSET_KIB: u64 = 1 << 10;
+/// Above it, the drives have destaged what the cell before left in their caches.
+const REST_SECONDS: f64 = 0.7;
+/// qemu's NBD client has so many requests under way (`MAX_NBD_REQUESTS`); no drive takes more.
+const QUEUE_DEPTH: f64 = 16.0;
+/// Largest request of the guest's queues: virtio disks of qemu take 126 segments, which pages of a stripe cache are.
+const REQUEST_KIB: f64 = 256.0;
+/// Requests a queue holds.
+const NR_REQUESTS: f64 = 128.0;
+/// The simulator's runs, with platters elsewhere in each.
+const SEEDS: u64 = 3;
+const LISTS_SEED: u64 = 11;
+
+/// A drive model with some values changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DriveSetup {
+    /// The model.
+    pub model: &'static str,
+    /// Values changed.
+    pub changes: Vec<(&'static str, f64)>,
+}
+
+impl DriveSetup {
+    fn new(model: &'static str, changes: &[(&'static str, f64)]) -> Self {
+        Self { model, changes: changes.to_vec() }
+    }
+
+    /// Drives that take no time.
+    fn none() -> Self {
+        Self::new(
+            "constant-latency",
+            &[("latency", 0.0), ("link_rate", 100_000.0), ("queue_depth", QUEUE_DEPTH)],
+        )
+    }
+
+    /// The name with what is changed.
+    pub fn describe(&self) -> String {
+        let changes = self.changes.iter().map(|(name, value)| format!(" {name}={value}"));
+        std::iter::once(self.model.to_owned()).chain(changes).collect()
+    }
+
+    fn load(&self) -> Result<Model> {
+        let mut model = Model::load(self.model)?;
+        for &(name, value) in &self.changes {
+            model = model.with_value(name, Value::Number(value))?;
+        }
+        Ok(model)
+    }
+
+    fn words(&self) -> Vec<String> {
+        let changes = self.changes.iter().flat_map(|(name, value)| ["--parameter".to_owned(), format!("{name}={value}")]);
+        std::iter::once(self.model.to_owned()).chain(changes).collect()
+    }
+
+    fn rig(&self) -> Result<Rig> {
+        let block = [("request_size_max", REQUEST_KIB), ("nr_requests", NR_REQUESTS)];
+        rig(self.load()?, &block, MEMBERS)
+    }
+}
+
+/// An array on drives, and requests to it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TimeCell {
+    /// The drives.
+    pub drive: DriveSetup,
+    /// The array.
+    pub shape: Shape,
+    /// The requests.
+    pub requests: Requests,
+}
+
+/// A cell's outcome.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TimeRow {
+    /// The cell.
+    #[serde(flatten)]
+    pub cell: TimeCell,
+    /// Seconds of real md.
+    pub linux_s: f64,
+    /// Seconds of the engine, the mean of its runs.
+    pub engine_s: f64,
+    /// Seconds of real md on drives that take no time.
+    pub cpu_s: f64,
+    /// Sectors real md read and wrote.
+    pub linux_sectors: [u64; 2],
+    /// Sectors the engine read and wrote.
+    pub engine_sectors: [u64; 2],
+}
+
+impl TimeRow {
+    /// How far the engine's throughput is from real md's, of real md's.
+    pub fn error(&self) -> f64 {
+        self.linux_s / self.engine_s - 1.0
+    }
+
+    /// Whether the drives are the limit.
+    pub fn is_judged(&self) -> bool {
+        self.cpu_s <= CPU_SHARE_MAX * self.linux_s
+    }
+
+    /// MB/s of requests on either side: real md's, the engine's.
+    pub fn rates(&self) -> [f64; 2] {
+        [self.linux_s, self.engine_s].map(|seconds| self.cell.requests.bytes() as f64 / 1e6 / seconds)
+    }
+}
+
+/// Drives that are booted together.
+fn setups(quick: bool) -> Vec<DriveSetup> {
+    let depth = ("queue_depth", QUEUE_DEPTH);
+    let latency_8_ms =
+        DriveSetup::new("constant-latency", &[("latency", 8000.0), ("link_rate", 60.0), depth]);
+    if quick {
+        return vec![latency_8_ms];
+    }
+    vec![
+        latency_8_ms,
+        DriveSetup::new("constant-latency", &[("latency", 4000.0), ("link_rate", 40.0), ("queue_depth", 1.0)]),
+        DriveSetup::new("st31000333as", &[depth]),
+    ]
+}
+
+/// The cells of a drive: the cache-size and chunk-size studies' factors.
+fn cells(drive: &DriveSetup, quick: bool) -> Result<Vec<TimeCell>> {
+    use Order::{Random, Sequential};
+    let all = [
+        (64, 256, Sequential, true, 8192, 1),
+        (64, 4096, Sequential, true, 8192, 1),
+        (512, 256, Sequential, true, 8192, 1),
+        (512, 4096, Sequential, true, 8192, 1),
+        (64, 256, Random, true, 8, 1),
+        (512, 256, Random, true, 8, 4),
+        (64, 256, Random, false, 128, 1),
+        (512, 256, Random, false, 128, 8),
+        (64, 4096, Sequential, true, 128, 1),
+        (512, 4096, Sequential, true, 128, 1),
+        (64, 256, Random, true, 128, 4),
+        (512, 4096, Random, true, 1024, 4),
+        (64, 256, Sequential, false, 2048, 1),
+        (512, 256, Sequential, false, 8192, 1),
+    ];
+    let chosen = if quick { &all[..8] } else { &all[..] };
+    let rig = drive.rig()?;
+    chosen
+        .iter()
+        .map(|&(chunk_kib, stripe_cache_size, order, is_write, block_sectors, threads)| {
+            let shape = Shape { level: 5, members: MEMBERS, chunk_kib, stripe_cache_size };
+            let mut requests =
+                Requests { order, is_write, block_sectors, shift_sectors: 0, threads, count: COUNTS.0 };
+            // As many as the engine needs for a cell's time.
+            let trial = simulate(&shape, &requests, MEMBER_KIB * 2, [LISTS_SEED, 1], &rig)?;
+            let wanted = CELL_SECONDS / trial.seconds * requests.count as f64;
+            requests.count = (wanted as u64).clamp(COUNTS.0, COUNTS.1);
+            Ok(TimeCell { drive: drive.clone(), shape, requests })
+        })
+        .collect()
+}
+
+/// Has real md play cells on five drives; seconds and counts of each.
+fn on_linux(
+    stripewise: &Path,
+    drive: &DriveSetup,
+    cells: &[TimeCell],
+    rest_s: f64,
+    progress: &mut dyn FnMut(usize),
+) -> Result<Vec<GuestResult>> {
+    let drives = Drives::start(stripewise, &drive.words(), MEMBERS)?;
+    let depth = drive.changes.iter().find(|(name, _)| *name == "queue_depth").map_or(QUEUE_DEPTH, |(_, value)| *value);
+    let plan = GuestPlan {
+        module_options: [("virtio_blk", vec![format!("queue_depth={depth}")])].into(),
+        devices: drives.names(),
+        queue: BTreeMap::from([
+            ("max_sectors_kb", REQUEST_KIB.to_string()),
+            ("scheduler", "mq-deadline".to_owned()),
+        ]),
+        cells: cells.iter().map(|cell| GuestCell { rest_s, ..guest_cell(cell) }).collect(),
+        ..GuestPlan::default()
+    };
+    let (_, results) = kernel::run(&plan, &drives.kernel_arguments(), |index, _| progress(index))?;
+    Ok(results)
+}
+
+fn guest_cell(cell: &TimeCell) -> GuestCell {
+    let within = cell.shape.usable_sectors(MEMBER_KIB * 2);
+    cell.shape.guest_cell(&cell.requests, within, LISTS_SEED, MEMBER_KIB, DATA_OFFSET_KIB)
+}
+
+fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) -> Result<TimeRow> {
+    let mut seconds = 0.0;
+    let mut engine_sectors = [0; 2];
+    for seed in 1..=SEEDS {
+        let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [LISTS_SEED, seed], rig)?;
+        seconds += run.seconds / SEEDS as f64;
+        engine_sectors = [
+            run.members.iter().map(|m| m.sectors_read).sum(),
+            run.members.iter().map(|m| m.sectors_written).sum(),
+        ];
+    }
+    let sum = |field: usize| linux.members.iter().map(|m| m[field]).sum();
+    Ok(TimeRow {
+        linux_s: linux.seconds,
+        engine_s: seconds,
+        cpu_s: control.seconds,
+        linux_sectors: [sum(1), sum(3)],
+        engine_sectors,
+        cell,
+    })
+}
+
+/// Runs all cells on both sides; `stripewise` is the program that serves drives.
+///
+/// # Errors
+/// A program does not start, the kernel cannot be booted, or a cell fails.
+pub fn run(quick: bool, stripewise: &Path, mut progress: impl FnMut(&str)) -> Result<Vec<TimeRow>> {
+    let mut rows = Vec::new();
+    for drive in setups(quick) {
+        let cells = cells(&drive, quick)?;
+        let total = cells.len();
+        let name = drive.describe();
+        let linux = on_linux(stripewise, &drive, &cells, REST_SECONDS, &mut |index| {
+            progress(&format!("how long it takes, {name}: {} of {total}", index + 1));
+        });
+        let linux = linux.with_context(|| name.clone())?;
+        let control = on_linux(stripewise, &DriveSetup::none(), &cells, 0.0, &mut |index| {
+            progress(&format!("the same without drives' time: {} of {total}", index + 1));
+        })?;
+        let rig = drive.rig()?;
+        for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {
+            rows.push(row(cell, linux, control, &rig)?);
+        }
+    }
+    Ok(rows)
+}
