@@ -63,9 +63,9 @@ fn model(args: &ServeArgs) -> Result<Model> {
             return Err(wrong("write KEY=VALUE, as in latency=8000".to_owned()).into());
         };
         let numbers = text.split(',').map(|part| part.trim().parse::<f64>());
-        let numbers = numbers
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|_| wrong(format!("'{text}' is no number; write one, or several with commas between them")))?;
+        let numbers = numbers.collect::<Result<Vec<_>, _>>().map_err(|_| {
+            wrong(format!("'{text}' is no number; write one, or several with commas between them"))
+        })?;
         let value = match numbers[..] {
             [number] if !name.starts_with("zone_") => Value::Number(number),
             _ => Value::List(numbers),
@@ -79,7 +79,9 @@ fn serve(args: &ServeArgs) -> Result<Exit> {
     let model = model(args)?;
     if !matches!(model.kind, ModelKind::Hdd | ModelKind::Ssd | ModelKind::Constant) {
         let kind = model.kind.name();
-        return Err(Impossible(format!("{} is a model of kind \"{kind}\", not of a drive", model.name)).into());
+        return Err(
+            Impossible(format!("{} is a model of kind \"{kind}\", not of a drive", model.name)).into()
+        );
     }
     let drive = DriveModel::new(&model)?;
     let controller = ControllerModel::new(&Model::load(&args.controller)?)?;

@@ -33,11 +33,17 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
     }
     let mut text = String::new();
     if !validation.counts.is_empty() {
-        let _ = writeln!(text, "What is sent to the members: sectors read + written, Linux 6.1's md and the engine\n");
+        let _ = writeln!(
+            text,
+            "What is sent to the members: sectors read + written, Linux 6.1's md and the engine\n"
+        );
         let _ = writeln!(text, "{}", count_table(&validation.counts));
     }
     if !validation.times.is_empty() {
-        let _ = writeln!(text, "How long it takes: MB/s of Linux 6.1's md and of the engine on the same drive models\n");
+        let _ = writeln!(
+            text,
+            "How long it takes: MB/s of Linux 6.1's md and of the engine on the same drive models\n"
+        );
         let _ = writeln!(text, "{}", time_table(&validation.times));
     }
     text.push_str(&summary(&validation.summary));
@@ -51,8 +57,15 @@ fn array(shape: &Shape) -> String {
 }
 
 fn count_table(rows: &[CountRow]) -> Table {
-    let mut table =
-        Table::new(["array, chunk, stripe cache", "requests", "md", "engine", "difference", "I/Os md", "engine"]);
+    let mut table = Table::new([
+        "array, chunk, stripe cache",
+        "requests",
+        "md",
+        "engine",
+        "difference",
+        "I/Os md",
+        "engine",
+    ]);
     for row in rows {
         table.row([
             array(&row.cell.shape),
@@ -68,7 +81,8 @@ fn count_table(rows: &[CountRow]) -> Table {
 }
 
 fn time_table(rows: &[TimeRow]) -> Table {
-    let mut table = Table::new(["drive", "array, chunk, stripe cache", "requests", "md", "engine", "error", "CPU"]);
+    let mut table =
+        Table::new(["drive", "array, chunk, stripe cache", "requests", "md", "engine", "error", "CPU"]);
     for row in rows {
         let [linux, engine] = row.rates();
         let error = format!("{:+.1} %", 100.0 * row.error());

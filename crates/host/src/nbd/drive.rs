@@ -100,7 +100,12 @@ impl DriveServer {
     }
 
     /// Serves a drive until the flag is set.
-    pub fn serve(self, export: DriveExport<'_>, drive: &mut dyn TimedDrive, stop: &AtomicBool) -> DriveReport {
+    pub fn serve(
+        self,
+        export: DriveExport<'_>,
+        drive: &mut dyn TimedDrive,
+        stop: &AtomicBool,
+    ) -> DriveReport {
         let bytes = export.sectors * SECTOR_BYTES;
         let [head, tail] = export.kept_bytes;
         precise_sleep();
@@ -114,6 +119,8 @@ impl DriveServer {
                 preferred_bytes: PREFERRED_BYTES,
                 read_only: false,
                 fast_zero: false,
+                buffered: false,
+                min_bytes: SECTOR_BYTES as u32,
             },
             kept: Kept::new(bytes, head, tail),
             clients: Vec::new(),
@@ -203,8 +210,7 @@ impl Service {
                     Task::Array { op, range, fua } => (op, range, fua),
                     Task::BlockStatus { bytes, .. } => {
                         let extents = status::extents(bytes);
-                        let head =
-                            Head::block_status(accepted.cookie, BASE_ALLOCATION_ID, extents.len() / 8);
+                        let head = Head::block_status(accepted.cookie, BASE_ALLOCATION_ID, extents.len() / 8);
                         client.connection.reply(head, extents, None, 0);
                         continue;
                     }

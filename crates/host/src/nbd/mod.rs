@@ -33,8 +33,8 @@ mod export;
 mod handshake;
 #[cfg(test)]
 mod handshake_tests;
-mod observer;
 mod kept;
+mod observer;
 mod poller;
 mod server;
 mod service;
@@ -44,6 +44,6 @@ mod task;
 mod wire;
 
 pub use control::ServeStatus;
-pub use observer::{Observed, Observer};
 pub use drive::{DriveCommand, DriveExport, DriveReport, DriveServer, TimedDrive};
+pub use observer::{Observed, Observer};
 pub use server::{Detail, NbdServer, ServeConfig, ServeReport};

@@ -152,7 +152,8 @@ pub fn engine(cell: &CountCell) -> Result<Vec<[u64; 4]>> {
 pub fn run(quick: bool, mut progress: impl FnMut(&str)) -> Result<Vec<CountRow>> {
     let cells = grid(quick);
     let plan = GuestPlan {
-        module_options: [("brd", vec![format!("rd_nr={MEMBERS_MAX}"), format!("rd_size={RAM_DISK_KIB}")])].into(),
+        module_options: [("brd", vec![format!("rd_nr={MEMBERS_MAX}"), format!("rd_size={RAM_DISK_KIB}")])]
+            .into(),
         ram_disks: MEMBERS_MAX,
         cells: cells.iter().map(guest_cell).collect(),
         ..GuestPlan::default()

@@ -50,10 +50,9 @@ impl Drives {
             drives.begin(serve, &nbd, &log)?;
             let vhost = folder.join(format!("disk{index}"));
             let mut daemon = Command::new("qemu-storage-daemon");
-            daemon.arg("--blockdev").arg(format!(
-                "driver=nbd,node-name=d,server.type=unix,server.path={}",
-                nbd.display()
-            ));
+            daemon
+                .arg("--blockdev")
+                .arg(format!("driver=nbd,node-name=d,server.type=unix,server.path={}", nbd.display()));
             daemon.arg("--export").arg(format!(
                 "type=vhost-user-blk,id=e,node-name=d,addr.type=unix,addr.path={},writable=on,num-queues=1",
                 vhost.display()

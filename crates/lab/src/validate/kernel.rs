@@ -133,7 +133,9 @@ pub(super) fn run(
     let mut waiting_since = Instant::now();
     while results.len() < plan.cells.len() {
         let ended = kernel.has_ended()?;
-        for line in lines(&folder.path().join("results.jsonl"), results.len() + usize::from(release.is_some()))? {
+        for line in
+            lines(&folder.path().join("results.jsonl"), results.len() + usize::from(release.is_some()))?
+        {
             waiting_since = Instant::now();
             match line {
                 Line::Kernel { kernel } => release = Some(kernel),
@@ -147,8 +149,14 @@ pub(super) fn run(
         let limit = if release.is_some() { CELL_MAX } else { BOOT_MAX };
         if results.len() < plan.cells.len() && (ended || waiting_since.elapsed() > limit) {
             let console = fs::read_to_string(folder.path().join("console")).unwrap_or_default();
-            let after = if ended { "ended".to_owned() } else { format!("was silent for {} s", limit.as_secs()) };
-            bail!("linux.uml {after} after {} of {} cells: {}", results.len(), plan.cells.len(), console.trim());
+            let after =
+                if ended { "ended".to_owned() } else { format!("was silent for {} s", limit.as_secs()) };
+            bail!(
+                "linux.uml {after} after {} of {} cells: {}",
+                results.len(),
+                plan.cells.len(),
+                console.trim()
+            );
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -176,7 +184,9 @@ fn lines(file: &Path, skip: usize) -> Result<Vec<Line>> {
         Err(error) => return Err(error.into()),
     };
     let complete = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).skip(skip);
-    complete.map(|line| serde_json::from_str(line).with_context(|| format!("{}: {line}", file.display()))).collect()
+    complete
+        .map(|line| serde_json::from_str(line).with_context(|| format!("{}: {line}", file.display())))
+        .collect()
 }
 
 /// A booted kernel; ended with what it started when dropped.

@@ -65,7 +65,8 @@ impl Requests {
     /// In fio's words: `randwrite 4k`, with the threads and the shift where they are not 1 and 0.
     pub fn describe(&self) -> String {
         let random = if self.order == Order::Random { "rand" } else { "" };
-        let mut text = format!("{random}{} {}", if self.is_write { "write" } else { "read" }, size(self.block_sectors));
+        let mut text =
+            format!("{random}{} {}", if self.is_write { "write" } else { "read" }, size(self.block_sectors));
         if self.threads > 1 {
             text.push_str(&format!(" ×{}", self.threads));
         }
@@ -172,7 +173,8 @@ mod tests {
 
     #[test]
     fn a_sequential_list_begins_anew_at_its_end() {
-        let requests = Requests { order: Order::Sequential, shift_sectors: 0, threads: 1, count: 5, ..RANDOM };
+        let requests =
+            Requests { order: Order::Sequential, shift_sectors: 0, threads: 1, count: 5, ..RANDOM };
         assert_eq!(requests.lists(24, 0), [[(0, 8), (8, 8), (16, 8), (0, 8), (8, 8)]]);
     }
 

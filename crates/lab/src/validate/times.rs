@@ -79,7 +79,10 @@ impl DriveSetup {
     }
 
     fn words(&self) -> Vec<String> {
-        let changes = self.changes.iter().flat_map(|(name, value)| ["--parameter".to_owned(), format!("{name}={value}")]);
+        let changes = self
+            .changes
+            .iter()
+            .flat_map(|(name, value)| ["--parameter".to_owned(), format!("{name}={value}")]);
         std::iter::once(self.model.to_owned()).chain(changes).collect()
     }
 
@@ -145,7 +148,10 @@ fn setups(quick: bool) -> Vec<DriveSetup> {
     }
     vec![
         latency_8_ms,
-        DriveSetup::new("constant-latency", &[("latency", 4000.0), ("link_rate", 40.0), ("queue_depth", 1.0)]),
+        DriveSetup::new(
+            "constant-latency",
+            &[("latency", 4000.0), ("link_rate", 40.0), ("queue_depth", 1.0)],
+        ),
         DriveSetup::new("st31000333as", &[depth]),
     ]
 }
@@ -195,7 +201,11 @@ fn on_linux(
     progress: &mut dyn FnMut(usize),
 ) -> Result<Vec<GuestResult>> {
     let drives = Drives::start(stripewise, &drive.words(), MEMBERS)?;
-    let depth = drive.changes.iter().find(|(name, _)| *name == "queue_depth").map_or(QUEUE_DEPTH, |(_, value)| *value);
+    let depth = drive
+        .changes
+        .iter()
+        .find(|(name, _)| *name == "queue_depth")
+        .map_or(QUEUE_DEPTH, |(_, value)| *value);
     let plan = GuestPlan {
         module_options: [("virtio_blk", vec![format!("queue_depth={depth}")])].into(),
         devices: drives.names(),

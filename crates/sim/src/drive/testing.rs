@@ -87,7 +87,16 @@ impl Loop {
 
     fn surroundings<'a>(&'a mut self, done: &'a mut Vec<u8>) -> (&'a mut Drive, Surroundings<'a>) {
         let (schedule, bus) = (&mut self.schedule, &mut self.bus);
-        (&mut self.drive, Surroundings { now_ns: self.now_ns, member: 0, schedule, bus: crate::bus::BusPath::alone(bus), done })
+        (
+            &mut self.drive,
+            Surroundings {
+                now_ns: self.now_ns,
+                member: 0,
+                schedule,
+                bus: crate::bus::BusPath::alone(bus),
+                done,
+            },
+        )
     }
 
     /// Start and end of each read.
