@@ -1,6 +1,7 @@
 //! What the engine's own control flow costs: members and kernels that answer at once, no bytes.
 //!
-//! `cargo bench -p stripewise-engine [-- --quick]` prints nanoseconds per request and per member I/O.
+//! `cargo bench -p stripewise-engine [-- --quick] [WORD]` prints nanoseconds per request and per member I/O, of the
+//! cases whose name contains the word. `--requests=N` runs N requests of each and measures nothing, for callgrind.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock; the engine does not")]
 
@@ -76,12 +77,15 @@ fn drive(volume: &mut Volume, work: &Work, requests: u64) -> u64 {
 }
 
 fn main() {
-    let quick = std::env::args().any(|a| a == "--quick");
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let quick = arguments.iter().any(|a| a == "--quick");
+    let counted = arguments.iter().find_map(|a| a.strip_prefix("--requests=")?.parse::<u64>().ok());
+    let word = arguments.into_iter().find(|a| !a.starts_with("--")).unwrap_or_default();
     for (level, members, chunk) in
         [(Level::Raid5, 5, 128), (Level::Raid5, 5, 4), (Level::Raid6, 6, 128), (Level::Raid0, 5, 128)]
     {
         println!("{level}, {members} members, {chunk}K chunk, stripe cache 256");
-        for work in &WORKS {
+        for work in WORKS.iter().filter(|w| format!("{level} {}", w.name).contains(&word)) {
             let geometry = GeometrySpec {
                 level,
                 layout: Layout::default_of(level),
@@ -90,6 +94,10 @@ fn main() {
             };
             let config = VolumeConfig::new(geometry, Policy::stripewise());
             let mut volume = Volume::new(&config).expect("a possible array");
+            if let Some(requests) = counted {
+                drive(&mut volume, work, requests);
+                continue;
+            }
             let requests = if quick { 20_000 } else { 200_000 };
             let requests = if work.sectors > 8 { requests / 20 } else { requests };
             drive(&mut volume, work, requests / 4);

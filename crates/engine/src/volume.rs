@@ -13,7 +13,7 @@ use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
 use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request};
 use crate::metadata::{BadBlocks, Keeper, MemberMetadata, MetadataConfig, WriteIntent, keeps_state};
 use crate::policy::Policy;
-use crate::units::{Instant, MemberIndex, Slot};
+use crate::units::{Instant, MemberIndex, SectorRange, Slot};
 
 /// Fewest stripe-cache entries, as in md's `stripe_cache_size`.
 pub const STRIPE_CACHE_MIN: u32 = 17;
@@ -238,8 +238,25 @@ impl Volume {
         self.settle(now, out);
     }
 
+    /// Whether nothing waits to go on.
+    #[inline]
+    fn is_settled(&self) -> bool {
+        let is_machine_settled = match &self.machine {
+            Machine::Copies(_) => true,
+            Machine::Parity(parity) => parity.is_settled(),
+        };
+        is_machine_settled
+            && self.core.granted.is_empty()
+            && self.keeper.is_none()
+            && self.stopping.is_none()
+            && self.sync.is_settled(&self.core)
+    }
+
     /// Lets go on what was waiting until nothing more can.
     fn settle(&mut self, now: Instant, out: &mut ActionQueue) {
+        if self.is_settled() {
+            return;
+        }
         loop {
             while let Some(key) = self.core.granted.pop_front() {
                 self.admit(now, key, out);
@@ -282,19 +299,18 @@ impl Volume {
         let through_cache = request.op == Op::Read
             && matches!(self.machine, Machine::Parity(_))
             && !self.core.policy.aligned_reads_bypass_cache;
+        if request.op == Op::Read && !through_cache {
+            let is_sent = match &mut self.machine {
+                Machine::Parity(_) => Parity::read_whole(&mut self.core, out, &request),
+                Machine::Copies(copies) => copies.read_whole(&mut self.core, out, &request),
+            };
+            if is_sent {
+                return;
+            }
+        }
         let locked = request.op.is_write() || through_cache;
-        let key = self.core.requests.insert(RequestState {
-            request,
-            buffer_offset: 0,
-            parent: None,
-            parts: 1,
-            result: Ok(()),
-            locked,
-            admitted: 0,
-            through_cache,
-            job: None,
-            rows: None,
-        });
+        let key =
+            self.core.requests.insert(RequestState { locked, through_cache, ..RequestState::new(request) });
         if !locked || self.core.ranges.lock(request.range, key) {
             self.admit(now, key, out);
         }
@@ -325,7 +341,18 @@ impl Volume {
         self.core.part_ends(out, key, Ok(()));
     }
 
-    fn io_ended(&mut self, record: IoRecord, result: IoResult, out: &mut ActionQueue) {
+    #[inline]
+    fn io_ended(&mut self, mut record: IoRecord, result: IoResult, out: &mut ActionQueue) {
+        if let Owner::Read { id, sector } = record.owner {
+            if result.is_ok() {
+                return out.push(Action::Complete { id, result });
+            }
+            let request = self.core.read_goes_on(id, SectorRange::new(sector, record.range.count));
+            record.owner = match self.machine {
+                Machine::Parity(_) => Owner::Part { request, sector },
+                Machine::Copies(_) => Owner::CopyRead { request, sector, tried: 0 },
+            };
+        }
         let is_data = !matches!(record.owner, Owner::Metadata { .. } | Owner::Log { .. });
         if is_data && result.is_ok() && matches!(record.op, Op::Write | Op::WriteZeroes) {
             self.core.written(&record);
@@ -471,7 +498,9 @@ impl Volume {
         }
         if self.core.requests.len() == 0 {
             assert!(self.core.ranges.is_idle(), "without requests no range is held");
-            assert_eq!(in_flight, 0, "without requests no I/O on data is in flight");
+            let is_read = |record: &IoRecord| matches!(record.owner, Owner::Read { .. });
+            let reads = self.core.ios.iter().filter(|record| is_read(record)).count();
+            assert_eq!(in_flight as usize, reads, "without requests only reads of one member are in flight");
         }
         for state in self.core.requests.iter() {
             assert!(state.admitted <= state.request.range.count, "no more is taken than was asked for");

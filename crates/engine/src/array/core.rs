@@ -9,7 +9,8 @@ use super::slots::SlotSet;
 use super::sync::{Found, Job};
 use crate::geometry::Geometry;
 use crate::io::{
-    Action, ActionQueue, Area, Buf, IoError, IoResult, MemberIo, Op, Request, RequestId, Seg, SegList, Tag,
+    Action, ActionQueue, Area, Buf, Flags, IoError, IoResult, MemberIo, Op, Request, RequestId, Seg, SegList,
+    Tag,
 };
 use crate::metadata::{BadBlocks, StateChange, WriteIntent};
 use crate::mutation::{self, Mutation};
@@ -41,17 +42,39 @@ pub(crate) struct RequestState {
     pub(crate) rows: Option<SectorRange>,
 }
 
+impl RequestState {
+    /// A request of which no part is made yet.
+    pub(crate) const fn new(request: Request) -> Self {
+        Self {
+            request,
+            buffer_offset: 0,
+            parent: None,
+            parts: 1,
+            result: Ok(()),
+            locked: false,
+            admitted: 0,
+            through_cache: false,
+            job: None,
+            rows: None,
+        }
+    }
+}
+
 /// Whom a member's answer concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
+    /// A read that one member answers, from this sector of the array; nothing else is known of it.
+    Read { id: RequestId, sector: u64 },
     /// A part of a request, from this sector of the array.
     Part { request: RequestKey, sector: u64 },
-    /// A read of one copy of a part; these members were tried.
-    CopyRead { request: RequestKey, sector: u64, tried: SlotSet },
+    /// A read of one copy of a part; those tried before are kept under a key, or there are none (0).
+    CopyRead { request: RequestKey, sector: u64, tried: u64 },
     /// A flush.
     Flush { request: RequestKey },
     /// An operation on rows of a stripe.
     Stripe { op: u64 },
+    /// A page written alone.
+    Single { key: u64 },
     /// The keeper of superblocks and bitmap.
     Metadata { member: MemberIndex },
     /// The partial parity log of a slot.
@@ -197,6 +220,7 @@ impl Core {
     }
 
     /// Asks a member for an I/O.
+    #[inline]
     pub(crate) fn io(&mut self, out: &mut ActionQueue, record: IoRecord, fua: bool, segs: SegList) {
         if record.op != Op::Read
             && self.members.replacing.contains(record.slot)
@@ -208,6 +232,7 @@ impl Core {
     }
 
     /// The record of an I/O to a slot's member.
+    #[inline]
     pub(crate) fn record(&self, slot: Slot, op: Op, range: SectorRange, owner: Owner) -> IoRecord {
         IoRecord { slot, member: self.member_of[slot.index()], op, range, owner }
     }
@@ -222,7 +247,24 @@ impl Core {
         out.push(Action::Io(MemberIo { tag, member, area: Area::Data, op, range, fua, segs }));
     }
 
+    /// Asks a slot's member for all a read wants.
+    pub(crate) fn read_whole(&mut self, out: &mut ActionQueue, request: &Request, slot: Slot, sector: u64) {
+        let Request { id, range, .. } = *request;
+        let seg = Seg { buf: Buf::Request { id, offset: 0 }, bytes: (range.count * 512) as u32 };
+        let segs = out.add_segs([seg]);
+        let owner = Owner::Read { id, sector: range.start };
+        let record = self.record(slot, Op::Read, SectorRange::new(sector, range.count), owner);
+        self.send(out, record, false, segs);
+    }
+
+    /// Gives a read that one member did not answer the state of a request, which goes on as a part of it.
+    pub(crate) fn read_goes_on(&mut self, id: RequestId, range: SectorRange) -> RequestKey {
+        let request = Request { id, op: Op::Read, range, flags: Flags::default() };
+        self.requests.insert(RequestState { admitted: range.count, ..RequestState::new(request) })
+    }
+
     /// Takes the record of an I/O that ended.
+    #[inline]
     pub(crate) fn io_ended(&mut self, tag: Tag) -> Option<IoRecord> {
         let record = self.ios.remove(tag.0)?;
         if matches!(record.owner, Owner::Metadata { .. } | Owner::Log { .. }) {
@@ -234,6 +276,7 @@ impl Core {
     }
 
     /// The request of a key.
+    #[inline]
     pub(crate) fn request(&mut self, key: RequestKey) -> &mut RequestState {
         self.requests.get_mut(key).expect("a request lives until its last part ended")
     }

@@ -17,19 +17,21 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
-    /// Keeps a record; its key is never that of another record in flight.
+    /// Keeps a record; its key is never that of another record in flight, nor 0.
+    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.entries.push((0, None));
             (self.entries.len() - 1) as u32
         });
         let entry = &mut self.entries[index as usize];
-        entry.0 = entry.0.wrapping_add(1);
+        entry.0 = entry.0.wrapping_add(1).max(1);
         entry.1 = Some(value);
         u64::from(entry.0) << 32 | u64::from(index)
     }
 
     /// The record of a key, unless it is gone.
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: u64) -> Option<&mut T> {
         let (generation, value) = self.entries.get_mut(key as u32 as usize)?;
         if *generation == (key >> 32) as u32 { value.as_mut() } else { None }
@@ -42,6 +44,7 @@ impl<T> Slab<T> {
     }
 
     /// Takes the record of a key out.
+    #[inline]
     pub(crate) fn remove(&mut self, key: u64) -> Option<T> {
         let (generation, value) = self.entries.get_mut(key as u32 as usize)?;
         if *generation != (key >> 32) as u32 {

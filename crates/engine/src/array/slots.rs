@@ -5,8 +5,18 @@ use crate::units::{MEMBERS_MAX, Slot};
 const WORDS: usize = MEMBERS_MAX.div_ceil(64);
 
 /// A set of slots of one array, by value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+///
+/// Most arrays have at most 64 members, so that what is not a word-parallel operation looks at the first word first.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash)]
 pub struct SlotSet([u64; WORDS]);
+
+// By words: the derived comparison is a call of memcmp.
+impl PartialEq for SlotSet {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
+    }
+}
 
 impl SlotSet {
     /// No slot.
@@ -14,6 +24,9 @@ impl SlotSet {
 
     /// The slots 0 to `n` − 1.
     pub fn first(n: u16) -> Self {
+        if n < 64 {
+            return Self(std::array::from_fn(|word| if word == 0 { (1 << n) - 1 } else { 0 }));
+        }
         let mut set = Self::EMPTY;
         for (word, bits) in set.0.iter_mut().enumerate() {
             let count = usize::from(n).saturating_sub(word * 64).min(64);
@@ -23,6 +36,7 @@ impl SlotSet {
     }
 
     /// The set of one slot.
+    #[inline]
     pub fn one(slot: Slot) -> Self {
         let mut set = Self::EMPTY;
         set.insert(slot);
@@ -30,59 +44,102 @@ impl SlotSet {
     }
 
     /// Adds a slot.
+    #[inline]
     pub fn insert(&mut self, slot: Slot) {
         self.0[slot.index() / 64] |= 1 << (slot.index() % 64);
     }
 
+    /// The slots below 64 as bits.
+    #[inline]
+    pub const fn first_word(&self) -> u64 {
+        self.0[0]
+    }
+
     /// Takes a slot out.
+    #[inline]
     pub fn remove(&mut self, slot: Slot) {
         self.0[slot.index() / 64] &= !(1 << (slot.index() % 64));
     }
 
     /// Whether the slot is in the set.
+    #[inline]
     pub const fn contains(&self, slot: Slot) -> bool {
         self.0[slot.0 as usize / 64] & (1 << (slot.0 % 64)) != 0
     }
 
     /// Whether there is none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        *self == Self::EMPTY
+        self.0[0] == 0 && self.has_only_first_word()
+    }
+
+    #[inline]
+    fn has_only_first_word(&self) -> bool {
+        self.0[1..].iter().fold(0, |bits, word| bits | word) == 0
     }
 
     /// How many there are.
+    #[inline]
     pub fn len(&self) -> usize {
+        if self.has_only_first_word() {
+            return self.0[0].count_ones() as usize;
+        }
         self.0.iter().map(|w| w.count_ones() as usize).sum()
     }
 
     /// Slots of either set.
     #[must_use]
+    #[inline]
     pub fn union(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i] | other.0[i]))
     }
 
     /// Slots of both sets.
     #[must_use]
+    #[inline]
     pub fn and(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
     /// Slots of this set that are not in the other.
     #[must_use]
+    #[inline]
     pub fn minus(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i] & !other.0[i]))
     }
 
     /// The slots in ascending order.
-    pub fn iter(self) -> impl Iterator<Item = Slot> {
-        self.0.into_iter().enumerate().flat_map(|(word, mut bits)| {
-            std::iter::from_fn(move || {
-                (bits != 0).then(|| {
-                    let bit = bits.trailing_zeros();
-                    bits &= bits - 1;
-                    Slot((word * 64) as u16 + bit as u16)
-                })
-            })
-        })
+    #[inline]
+    pub fn iter(self) -> Slots {
+        let last = if self.has_only_first_word() { 0 } else { WORDS - 1 };
+        Slots { set: self, word: 0, last }
+    }
+}
+
+/// The slots of a set in ascending order.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    set: SlotSet,
+    word: usize,
+    last: usize,
+}
+
+impl Iterator for Slots {
+    type Item = Slot;
+
+    #[inline]
+    fn next(&mut self) -> Option<Slot> {
+        loop {
+            let bits = self.set.0[self.word];
+            if bits != 0 {
+                self.set.0[self.word] = bits & (bits - 1);
+                return Some(Slot((self.word * 64) as u16 + bits.trailing_zeros() as u16));
+            }
+            if self.word >= self.last {
+                return None;
+            }
+            self.word += 1;
+        }
     }
 }
 

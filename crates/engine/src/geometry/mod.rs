@@ -176,7 +176,8 @@ impl Geometry {
         match &self.shape {
             Shape::Linear(l) => l.contiguous(sector),
             Shape::Mirror => self.array_sectors - sector,
-            _ => self.chunk_sectors - sector % self.chunk_sectors,
+            Shape::Parity(_) | Shape::Raid10(_) => self.chunk_sectors - (sector & (self.chunk_sectors - 1)),
+            Shape::Raid0(_) => self.chunk_sectors - sector % self.chunk_sectors,
         }
     }
 

@@ -94,7 +94,7 @@ impl ParityShape {
             ParityLayout::ParityLast => (n - 1, false),
             _ => (n - 1 - turn, true),
         };
-        let order = if symmetric { DataOrder::From((p + 1) % n, n) } else { DataOrder::Ascending };
+        let order = if symmetric { DataOrder::From(wrapped(p + 1, n), n) } else { DataOrder::Ascending };
         StripeMap { p: Slot(p), q: None, order, raid_disks: n, ddf: false }
     }
 
@@ -149,11 +149,21 @@ impl ParityShape {
     }
 }
 
+/// The remainder of a number below `2 × around`: every block of every stripe asks for one, and a division costs more.
+#[inline]
+const fn wrapped(number: u16, around: u16) -> u16 {
+    if number >= around { number - around } else { number }
+}
+
 impl StripeMap {
+    /// The map of no stripe.
+    pub(crate) const EMPTY: Self =
+        Self { p: Slot(0), q: None, order: DataOrder::Ascending, raid_disks: 0, ddf: false };
+
     /// Slot of a data chunk.
     pub fn data_slot(&self, data: u16) -> Slot {
         match self.order {
-            DataOrder::From(first, around) => Slot((first + data) % around),
+            DataOrder::From(first, around) => Slot(wrapped(first + data, around)),
             DataOrder::Ascending => {
                 let (low, high) = self.parity_slots();
                 let mut slot = data;
@@ -179,7 +189,7 @@ impl StripeMap {
             return StripeRole::Q;
         }
         StripeRole::Data(match self.order {
-            DataOrder::From(first, around) => (slot.0 + around - first) % around,
+            DataOrder::From(first, around) => wrapped(slot.0 + around - first, around),
             DataOrder::Ascending => {
                 let (low, high) = self.parity_slots();
                 slot.0 - u16::from(slot.0 > low) - u16::from(slot.0 > high)
@@ -196,7 +206,7 @@ impl StripeMap {
             (StripeRole::Data(data), None) => Role::Data(data),
             (StripeRole::Data(_), Some(_)) if self.ddf => Role::Data(slot.0),
             (StripeRole::Data(_), Some(q)) => {
-                let distance = |s: u16| (s + self.raid_disks - q.0 - 1) % self.raid_disks;
+                let distance = |s: u16| wrapped(s + self.raid_disks - q.0 - 1, self.raid_disks);
                 Role::Data(distance(slot.0) - u16::from(distance(self.p.0) < distance(slot.0)))
             }
         }

@@ -323,18 +323,7 @@ impl Copies {
 /// A part of a job, in the range that the job holds.
 fn child(parent: RequestKey, job: Option<Job>, range: SectorRange) -> RequestState {
     let request = Request { id: RequestId(u32::MAX), op: Op::Read, range, flags: Flags::default() };
-    RequestState {
-        request,
-        buffer_offset: 0,
-        parent: Some(parent),
-        parts: 1,
-        result: Ok(()),
-        locked: false,
-        admitted: 0,
-        through_cache: true,
-        job,
-        rows: None,
-    }
+    RequestState { parent: Some(parent), through_cache: true, job, ..RequestState::new(request) }
 }
 
 /// Copies of a range that can be read.

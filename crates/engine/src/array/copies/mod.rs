@@ -11,7 +11,7 @@ use crate::array::core::{Core, IoRecord, Owner, RequestKey};
 use crate::array::slab::Slab;
 use crate::array::slots::SlotSet;
 use crate::geometry::Place;
-use crate::io::{ActionQueue, IoError, IoResult, Op, SegList};
+use crate::io::{ActionQueue, IoError, IoResult, Op, Request, SegList};
 use crate::units::{PAGE_SECTORS, SectorRange, Slot};
 
 use job::{BUFFERS, CopyJob, JOB_PAGES};
@@ -21,6 +21,8 @@ use job::{BUFFERS, CopyJob, JOB_PAGES};
 pub(crate) struct Copies {
     /// Where each member's last read ended: a sequential reader stays on its member.
     last_end: Vec<u64>,
+    /// Copies that reads were refused by.
+    tried: Slab<SlotSet>,
     /// Empty while it is being worked on.
     jobs: Slab<Option<Box<CopyJob>>>,
     /// First pages for jobs.
@@ -36,6 +38,7 @@ impl Copies {
         let buffers = if has_jobs { BUFFERS } else { 0 };
         Self {
             last_end: vec![0; members.into()],
+            tried: Slab::new(),
             jobs: Slab::new(),
             buffers: (0..buffers).map(|b| b * JOB_PAGES).collect(),
             waiting: VecDeque::new(),
@@ -71,6 +74,18 @@ impl Copies {
         core.request(key).admitted = request.range.count;
     }
 
+    /// Sends a read that one member can answer, without a state of its own. Answers whether it is one.
+    pub(crate) fn read_whole(&mut self, core: &mut Core, out: &mut ActionQueue, request: &Request) -> bool {
+        let range = request.range;
+        if core.has_bad_blocks() || range.count > core.geometry.contiguous(range.start) {
+            return false;
+        }
+        let Some((slot, sector)) = self.choose(core, range, SlotSet::EMPTY) else { return false };
+        self.last_end[slot.index()] = sector + range.count;
+        core.read_whole(out, request, slot, sector);
+        true
+    }
+
     /// Reads a part from the best copy not tried yet.
     fn read(
         &mut self,
@@ -91,8 +106,7 @@ impl Copies {
             let error = if is_lost { IoError::Lost } else { IoError::Media };
             return core.part_ends(out, key, Err(error));
         };
-        let mut tried = tried;
-        tried.insert(slot);
+        let tried = if tried.is_empty() { 0 } else { self.tried.insert(tried) };
         let range = SectorRange::new(sector, part.count);
         self.last_end[slot.index()] = range.end();
         let seg = core.request_seg(key, part.start, part.count);
@@ -144,8 +158,13 @@ impl Copies {
     ) {
         match record.owner {
             Owner::CopyRead { request, sector, tried } => match result {
-                Ok(()) => core.part_ends(out, request, Ok(())),
+                Ok(()) => {
+                    self.tried.remove(tried);
+                    core.part_ends(out, request, Ok(()));
+                }
                 Err(error) => {
+                    let mut tried = self.tried.remove(tried).unwrap_or_default();
+                    tried.insert(record.slot);
                     if error == IoError::Gone {
                         core.fail_member_of(out, &record);
                     }

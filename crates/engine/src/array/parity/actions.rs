@@ -10,7 +10,7 @@ use crate::io::{
     Action, ActionQueue, Buf, Compute, IoError, Kernel, Op, Operand, OperandList, Role, Seg, SegList, Tag,
 };
 use crate::mutation::{self, Mutation};
-use crate::units::{PAGE_SECTORS, SectorRange, Slot};
+use crate::units::{PAGE_SECTORS, Slot};
 
 impl Parity {
     /// The pages of a slot between two sectors of the window.
@@ -57,7 +57,6 @@ impl Parity {
     }
 
     pub(super) fn member_io(
-        &self,
         core: &mut Core,
         out: &mut ActionQueue,
         key: u64,
@@ -66,15 +65,12 @@ impl Parity {
         what: Op,
         segs: SegList,
     ) {
-        let first_row = self.windows.number(op.window) * self.windows.rows + u64::from(op.rows.0);
-        let rows = u64::from(op.rows.1 - op.rows.0);
-        let range = SectorRange::new(first_row * PAGE_SECTORS, rows * PAGE_SECTORS);
         let fua = what == Op::Write && op.pieces.iter().any(|p| p.fua);
         op.pending += 1;
-        let record = core.record(slot, what, range, Owner::Stripe { op: key });
+        let record = core.record(slot, what, op.range, Owner::Stripe { op: key });
         core.io(out, record, fua, segs);
         if op.kind == Kind::Job {
-            core.foreground_sectors[slot.index()] -= range.count;
+            core.foreground_sectors[slot.index()] -= op.range.count;
         }
     }
 
@@ -210,9 +206,8 @@ impl Parity {
     }
 
     pub(super) fn generate(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
-        let view = self.view(core, op);
         let first = out.operands.len() as u32;
-        for slot in view.data.iter() {
+        for slot in op.data.iter() {
             let segs = self.new_content(core, out, op, slot);
             let mut role = op.map.operand_role(slot);
             if mutation::is(Mutation::WrongQCoefficient)
@@ -236,12 +231,12 @@ impl Parity {
         let rewritten = op.plan.recover.and(op.unreadable);
         for slot in op.covered.union(op.partial).union(rewritten).minus(core.failed).iter() {
             let segs = self.new_content(core, out, op, slot);
-            self.member_io(core, out, key, op, slot, Op::Write, segs);
+            Self::member_io(core, out, key, op, slot, Op::Write, segs);
         }
         if op.plan.method != WriteMethod::NoParity && !mutation::is(Mutation::SkipParityWrite) {
             for slot in parity.iter() {
                 let segs = self.page_segs(out, op, slot, op.sectors());
-                self.member_io(core, out, key, op, slot, Op::Write, segs);
+                Self::member_io(core, out, key, op, slot, Op::Write, segs);
             }
         }
         if op.pending == 0 {

@@ -82,9 +82,9 @@ impl Parity {
         let all = SlotSet::first(core.geometry.raid_disks());
         let both = all.minus(view.data);
         // What is known to be bad is written, and so struck from the list.
-        let to_heal = op.unreadable.union(core.bad(self.member_range(op)));
+        let to_heal = op.unreadable.union(core.bad(op.range));
         let wanted = if job.kind == JobKind::Fill {
-            let unfilled = core.members.unfilled(self.member_range(op).end()).minus(core.failed);
+            let unfilled = core.members.unfilled(op.range.end()).minus(core.failed);
             op.job.replacements = unfilled.and(core.members.replacing);
             op.job.writes = unfilled.minus(op.job.replacements).union(to_heal).minus(core.failed);
             let to_write = op.job.writes.union(op.job.replacements);
@@ -133,7 +133,7 @@ impl Parity {
         if core.read_only {
             return false;
         }
-        let range = self.member_range(op);
+        let range = op.range;
         let own = writes.iter().map(|slot| core.member_of[slot.index()]);
         let replacements =
             replacements.iter().filter_map(|slot| Some(core.members.replacement(slot)?.member));
@@ -237,10 +237,8 @@ impl Parity {
             return;
         }
         op.job.disagrees = true;
-        let member = SectorRange::new(
-            self.member_range(op).start + u64::from(row - op.rows.0) * PAGE_SECTORS,
-            PAGE_SECTORS,
-        );
+        let member =
+            SectorRange::new(op.range.start + u64::from(row - op.rows.0) * PAGE_SECTORS, PAGE_SECTORS);
         let chunk = core.geometry.chunk_sectors();
         let shift = if mutation::is(Mutation::CheckWithoutPlace) { chunk } else { 0 };
         let member = SectorRange::new(member.start + shift, member.count);
@@ -287,12 +285,12 @@ impl Parity {
         op.job.writes = op.job.writes.minus(core.failed);
         for slot in op.job.writes.iter() {
             let segs = self.page_segs(out, op, slot, op.sectors());
-            self.member_io(core, out, key, op, slot, Op::Write, segs);
+            Self::member_io(core, out, key, op, slot, Op::Write, segs);
         }
         for slot in op.job.replacements.and(core.members.replacing).minus(op.job.writes).iter() {
             let Some(replacement) = core.members.replacement(slot) else { continue };
             let segs = self.page_segs(out, op, slot, op.sectors());
-            let range = self.member_range(op);
+            let range = op.range;
             let mut record = core.record(slot, Op::Write, range, Owner::Stripe { op: key });
             record.member = replacement.member;
             op.pending += 1;
@@ -306,17 +304,17 @@ impl Parity {
         op.step = Step::Rewriting;
         for slot in op.rewritten(core).and(op.unreadable).minus(core.failed).iter() {
             let segs = self.page_segs(out, op, slot, op.sectors());
-            self.member_io(core, out, key, op, slot, Op::Write, segs);
+            Self::member_io(core, out, key, op, slot, Op::Write, segs);
         }
     }
 
     /// Reads again what could not be read before, unless another member has the slot by now and lacks it.
     pub(super) fn verify(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         op.step = Step::Verifying;
-        let end = self.member_range(op).end();
+        let end = op.range.end();
         for slot in op.rewritten(core).and(op.unreadable).minus(core.lost(end)).iter() {
             let segs = self.page_segs(out, op, slot, op.sectors());
-            self.member_io(core, out, key, op, slot, Op::Read, segs);
+            Self::member_io(core, out, key, op, slot, Op::Read, segs);
         }
     }
 }

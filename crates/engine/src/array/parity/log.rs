@@ -309,7 +309,7 @@ impl Parity {
 
     fn entry(&self, core: &Core, op: &StripeOp, partial_bytes: u64) -> PplEntry {
         let (first, end) = chunks(&op.pieces);
-        let (chunk, range) = (core.geometry.chunk_sectors(), self.member_range(op));
+        let (chunk, range) = (core.geometry.chunk_sectors(), op.range);
         let data_disks = u64::from(self.shape.data_disks());
         let data_sector = (range.start / chunk * data_disks + u64::from(first)) * chunk + range.start % chunk;
         PplEntry {
@@ -334,8 +334,7 @@ impl Parity {
         for key in self.log(slot).unit.clone() {
             let mut op = self.take(key);
             op.pending -= 1;
-            self.put(key, op);
-            self.advance(core, out, key);
+            self.go_on(core, out, key, op);
         }
     }
 

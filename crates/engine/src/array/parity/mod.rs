@@ -18,6 +18,7 @@ mod log;
 mod op;
 pub mod plan;
 mod runs;
+mod single;
 mod window;
 
 use std::collections::VecDeque;
@@ -31,6 +32,7 @@ use cache::StripeCache;
 pub(crate) use log::LogPlaces;
 use log::Logs;
 use op::StripeOp;
+use single::Single;
 use window::{Piece, Windows};
 
 /// The machine of these levels.
@@ -41,6 +43,8 @@ pub(crate) struct Parity {
     windows: Windows,
     /// Empty while it is being worked on.
     ops: Slab<Option<Box<StripeOp>>>,
+    /// Pages written alone.
+    singles: Slab<Single>,
     /// Requests that wait for stripe-cache entries.
     waiting: VecDeque<RequestKey>,
     /// Windows to look at when the plug is pulled.
@@ -69,6 +73,7 @@ impl Parity {
             cache: StripeCache::new(entries),
             windows: Windows::new(chunk_sectors),
             ops: Slab::new(),
+            singles: Slab::new(),
             waiting: VecDeque::new(),
             gathering: Vec::new(),
             delayed: Vec::new(),
@@ -116,6 +121,12 @@ impl Parity {
                 }
             }
         }
+    }
+
+    /// Whether [`Self::settle`] would do nothing.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.gathering.is_empty() && self.delayed.is_empty() && self.waiting.is_empty()
     }
 
     /// Starts whatever may start now. To be called after every input.
@@ -173,6 +184,21 @@ impl Parity {
         }
     }
 
+    /// Sends a read that one member can answer, without a state of its own. Answers whether it is one.
+    pub(crate) fn read_whole(core: &mut Core, out: &mut ActionQueue, request: &Request) -> bool {
+        let range = request.range;
+        if range.count > core.geometry.contiguous(range.start) {
+            return false;
+        }
+        let place = core.geometry.place(range.start, 0);
+        let of_member = SectorRange::new(place.sector, range.count);
+        if core.is_lost(place.slot, of_member.end()) || core.is_bad(place.slot, of_member) {
+            return false;
+        }
+        core.read_whole(out, request, place.slot, place.sector);
+        true
+    }
+
     /// Reads straight into the request's buffer; parts whose member is gone go through the cache.
     fn read_past_cache(core: &mut Core, out: &mut ActionQueue, key: RequestKey) {
         let range = core.request(key).request.range;
@@ -202,16 +228,11 @@ impl Parity {
         let buffer_offset = state.buffer_offset + (part.start - state.request.range.start) * 512;
         let request = Request { range: part, ..state.request };
         let child = core.requests.insert(RequestState {
-            request,
             buffer_offset,
             parent: Some(parent),
-            parts: 1,
-            result: Ok(()),
             locked: true,
-            admitted: 0,
             through_cache: true,
-            job: None,
-            rows: None,
+            ..RequestState::new(request)
         });
         if core.ranges.lock(part, child) {
             core.granted.push_back(child);
@@ -338,16 +359,9 @@ impl Parity {
         core.part_begins(parent);
         let request = Request { range: stripes, ..core.request(parent).request };
         let child = core.requests.insert(RequestState {
-            request,
-            buffer_offset: 0,
             parent: Some(parent),
-            parts: 1,
-            result: Ok(()),
-            locked: false,
-            admitted: 0,
-            through_cache: false,
-            job: None,
             rows: Some(rows),
+            ..RequestState::new(request)
         });
         if core.rows.lock(rows, child) {
             core.granted.push_back(child);
@@ -404,6 +418,7 @@ impl Parity {
                 };
                 core.part_ends(out, request, result);
             }
+            Owner::Single { key } => self.single_io_ended(core, out, key, &record, result),
             Owner::Stripe { op } => self.op_io_ended(core, out, op, &record, result),
             Owner::Log { slot } => self.log_ended(core, out, slot, (record.member, record.op, result)),
             _ => unreachable!("not of these levels' machine"),
@@ -413,7 +428,8 @@ impl Parity {
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         let logs_idle = self.logs.as_ref().is_none_or(Logs::is_idle);
-        logs_idle && self.ops.len() == 0 && self.waiting.is_empty() && self.windows.len() == 0
+        let ops_idle = self.ops.len() == 0 && self.singles.len() == 0;
+        logs_idle && ops_idle && self.waiting.is_empty() && self.windows.len() == 0
     }
 
     /// Panics if the machine contradicts itself.
@@ -423,8 +439,10 @@ impl Parity {
             self.windows.iter().flat_map(|w| &w.entries).filter(|e| **e != window::NO_ENTRY).count();
         assert_eq!(held as u32, self.cache.active_count(), "active entries are those that windows hold");
         let working: usize = self.windows.iter().map(|w| w.active.len()).sum();
-        assert_eq!(working, self.ops.len(), "every operation owns its rows");
+        let singles = self.singles.iter().filter(|s| s.is_itself()).count();
+        assert_eq!(working, self.ops.len() + singles, "every operation owns its rows");
         let reading = self.ops.iter().flatten().filter(|op| op.is_prereading()).count();
+        let reading = reading + self.singles.iter().filter(|s| s.is_prereading()).count();
         assert_eq!(reading as u32, self.preread_active, "prereading operations are counted");
         for window in self.windows.iter() {
             for (i, a) in window.active.iter().enumerate() {

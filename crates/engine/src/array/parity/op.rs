@@ -77,6 +77,10 @@ pub(super) struct StripeOp {
     pub(super) shared: SlotSet,
     pub(super) kind: Kind,
     pub(super) map: StripeMap,
+    /// Slots of data.
+    pub(super) data: SlotSet,
+    /// Sectors of every member in these rows.
+    pub(super) range: SectorRange,
     /// Sorted by data chunk and place.
     pub(super) pieces: Vec<Piece>,
     pub(super) covered: SlotSet,
@@ -99,19 +103,21 @@ pub(super) struct StripeOp {
 }
 
 impl StripeOp {
-    pub(super) fn new(window: u32, rows: Rows, kind: Kind, map: StripeMap, pieces: Vec<Piece>) -> Self {
-        let plan = WritePlan { read: SlotSet::EMPTY, recover: SlotSet::EMPTY, method: WriteMethod::NoParity };
+    /// An operation on nothing, to be set up.
+    pub(super) fn empty() -> Self {
         Self {
-            window,
-            rows,
+            window: 0,
+            rows: (0, 0),
             shared: SlotSet::EMPTY,
-            kind,
-            map,
-            pieces,
+            kind: Kind::Read,
+            map: StripeMap::EMPTY,
+            data: SlotSet::EMPTY,
+            range: SectorRange::new(0, 0),
+            pieces: Vec::new(),
             covered: SlotSet::EMPTY,
             partial: SlotSet::EMPTY,
             unreadable: SlotSet::EMPTY,
-            plan,
+            plan: WritePlan::NOTHING,
             parity: SlotSet::EMPTY,
             job: JobState::default(),
             logged: Logged::default(),
@@ -125,6 +131,30 @@ impl StripeOp {
 
     const fn owned(&self) -> Owned {
         Owned { rows: self.rows, shared: self.shared }
+    }
+
+    /// Makes another operation of one that has ended, in its memory. Its pieces, data slots and range are the caller's
+    /// part.
+    pub(super) fn set_up(&mut self, window: u32, rows: Rows, kind: Kind, map: StripeMap) {
+        (self.window, self.rows, self.kind, self.map) = (window, rows, kind, map);
+        self.shared = SlotSet::EMPTY;
+        self.pieces.clear();
+        self.covered = SlotSet::EMPTY;
+        self.partial = SlotSet::EMPTY;
+        self.unreadable = SlotSet::EMPTY;
+        self.parity = SlotSet::EMPTY;
+        self.plan = WritePlan::NOTHING;
+        self.job = JobState::default();
+        self.logged = Logged::default();
+        (self.split, self.prereading) = (false, false);
+        self.step = Step::Reading;
+        self.pending = 0;
+        self.result = Ok(());
+    }
+
+    /// Takes the place of one that is counted already.
+    pub(super) fn take_up_prereading(&mut self, is_prereading: bool) {
+        self.prereading = is_prereading;
     }
 
     pub(super) fn is_prereading(&self) -> bool {
@@ -160,18 +190,13 @@ impl StripeOp {
 impl Parity {
     pub(super) fn view(&mut self, core: &Core, op: &StripeOp) -> StripeView {
         let all = SlotSet::first(core.geometry.raid_disks());
-        let mut data = all;
-        data.remove(op.map.p);
-        if let Some(q) = op.map.q {
-            data.remove(q);
-        }
-        let rows = self.member_range(op);
+        let rows = op.range;
         let entries = &self.windows.get(op.window).entries;
         let uptodate = (op.rows.0..op.rows.1)
             .map(|row| *self.cache.uptodate(entries[row as usize]))
             .fold(all, SlotSet::and);
         StripeView {
-            data,
+            data: op.data,
             p: op.map.p,
             q: op.map.q,
             covered: op.covered,
@@ -182,8 +207,7 @@ impl Parity {
         }
     }
 
-    fn plan(&mut self, core: &Core, op: &StripeOp) -> Result<WritePlan, TooMuchLost> {
-        let view = self.view(core, op);
+    fn plan(core: &Core, op: &StripeOp, view: &StripeView) -> Result<WritePlan, TooMuchLost> {
         if op.kind == Kind::Read {
             let wanted = op.pieces.iter().map(|p| op.map.data_slot(p.data)).collect();
             let (read, recover) = view.plan_fetch(wanted)?;
@@ -193,7 +217,7 @@ impl Parity {
             return Err(TooMuchLost);
         }
         let policy = &core.policy;
-        let rmw = if !core.is_redundant(self.member_range(op).end()) {
+        let rmw = if !core.is_redundant(op.range.end()) {
             // Parity that may be wrong must not be built upon (as md before its resync has passed).
             RmwLevel::Never
         } else if core.geometry.level() == Level::Raid6 {
@@ -201,39 +225,36 @@ impl Parity {
         } else {
             policy.rmw_level
         };
-        plan_write(&view, rmw)
+        plan_write(view, rmw)
     }
 
     /// Whether a write must read before it can go on.
     pub(super) fn must_read(&mut self, core: &Core, op: &StripeOp) -> bool {
-        self.plan(core, op).is_ok_and(|plan| !plan.read.is_empty())
+        let view = self.view(core, op);
+        Self::plan(core, op, &view).is_ok_and(|plan| !plan.read.is_empty())
     }
 
     /// Gives an operation its rows and starts it.
-    pub(super) fn start(&mut self, core: &mut Core, out: &mut ActionQueue, op: Box<StripeOp>) {
+    pub(super) fn start(&mut self, core: &mut Core, out: &mut ActionQueue, mut op: Box<StripeOp>) {
         self.windows.get(op.window).active.push(op.owned());
-        let key = self.ops.insert(Some(op));
-        self.read_missing(core, out, key);
-        self.advance(core, out, key);
+        let key = self.ops.insert(None);
+        self.read_missing(core, out, key, &mut op);
+        self.go_on(core, out, key, op);
     }
 
     /// Plans, and asks for the pages that are missing.
-    fn read_missing(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
-        let mut op = self.take(key);
-        let planned = if op.kind == Kind::Job {
-            let view = self.view(core, &op);
-            self.plan_job(core, &mut op, &view)
-        } else {
-            self.plan(core, &op)
-        };
+    fn read_missing(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
+        let view = self.view(core, op);
+        let planned =
+            if op.kind == Kind::Job { self.plan_job(core, op, &view) } else { Self::plan(core, op, &view) };
         match planned {
-            Err(TooMuchLost) if self.may_split(core, &op) => op.split = true,
+            Err(TooMuchLost) if may_split(core, op) => op.split = true,
             // Rebuilding takes the whole rows.
             Ok(plan) if !op.shared.is_empty() && !plan.recover.is_empty() => op.split = true,
             Err(TooMuchLost) => {
                 op.result = Err(if core.read_only && op.kind == Kind::Write {
                     IoError::ReadOnly
-                } else if op.unreadable.union(core.bad(self.member_range(&op))).is_empty() {
+                } else if op.unreadable.union(core.bad(op.range)).is_empty() {
                     IoError::Lost
                 } else {
                     IoError::Media
@@ -241,23 +262,15 @@ impl Parity {
             }
             Ok(plan) => {
                 op.plan = plan;
-                op.parity = self.view(core, &op).parity();
+                op.parity = view.parity();
                 for slot in plan.read.iter() {
-                    let segs = self.page_segs(out, &op, slot, op.sectors());
-                    self.member_io(core, out, key, &mut op, slot, Op::Read, segs);
+                    let segs = self.page_segs(out, op, slot, op.sectors());
+                    Self::member_io(core, out, key, op, slot, Op::Read, segs);
                 }
             }
         }
         let prereading = op.kind == Kind::Write && op.pending > 0;
-        self.set_prereading(&mut op, prereading);
-        self.put(key, op);
-    }
-
-    /// Whether less may be lost of each of an operation's rows than of all together.
-    fn may_split(&self, core: &Core, op: &StripeOp) -> bool {
-        let is_stopped = core.read_only && op.kind != Kind::Read;
-        let spoilt = op.unreadable.union(core.bad(self.member_range(op)));
-        op.rows.1 - op.rows.0 > 1 && !spoilt.is_empty() && !is_stopped
+        self.set_prereading(op, prereading);
     }
 
     /// Queues an operation's pieces again, to be done row by row.
@@ -313,23 +326,24 @@ impl Parity {
                 }
             }
         }
-        self.put(key, op);
-        self.advance(core, out, key);
+        self.go_on(core, out, key, op);
     }
 
     /// A computation of an operation ended.
     pub(crate) fn computed(&mut self, core: &mut Core, out: &mut ActionQueue, tag: Tag, verdict: Verdict) {
-        if let Some(Some(op)) = self.ops.get_mut(tag.0) {
+        if self.single_computed(core, out, tag) {
+            return;
+        }
+        if let Some(mut op) = self.ops.get_mut(tag.0).and_then(Option::take) {
             op.pending -= 1;
             op.job.verdict = verdict;
-            self.advance(core, out, tag.0);
+            self.go_on(core, out, tag.0, op);
         }
     }
 
     /// Goes from step to step until an answer is awaited.
-    pub(super) fn advance(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
+    pub(super) fn go_on(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, mut op: Box<StripeOp>) {
         loop {
-            let mut op = self.take(key);
             if op.pending > 0 {
                 return self.put(key, op);
             }
@@ -342,9 +356,7 @@ impl Parity {
                         op.step = Step::Recovering;
                         self.recover(core, out, key, &mut op);
                     } else {
-                        self.put(key, op);
-                        self.read_missing(core, out, key);
-                        continue;
+                        self.read_missing(core, out, key, &mut op);
                     }
                 }
                 Step::Recovering => {
@@ -381,7 +393,6 @@ impl Parity {
                 Step::Writing if op.kind == Kind::Job => self.verify(core, out, key, &mut op),
                 Step::Writing | Step::Verifying => return self.end(core, out, key, op),
             }
-            self.put(key, op);
         }
     }
 
@@ -421,36 +432,50 @@ impl Parity {
         }
     }
 
+    /// Gives back rows that an operation owned.
+    pub(super) fn leave_rows(&mut self, index: u32, owned: Owned) {
+        let window = self.windows.get(index);
+        let position = window.active.iter().position(|o| *o == owned).expect("it owned its rows");
+        window.active.swap_remove(position);
+        window.release_rows(owned.rows, &mut self.cache);
+        if !window.queue.is_empty() && !window.gathering && !window.delayed {
+            window.gathering = true;
+            self.gathering.push(index);
+        }
+        self.windows.close_if_free(index);
+    }
+
+    /// Notes which slots' pages hold what the members hold, and which do not; of the others nothing changes.
+    fn mark_all(&mut self, op: &StripeOp, known: SlotSet, stale: SlotSet) {
+        let stale = if mutation::is(Mutation::KeepStalePages) { SlotSet::EMPTY } else { stale };
+        let entries = &self.windows.get(op.window).entries;
+        for row in op.rows.0..op.rows.1 {
+            let set = self.cache.uptodate(entries[row as usize]);
+            *set = set.union(known).minus(stale);
+        }
+    }
+
     /// Notes what the cache now holds, gives the rows back and ends the pieces.
     fn end(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, mut op: Box<StripeOp>) {
         self.set_prereading(&mut op, false);
         if op.kind == Kind::Write && !op.split {
-            let view = self.view(core, &op);
-            let written = op.covered.union(op.partial);
             let computed = if op.plan.method == WriteMethod::NoParity { SlotSet::EMPTY } else { op.parity };
-            let known = if op.result.is_ok() { op.drained(core).union(computed) } else { SlotSet::EMPTY };
             let all = SlotSet::first(core.geometry.raid_disks());
-            let stale =
-                if op.result.is_ok() { all.minus(view.data).union(written).minus(known) } else { all };
-            known.iter().for_each(|slot| self.mark(&op, slot, true));
-            let stale = if mutation::is(Mutation::KeepStalePages) { SlotSet::EMPTY } else { stale };
-            stale.iter().for_each(|slot| self.mark(&op, slot, false));
+            if op.result.is_ok() {
+                let known = op.drained(core).union(computed);
+                let written = op.covered.union(op.partial);
+                self.mark_all(&op, known, all.minus(op.data).union(written).minus(known));
+            } else {
+                self.mark_all(&op, SlotSet::EMPTY, all);
+            }
         }
-        if op.result.is_ok() {
-            self.report_corrected(out, core, &op);
+        if op.result.is_ok() && !op.unreadable.is_empty() {
+            report_corrected(out, core, &op);
         }
         if op.split {
             self.queue_again(core, &op);
         }
-        let window = self.windows.get(op.window);
-        let position = window.active.iter().position(|o| *o == op.owned()).expect("it owned its rows");
-        window.active.swap_remove(position);
-        window.release_rows(op.rows, &mut self.cache);
-        if !window.queue.is_empty() && !window.gathering && !window.delayed {
-            window.gathering = true;
-            self.gathering.push(op.window);
-        }
-        self.windows.close_if_free(op.window);
+        self.leave_rows(op.window, op.owned());
         self.ops.remove(key);
         self.log_is_done(core, out, key, op.logged);
         for piece in &op.pieces {
@@ -458,20 +483,19 @@ impl Parity {
         }
         self.recycle(op);
     }
+}
 
-    /// Tells of read errors that the redundancy made good.
-    fn report_corrected(&self, out: &mut ActionQueue, core: &mut Core, op: &StripeOp) {
-        let range = self.member_range(op);
-        let rewritten = op.unreadable.and(op.rewritten(core)).minus(core.failed);
-        for slot in rewritten.minus(core.bad(range)).iter() {
-            core.read_error_corrected(out, slot, range);
-        }
+/// Tells of read errors that the redundancy made good.
+fn report_corrected(out: &mut ActionQueue, core: &mut Core, op: &StripeOp) {
+    let rewritten = op.unreadable.and(op.rewritten(core)).minus(core.failed);
+    for slot in rewritten.minus(core.bad(op.range)).iter() {
+        core.read_error_corrected(out, slot, op.range);
     }
+}
 
-    /// Sectors of every member in an operation's rows.
-    pub(super) fn member_range(&self, op: &StripeOp) -> SectorRange {
-        let first_row = self.windows.number(op.window) * self.windows.rows + u64::from(op.rows.0);
-        let rows = u64::from(op.rows.1 - op.rows.0);
-        SectorRange::new(first_row * PAGE_SECTORS, rows * PAGE_SECTORS)
-    }
+/// Whether less may be lost of each of an operation's rows than of all together.
+fn may_split(core: &Core, op: &StripeOp) -> bool {
+    let is_stopped = core.read_only && op.kind != Kind::Read;
+    let spoilt = op.unreadable.union(core.bad(op.range));
+    op.rows.1 - op.rows.0 > 1 && !spoilt.is_empty() && !is_stopped
 }

@@ -54,6 +54,12 @@ pub struct WritePlan {
     pub method: WriteMethod,
 }
 
+impl WritePlan {
+    /// Nothing at all.
+    pub const NOTHING: Self =
+        Self { read: SlotSet::EMPTY, recover: SlotSet::EMPTY, method: WriteMethod::NoParity };
+}
+
 /// The rows cannot be written, or read: more is lost than parity holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMuchLost;

@@ -8,7 +8,7 @@ use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
 use crate::io::ActionQueue;
 use crate::mutation::{self, Mutation};
-use crate::units::PAGE_SECTORS;
+use crate::units::{PAGE_SECTORS, SectorRange};
 
 /// Rows written, or read, alike: the same slots wholly, or the same one row in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,23 @@ impl Parity {
                 self.start(core, out, op);
             }
         }
-        cut(&map, &chosen, |p| !p.read, &mut self.cuts, &mut runs);
+        match chosen[..] {
+            [piece]
+                if piece.is_whole_pages()
+                    && !piece.read
+                    && gate_open
+                    && !by_rows
+                    && self.start_single(core, out, index, map, piece) =>
+            {
+                chosen.clear();
+            }
+            // Nothing to cut.
+            [piece] if piece.is_whole_pages() && !piece.read => {
+                let covered = SlotSet::one(map.data_slot(piece.data));
+                runs.push(Run { rows: piece.rows(), covered, partial: SlotSet::EMPTY });
+            }
+            _ => cut(&map, &chosen, |p| !p.read, &mut self.cuts, &mut runs),
+        }
         let starting = Starting { index, map, chosen: &chosen, gate_open, by_rows };
         for run in runs.drain(..) {
             self.start_run(core, out, &starting, run);
@@ -96,7 +112,10 @@ impl Parity {
     fn together(&mut self, core: &Core, index: u32) -> Together {
         let rows = self.windows.rows;
         let window = self.windows.get(index);
-        if window.by_rows || core.has_bad_blocks() {
+        if window.queue.iter().all(|p| !p.read) {
+            // There are none.
+            Together::Never
+        } else if window.by_rows || core.has_bad_blocks() {
             Together::Never
         } else if core.lost((window.number + 1) * rows * PAGE_SECTORS).is_empty() {
             Together::Beside
@@ -150,7 +169,7 @@ impl Parity {
     }
 
     /// An operation on pieces, each counted as a part of its request. Its memory was another's before.
-    fn op(
+    pub(super) fn op(
         &mut self,
         core: &mut Core,
         window: u32,
@@ -159,22 +178,21 @@ impl Parity {
         map: StripeMap,
         from: impl Iterator<Item = Piece>,
     ) -> Box<StripeOp> {
-        let mut op = self.spare_ops.pop();
-        let mut pieces = op.as_mut().map_or_else(Vec::new, |op| std::mem::take(&mut op.pieces));
-        pieces.clear();
-        pieces.extend(from);
-        pieces.sort_unstable_by_key(|p| (p.data, p.start));
-        for piece in &pieces {
+        let mut op = self.spare_ops.pop().unwrap_or_else(|| Box::new(StripeOp::empty()));
+        op.set_up(window, rows, kind, map);
+        op.data = SlotSet::first(core.geometry.raid_disks());
+        op.data.remove(map.p);
+        map.q.iter().for_each(|q| op.data.remove(*q));
+        let first_row = self.windows.number(window) * self.windows.rows + u64::from(rows.0);
+        op.range = SectorRange::new(first_row * PAGE_SECTORS, u64::from(rows.1 - rows.0) * PAGE_SECTORS);
+        op.pieces.extend(from);
+        if op.pieces.len() > 1 {
+            op.pieces.sort_unstable_by_key(|p| (p.data, p.start));
+        }
+        for piece in &op.pieces {
             core.part_begins(piece.request);
         }
-        let new = StripeOp::new(window, rows, kind, map, pieces);
-        match op {
-            Some(mut op) => {
-                *op = new;
-                op
-            }
-            None => Box::new(new),
-        }
+        op
     }
 
     /// Starts a run, cut further where the cache holds different slots for different rows.

@@ -51,6 +51,11 @@ impl Piece {
         self.start + self.count
     }
 
+    /// Whether it fills its pages.
+    pub(crate) const fn is_whole_pages(&self) -> bool {
+        (self.start | self.count).is_multiple_of(PAGE_SECTORS as u32)
+    }
+
     /// Rows it touches.
     pub(crate) const fn rows(&self) -> Rows {
         (self.start / PAGE_SECTORS as u32, self.end().div_ceil(PAGE_SECTORS as u32))

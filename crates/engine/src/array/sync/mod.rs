@@ -164,6 +164,13 @@ impl Sync {
         self.begin_jobs(core)
     }
 
+    /// Whether [`Self::settle`] would do nothing.
+    #[inline]
+    pub(crate) fn is_settled(&self, core: &Core) -> bool {
+        let is_quiet = self.run.is_none() && self.asked.is_none() && !self.look;
+        is_quiet && !core.standing_changed && core.jobs_ended.is_empty() && core.found.is_empty()
+    }
+
     /// Whether there may be something to do: cheap, for it is asked after every input.
     fn wants_work(&mut self, core: &Core) -> bool {
         self.asked.is_some() || std::mem::take(&mut self.look) && !core.read_only
@@ -512,16 +519,11 @@ pub(crate) fn begin(core: &mut Core, range: SectorRange, job: Job) -> RequestKey
     let is_parity = matches!(core.geometry.shape(), Shape::Parity(_));
     let request = Request { id: RequestId(u32::MAX), op: Op::Read, range, flags: Flags::default() };
     let key = core.requests.insert(RequestState {
-        request,
-        buffer_offset: 0,
-        parent: None,
-        parts: 1,
-        result: Ok(()),
         locked: !is_parity,
-        admitted: 0,
         through_cache: true,
         job: Some(job),
         rows: is_parity.then_some(range),
+        ..RequestState::new(request)
     });
     let lock = if is_parity { &mut core.rows } else { &mut core.ranges };
     if lock.lock(range, key) {
