@@ -13,6 +13,7 @@ mod array;
 mod buffers;
 mod clock;
 mod compute;
+mod delayed;
 mod error;
 mod flushes;
 mod layers;

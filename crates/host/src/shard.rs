@@ -21,6 +21,7 @@ use stripewise_engine::volume::{Volume, VolumeConfig};
 
 use crate::buffers::{Arena, Mapping, Pages, ZEROES_BYTES, Zeroes};
 use crate::compute::Computer;
+use crate::delayed::{DelayedRead, DelayedReads};
 use crate::error::HostError;
 use crate::layers::Layers;
 use crate::mailbox::{Mailbox, Message, PartBuffer};
@@ -31,6 +32,10 @@ use crate::route::Router;
 
 /// Longest sleep: the stop flag is looked at this often.
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);
+
+/// Inputs handled in the middle of a queue of actions: the answers of a stripe's members, not those of a recovery that
+/// goes on and on.
+const AT_ONCE_MAX: usize = 64;
 
 /// Who is told when a request of the engine ends.
 #[derive(Clone, Copy, Debug)]
@@ -157,9 +162,13 @@ pub(crate) struct Shard {
     // Declared before the arena: a ring waits for its I/O when it is dropped, while the buffers still exist.
     ring: Option<Ring>,
     stack: Stack,
-    queue: ActionQueue,
+    /// Queues of actions that are not being carried out.
+    queues: Vec<ActionQueue>,
+    /// How many are.
+    depth: u32,
     completions: VecDeque<Input>,
     requests: VecDeque<Request>,
+    delayed: DelayedReads,
     entries: Entries,
     arena: Option<Arena>,
     /// Of the page cache.
@@ -202,9 +211,11 @@ impl Shard {
             index,
             ring: None,
             stack: Stack::of(volume),
-            queue: ActionQueue::default(),
+            queues: Vec::new(),
+            depth: 0,
             completions: VecDeque::new(),
             requests: VecDeque::new(),
+            delayed: DelayedReads::default(),
             entries: Entries::default(),
             arena,
             frames: None,
@@ -453,6 +464,9 @@ impl Shard {
         } else if let Some(mut request) = self.requests.pop_front() {
             request.flags.more |= !self.requests.is_empty();
             Input::Request(request)
+        // SAFETY: what a member's read is asked for belongs to it until it is answered, which is now.
+        } else if let Some(tag) = unsafe { self.delayed.run_next() } {
+            Input::IoDone { tag, result: Ok(()) }
         } else if self.stack.next_deadline().is_some_and(|deadline| deadline <= now) {
             Input::Timer
         } else {
@@ -466,12 +480,14 @@ impl Shard {
     pub(crate) fn has_nothing_to_handle(&self, now: Instant) -> bool {
         self.completions.is_empty()
             && self.requests.is_empty()
+            && self.delayed.is_empty()
             && self.stack.next_deadline().is_none_or(|deadline| deadline > now)
     }
 
     fn handle(&mut self, input: Input, now: Instant, context: &Context<'_>) {
-        let mut queue = std::mem::take(&mut self.queue);
+        let mut queue = self.queues.pop().unwrap_or_default();
         self.stack.handle(now, input, &mut queue);
+        self.depth += 1;
         for action in &queue.actions {
             match action {
                 Action::Io(io) => self.start_io(io, &queue, context),
@@ -486,6 +502,7 @@ impl Shard {
                     };
                     let verdict = self.computer.run(compute, &queue, &bytes);
                     self.completions.push_back(Input::Computed { tag: compute.tag, verdict });
+                    self.go_on_at_once(now, context);
                 }
                 Action::Complete { id, result } => {
                     let Entry { op, origin, .. } = self.entries.remove(*id);
@@ -497,8 +514,21 @@ impl Shard {
                 Action::Event(event) => self.note(*event, now),
             }
         }
+        self.depth -= 1;
         queue.clear();
-        self.queue = queue;
+        self.queues.push(queue);
+    }
+
+    /// Has what was just computed written before the next is computed: its bytes are still in the CPU's caches. Only
+    /// from the outermost queue of actions, so that what goes on from there does not nest without end.
+    fn go_on_at_once(&mut self, now: Instant, context: &Context<'_>) {
+        if self.depth > 1 {
+            return;
+        }
+        for _ in 0..AT_ONCE_MAX {
+            let Some(completion) = self.completions.pop_front() else { return };
+            self.handle(completion, now, context);
+        }
     }
 
     fn start_io(&mut self, io: &MemberIo, queue: &ActionQueue, context: &Context<'_>) {
@@ -511,11 +541,17 @@ impl Shard {
             zeroes: context.zeroes,
             metadata: &queue.metadata,
         };
-        let runs = bytes.runs(queue.segs(io.segs));
+        let mut runs = bytes.runs(queue.segs(io.segs));
         let result = match &*self.members[io.member.index()] {
             Member::Missing => Err(IoError::Gone),
             // Memory that is gone with the array bears no metadata.
             Member::Memory(_) if io.area == Area::Device => Err(IoError::Range),
+            Member::Memory(memory) if is_delayed(io) => match (memory.address(io.range), runs.next()) {
+                (Ok(from), Some((to, bytes))) => {
+                    return self.delayed.push(DelayedRead { tag: io.tag, from, to, bytes });
+                }
+                (from, _) => from.map(drop),
+            },
             // SAFETY: the engine's buffers are as long as the range, lie outside every member, and belong to
             // the I/O until it is answered.
             Member::Memory(memory) => unsafe {
@@ -617,6 +653,7 @@ impl Shard {
     pub(crate) fn is_idle(&self) -> bool {
         self.completions.is_empty()
             && self.requests.is_empty()
+            && self.delayed.is_empty()
             && self.ended.is_empty()
             && self.stack.is_idle()
             && self.ring.as_ref().is_none_or(|r| !r.is_busy())
@@ -670,6 +707,11 @@ impl Shard {
             self.close_members();
         }
     }
+}
+
+/// Whether an I/O to memory is a short read into one run of bytes.
+fn is_delayed(io: &MemberIo) -> bool {
+    io.op == Op::Read && io.segs.count == 1 && io.range.count * SECTOR_BYTES <= DelayedReads::BYTES_MAX as u64
 }
 
 fn count(counts: &mut MemberCounts, io: &MemberIo) {

@@ -36,7 +36,10 @@ impl MemoryMember {
     }
 
     /// The address of a run of sectors.
-    fn address(&self, range: SectorRange) -> Result<*mut u8, IoError> {
+    ///
+    /// # Errors
+    /// If they are not all the member's.
+    pub(crate) fn address(&self, range: SectorRange) -> Result<*mut u8, IoError> {
         let end = range.start.checked_add(range.count).and_then(|s| s.checked_mul(SECTOR_BYTES));
         if end.is_none_or(|end| end > self.bytes) {
             return Err(IoError::Range);
