@@ -19,6 +19,13 @@ pub struct RequestId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub u64);
 
+impl Tag {
+    /// Bits of the indices in computations' tags by which the layers know their own; no slab has so many records.
+    pub(crate) const OF_CACHE: u64 = 1 << 31;
+    pub(crate) const OF_CRYPT: u64 = 1 << 30;
+    pub(crate) const OF_SINGLE: u64 = 1 << 29;
+}
+
 /// What a request asks of the array, or an action of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {

@@ -49,12 +49,6 @@ impl SlotSet {
         self.0[slot.index() / 64] |= 1 << (slot.index() % 64);
     }
 
-    /// The slots below 64 as bits.
-    #[inline]
-    pub const fn first_word(&self) -> u64 {
-        self.0[0]
-    }
-
     /// Takes a slot out.
     #[inline]
     pub fn remove(&mut self, slot: Slot) {

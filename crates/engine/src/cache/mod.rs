@@ -48,8 +48,8 @@ pub use config::{
 };
 pub use policy::{CachePolicy, ErrorReport, InactiveLow, ThrottleAt};
 
-/// Tells the cache's computations from the array's, whose record numbers stay below it.
-const TAG_BIT: u64 = 1 << 31;
+/// Tells the cache's computations from the array's.
+const TAG_BIT: u64 = Tag::OF_CACHE;
 
 /// What a cache did, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -29,7 +29,7 @@ use crate::units::{PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, SectorRange};
 use pool::{Pool, Run};
 
 /// Tells the layer's computations from the array's and the page cache's.
-const TAG_BIT: u64 = 1 << 30;
+const TAG_BIT: u64 = Tag::OF_CRYPT;
 /// Pages of one piece at most, as dm-crypt cuts writes (`BIO_MAX_VECS`).
 const PIECE_PAGES_MAX: u32 = 256;
 

@@ -21,11 +21,8 @@ use crate::level::Level;
 use crate::policy::RmwLevel;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
-/// Tells the tag of its computation from those of operations: no slab has so many records.
-const TAG: u64 = 1 << 31;
-
-/// Slots are kept as bits of one word.
-const SLOTS_MAX: u16 = 64;
+/// Tells the tag of its computation from those of operations.
+const TAG: u64 = Tag::OF_SINGLE;
 
 /// A page on its way.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +34,8 @@ pub(super) struct Single {
     slot: Slot,
     /// The member sectors of the row.
     range: SectorRange,
-    /// Slots that are read.
-    read: u64,
+    /// Which of the page's slot, P's and Q's are read.
+    read: [bool; 3],
     /// Answers awaited.
     pending: u32,
     is_writing: bool,
@@ -63,22 +60,24 @@ impl Single {
         self.became.is_none()
     }
 
-    fn parity(&self) -> u64 {
-        bit(self.map.p) | self.map.q.map_or(0, bit)
+    fn parity(&self) -> impl Iterator<Item = Slot> + use<> {
+        [Some(self.map.p), self.map.q].into_iter().flatten()
+    }
+
+    /// Slots that are read.
+    fn read(&self) -> impl Iterator<Item = Slot> + use<> {
+        let slots = [Some(self.slot), Some(self.map.p), self.map.q];
+        slots.into_iter().zip(self.read).filter_map(|(slot, is_read)| slot.filter(|_| is_read))
     }
 }
 
-const fn bit(slot: Slot) -> u64 {
-    1 << slot.0
-}
-
-fn slots(mut bits: u64) -> impl Iterator<Item = Slot> {
-    std::iter::from_fn(move || {
-        let slot = Slot(bits.trailing_zeros() as u16);
-        let is_one = bits != 0;
-        bits &= bits.wrapping_sub(1);
-        is_one.then_some(slot)
-    })
+/// Whether read-modify-write is to be done where it takes so many reads and reconstruct-write so many.
+fn is_rmw(level: RmwLevel, reads: usize, others: usize) -> bool {
+    match level {
+        RmwLevel::Never => false,
+        RmwLevel::Cheaper => reads < others,
+        RmwLevel::Prefer => reads <= others && others > 0,
+    }
 }
 
 /// Whether nothing stands in the way of a row up to a member's sector.
@@ -103,33 +102,31 @@ impl Parity {
         map: StripeMap,
         piece: Piece,
     ) -> bool {
-        let disks = core.geometry.raid_disks();
         let row = piece.rows().0;
         let sector = (self.windows.number(index) * self.windows.rows + u64::from(row)) * PAGE_SECTORS;
         let range = SectorRange::new(sector, PAGE_SECTORS);
-        let is_page = u64::from(piece.count) == PAGE_SECTORS && disks <= SLOTS_MAX;
+        let is_page = u64::from(piece.count) == PAGE_SECTORS;
         if !is_page || self.logs.is_some() || core.policy.writes_fill_cache || !is_plain(core, range.end()) {
             return false;
         }
         let slot = map.data_slot(piece.data);
         let entry = self.windows.get(index).entries[row as usize];
-        let uptodate = self.cache.uptodate(entry).first_word();
-        let parity = bit(map.p) | map.q.map_or(0, bit);
-        let data = (u64::MAX >> (SLOTS_MAX - disks)) & !parity;
-        let read = (parity | bit(slot)) & !uptodate;
-        let others = data & !bit(slot) & !uptodate;
-        let level = &core.policy;
-        let level =
-            if core.geometry.level() == Level::Raid6 { level.raid6_rmw_level } else { level.rmw_level };
-        let is_rmw = match level {
-            RmwLevel::Never => false,
-            RmwLevel::Cheaper => read.count_ones() < others.count_ones(),
-            RmwLevel::Prefer => read.count_ones() <= others.count_ones() && others != 0,
-        };
-        if !is_rmw || read == 0 {
+        let uptodate = *self.cache.uptodate(entry);
+        let lacks = |slot: Slot| !uptodate.contains(slot);
+        let read = [lacks(slot), lacks(map.p), map.q.is_some_and(lacks)];
+        let reads = read.iter().filter(|is_read| **is_read).count();
+        let mut others = usize::from(self.shape.data_disks()) - 1;
+        if !uptodate.is_empty() {
+            let own = [Some(slot), Some(map.p), map.q].into_iter().flatten().collect();
+            others -= uptodate.minus(own).len();
+        }
+        let policy = &core.policy;
+        let is_raid6 = core.geometry.level() == Level::Raid6;
+        let level = if is_raid6 { policy.raid6_rmw_level } else { policy.rmw_level };
+        if reads == 0 || !is_rmw(level, reads, others) {
             return false;
         }
-        let pending = read.count_ones();
+        let pending = reads as u32;
         let single = Single {
             window: index,
             entry,
@@ -145,7 +142,7 @@ impl Parity {
         let key = self.singles.insert(single);
         self.windows.get(index).active.push(single.owned());
         self.preread_active += 1;
-        for slot in slots(read) {
+        for slot in single.read() {
             let segs = page(out, entry, slot);
             let record = core.record(slot, Op::Read, range, Owner::Single { key });
             core.send(out, record, false, segs);
@@ -238,20 +235,18 @@ impl Parity {
         }
         self.preread_active -= 1;
         let Single { entry, slot, map, piece, range, .. } = single;
-        let parity = single.parity();
         let owned = self.single(key);
         owned.is_writing = true;
-        owned.pending = 1 + parity.count_ones();
+        owned.pending = 2 + u32::from(map.q.is_some());
         let new = core.request_seg(piece.request, piece.sector, PAGE_SECTORS);
         let new = out.add_segs([new]);
         let record = core.record(slot, Op::Write, range, Owner::Single { key });
         core.io(out, record, piece.fua, new);
-        for slot in slots(parity) {
+        for slot in single.parity() {
             let segs = page(out, entry, slot);
             let record = core.record(slot, Op::Write, range, Owner::Single { key });
             core.io(out, record, piece.fua, segs);
         }
-        debug_assert!(map.p != slot, "a page of data is written");
         true
     }
 
@@ -261,7 +256,7 @@ impl Parity {
         let uptodate = self.cache.uptodate(single.entry);
         // The old data are in its page, and the new parity in the parities'.
         uptodate.remove(single.slot);
-        slots(single.parity()).for_each(|slot| uptodate.insert(slot));
+        single.parity().for_each(|slot| uptodate.insert(slot));
         self.leave_rows(single.window, single.owned());
         core.part_ends(out, single.piece.request, Ok(()));
     }
@@ -272,12 +267,9 @@ impl Parity {
         let Single { window, map, piece, slot, pending, is_writing, .. } = single;
         let mut op = self.op(core, window, single.rows(), Kind::Write, map, std::iter::once(piece));
         op.covered = SlotSet::one(slot);
-        op.plan = WritePlan {
-            read: slots(single.read).collect(),
-            recover: SlotSet::EMPTY,
-            method: WriteMethod::Rmw,
-        };
-        op.parity = slots(single.parity()).collect();
+        op.plan =
+            WritePlan { read: single.read().collect(), recover: SlotSet::EMPTY, method: WriteMethod::Rmw };
+        op.parity = single.parity().collect();
         op.step = step;
         op.pending = pending;
         // It is among those that read already.
