@@ -29,8 +29,8 @@ class RequestFailed(Exception):
 class Guest:
     """One booted kernel. Not thread-safe: one owner."""
 
-    def __init__(self, memory="512M"):
-        self.memory = memory
+    def __init__(self, memory="512M", program=HERE / "guest.py"):
+        self.memory, self.program = memory, program
         self.process = None
         self.boot()
 
@@ -41,7 +41,7 @@ class Guest:
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TZ=UTC LC_ALL=C
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev 2>/dev/null; mount -t tmpfs tmp /run
 hostname guest
-exec {os.path.realpath(sys.executable)} -B {HERE}/guest.py {self.work.name}/guest.log </dev/tty1 >/dev/tty1 2>{self.work.name}/guest.err
+exec {os.path.realpath(sys.executable)} -B {self.program} {self.work.name}/guest.log </dev/tty1 >/dev/tty1 2>{self.work.name}/guest.err
 """)
         init.chmod(0o755)
         to_guest, self.requests = os.pipe()

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Arrays in memory beside real Linux md 6.1 and btrfs, by the same jobs, in interleaved rounds.
+
+    tests/bench/peers.py PATH-OF-stripewise [--quick] [--rounds N] [md|btrfs|attached ...]
+
+md runs on RAM disks in user-mode-linux, btrfs on loop devices over files in memory with this machine's own kernel. Beside
+them, stripewise in its own process (`bench --on memory`), and attached: served from files in memory over a unix socket,
+through nbdfuse and a loop device. Needs, on Debian: apt-get install fio mdadm user-mode-linux kmod libnbd-bin btrfs-progs;
+btrfs and attached need root. What is not there is said and left out.
+"""
+import argparse
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "interop")]
+import table
+
+MEMBERS = 5
+CHUNK_KIB = 64
+IN_PROCESS, ATTACHED = 5.0, 1.0
+# fio's words; stripewise bench takes the same.
+JOBS = {
+    "4 MiB sequential write": {"rw": "write", "bs": "4m", "iodepth": "4"},
+    "4 MiB sequential read": {"rw": "read", "bs": "4m", "iodepth": "4"},
+    "4 KiB random write": {"rw": "randwrite", "bs": "4k", "iodepth": "32"},
+    "4 KiB random read": {"rw": "randread", "bs": "4k", "iodepth": "32"},
+}
+
+
+def unit(job):
+    return "iops" if "random" in job else "bytes"
+
+
+def fio_words(job):
+    return [f"--{name}={value}" for name, value in JOBS[job].items()]
+
+
+def run(*words):
+    return subprocess.run(words, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True).stdout
+
+
+def figures(report):
+    """Bytes and I/Os a second of a report of fio's."""
+    job = json.loads(report[report.index("{"):])["jobs"][0]
+    side = job["read"] if job["read"]["total_ios"] else job["write"]
+    return {"bytes": side["bw_bytes"], "iops": side["iops"]}
+
+
+def fio(path, job, seconds, size=None):
+    words = ["fio", "--name=job", f"--filename={path}", "--direct=1", "--ioengine=libaio", "--time_based", "--thread",
+             f"--runtime={seconds}", "--randseed=1", "--output-format=json", *fio_words(job)]
+    return figures(run(*words, *([f"--size={size}"] if size else [])))
+
+
+class Ours:
+    """The command, in its own process."""
+
+    def __init__(self, binary, member_mib, seconds):
+        self.binary, self.member_mib, self.seconds = binary, member_mib, seconds
+
+    def measure(self, level, job, stripe_cache=256):
+        words = [word for name, value in JOBS[job].items() for word in (f"--{name}", value)]
+        report = json.loads(run(
+            self.binary, "bench", "--on", "memory", "--member-size", f"{self.member_mib}m", "--level", str(level),
+            "--raid-devices", str(MEMBERS), "--chunk", f"{CHUNK_KIB}K", "--stripe-cache-size", str(stripe_cache),
+            "--runtime", f"{self.seconds}s", "--json", *words))
+        side = report["read"] if report["read"]["ios"] else report["write"]
+        return {"bytes": side["bytes"] / report["seconds"], "iops": side["ios"] / report["seconds"]}
+
+
+class Attached:
+    """An array served from files in memory, as a loop device of this machine's kernel."""
+
+    def __init__(self, binary, level, member_mib):
+        self.work = tempfile.TemporaryDirectory(prefix="peers.", dir="/dev/shm")
+        self.loop, self.processes = None, []
+        members = [f"{self.work.name}/member{number}" for number in range(MEMBERS)]
+        for member in members:
+            pathlib.Path(member).write_bytes(bytes(member_mib << 20))
+        run(binary, "create", "--level", str(level), "--raid-devices", str(MEMBERS), f"--chunk={CHUNK_KIB}K", "--assume-clean", *members)
+        socket, folder = f"{self.work.name}/nbd.sock", f"{self.work.name}/fuse"
+        os.mkdir(folder)
+        self.start(binary, "serve", *members, "--socket", socket)
+        self.wait(lambda: os.path.exists(socket))
+        self.start("nbdfuse", folder, f"nbd+unix:///?socket={socket}")
+        self.wait(lambda: os.path.exists(f"{folder}/nbd"))
+        self.folder = folder
+        self.loop = run("losetup", "--direct-io=on", "--show", "-f", f"{folder}/nbd").strip()
+
+    def start(self, *words):
+        self.processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def wait(self, is_there):
+        deadline = time.monotonic() + 20
+        while not is_there():
+            if time.monotonic() > deadline or self.processes[-1].poll() is not None:
+                raise SystemExit(f"{self.processes[-1].args[0]} does not serve")
+            time.sleep(0.02)
+
+    def close(self):
+        if self.loop:
+            run("losetup", "-d", self.loop)
+            subprocess.run(["umount", self.folder], check=False, stderr=subprocess.DEVNULL)
+        for process in reversed(self.processes):
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+        self.work.cleanup()
+
+
+class Btrfs:
+    """btrfs on loop devices over files in memory, its file written once before it is measured."""
+
+    def __init__(self, level, member_mib):
+        profile = f"raid{level}"
+        self.work = tempfile.TemporaryDirectory(prefix="peers.", dir="/dev/shm")
+        self.loops, self.mounted = [], False
+        for number in range(MEMBERS):
+            member = pathlib.Path(f"{self.work.name}/member{number}")
+            member.write_bytes(bytes(member_mib << 20))
+            self.loops.append(run("losetup", "--show", "-f", str(member)).strip())
+        self.folder = f"{self.work.name}/mnt"
+        os.mkdir(self.folder)
+        run("mkfs.btrfs", "-q", "-f", "-d", profile, "-m", "raid1", *self.loops)
+        run("mount", self.loops[0], self.folder)
+        self.mounted = True
+        self.size = (member_mib << 20) * 2
+        self.path = f"{self.folder}/file"
+        run("fio", "--name=fill", f"--filename={self.path}", "--rw=write", "--bs=4m", f"--size={self.size}", "--end_fsync=1")
+
+    def measure(self, job, seconds):
+        return fio(self.path, job, seconds, self.size)
+
+    def scrub(self):
+        """Bytes a second that a scrub reads."""
+        began = time.monotonic()
+        text = run("btrfs", "scrub", "start", "-B", "--raw", "-R", self.folder)
+        scrubbed = sum(int(line.split(":")[1]) for line in text.splitlines() if "bytes_scrubbed" in line)
+        return scrubbed / (time.monotonic() - began)
+
+    def close(self):
+        if self.mounted:
+            run("umount", self.folder)
+        for device in self.loops:
+            run("losetup", "-d", device)
+        self.work.cleanup()
+
+
+def rounds_of(rounds, *contenders):
+    """Samples of contenders that take turns."""
+    samples = [[] for _ in contenders]
+    for _ in range(rounds):
+        for contender, kept in zip(contenders, samples):
+            kept.append(contender())
+    return samples
+
+
+def pick(samples, what):
+    return [sample[what] for sample in samples]
+
+
+def beside_md(options, ours):
+    import uml
+    memory = MEMBERS * options.member_mib + 512
+    with uml.Guest(f"{memory}M", HERE / "md_guest.py") as guest:
+        print(f"Linux md {guest.kernel} in user-mode-linux, RAID-5 of {MEMBERS} RAM disks of {options.member_mib} MiB")
+        guest.request("disks", count=MEMBERS, mib=options.member_mib)
+        for stripe_cache in (256, 4096):
+            for job in JOBS:
+                theirs = lambda: guest.request("measure", level=5, chunk_kib=CHUNK_KIB, stripe_cache=stripe_cache,
+                                               jobs=[fio_words(job)], seconds=options.seconds)[0]
+                mine, md = rounds_of(options.rounds, lambda: ours.measure(5, job, stripe_cache), theirs)
+                kind = unit(job)
+                print(table.row(f"md, in process: {job}, stripe cache {stripe_cache}", kind, pick(mine, kind), pick(md, kind), IN_PROCESS),
+                      flush=True)
+        syncs = [guest.request("resync", level=5, chunk_kib=CHUNK_KIB) for _ in range(options.rounds)]
+        for what in ("resync", "recovery"):
+            found = ", ".join(f"{sync[what] / 1e9:.2f}" for sync in syncs)
+            print(f"md, {what}: {found} GB/s of every member (ours: stripewise bench --self sync)")
+        beside_attached(options, "md", lambda job: guest.request(
+            "measure", level=5, chunk_kib=CHUNK_KIB, stripe_cache=4096, jobs=[fio_words(job)], seconds=options.seconds)[0])
+
+
+def beside_attached(options, name, theirs):
+    why = missing("fio", "nbdfuse", root=True)
+    if why or not {"attached", name} <= options.parts:
+        print(f"{name}, attached: {why or 'not asked for'}")
+        return
+    attached = Attached(options.stripewise, 5, options.member_mib)
+    try:
+        for job in JOBS:
+            mine, peer = rounds_of(options.rounds, lambda: fio(attached.loop, job, options.seconds), lambda: theirs(job))
+            kind = unit(job)
+            print(table.row(f"{name}, attached: {job}", kind, pick(mine, kind), pick(peer, kind), ATTACHED), flush=True)
+    finally:
+        attached.close()
+
+
+def beside_btrfs(options, ours):
+    print(f"btrfs of Linux {platform.release()} on {MEMBERS} loop devices over files in memory of {options.member_mib} MiB")
+    for level in (5, 6, 0):
+        peer = Btrfs(level, options.member_mib)
+        try:
+            for job in JOBS:
+                mine, theirs = rounds_of(options.rounds, lambda: ours.measure(level, job), lambda: peer.measure(job, options.seconds))
+                kind = unit(job)
+                print(table.row(f"btrfs raid{level}, in process: {job}", kind, pick(mine, kind), pick(theirs, kind), IN_PROCESS), flush=True)
+            if level == 5:
+                print(f"btrfs raid5, scrub: {peer.scrub() / 1e9:.2f} GB/s read (ours: stripewise bench --self sync)")
+                beside_attached(options, "btrfs", lambda job: peer.measure(job, options.seconds))
+        finally:
+            peer.close()
+
+
+def missing(*programs, root=False):
+    """Why something cannot be measured here; nothing if it can."""
+    absent = [program for program in programs if not shutil.which(program)]
+    if absent:
+        return f"absent: {', '.join(absent)} is not installed"
+    return "absent: needs root" if root and os.geteuid() != 0 else None
+
+
+def btrfs_missing():
+    why = missing("fio", "mkfs.btrfs", "losetup", root=True)
+    if not why and "\tbtrfs\n" not in pathlib.Path("/proc/filesystems").read_text():
+        subprocess.run(["modprobe", "btrfs"], check=False, stderr=subprocess.DEVNULL)
+        if "\tbtrfs\n" not in pathlib.Path("/proc/filesystems").read_text():
+            why = "absent: this kernel has no btrfs"
+    return why
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stripewise")
+    parser.add_argument("--quick", action="store_true", help="one short round on small members: shows that it runs")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("parts", nargs="*", metavar="md|btrfs|attached", help="all if none is named")
+    options = parser.parse_intermixed_args()
+    if unknown := set(options.parts) - {"md", "btrfs", "attached"}:
+        parser.error(f"not a part: {', '.join(sorted(unknown))}; there are md, btrfs, attached")
+    options.stripewise = os.path.realpath(options.stripewise)
+    options.parts = set(options.parts) or {"md", "btrfs", "attached"}
+    options.rounds = options.rounds or (1 if options.quick else 5)
+    options.seconds, options.member_mib = (1, 160) if options.quick else (3, 512)
+    cpus = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    print(f"{cpus[0] if cpus else platform.processor()}, {os.cpu_count()} CPUs, Linux {platform.release()}, "
+          f"load {os.getloadavg()[0]:.1f}; {options.rounds} rounds of {options.seconds} s")
+    print(table.heading())
+    ours = Ours(options.stripewise, options.member_mib, options.seconds)
+    for part, why, beside in (("md", missing("fio", "mdadm", "linux.uml"), beside_md), ("btrfs", btrfs_missing(), beside_btrfs)):
+        if part in options.parts:
+            print(f"{part}: {why}") if why else beside(options, ours)
+
+
+if __name__ == "__main__":
+    main()
