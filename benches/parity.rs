@@ -1,77 +1,91 @@
-//! Parity kernels in GB/s of data, beside the scalar kernels and, where it is installed, Intel's ISA-L.
+//! Parity kernels in GB/s of data, beside Intel's ISA-L, where it is installed, and the crate reed-solomon-erasure.
 //!
-//! `cargo bench -p stripewise-parity` takes about a minute, `-- --quick` under ten seconds; `-- WORD`
-//! runs only the cases whose name contains the word. Every kernel computes the same case in
-//! interleaved rounds, so a slow spell of the machine hits all alike. Printed per kernel: the median
-//! rate, the ratio of medians to scalar (and to ISA-L), and every round's rate.
+//! `cargo bench -p stripewise-lab --bench parity` takes a few minutes, `-- --quick` seconds; `-- WORD` runs only the cases
+//! whose name contains the word; `-- --kernels` adds every kernel set this CPU runs, the scalar one first. Every contender
+//! computes the same case in interleaved rounds, with its blocks packed (at strides of a power of two, where they share the
+//! sets of a cache) and displaced by 1792 bytes each; each side stands with the better of the two.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
+use reed_solomon_erasure::galois_8::ReedSolomon;
+use stripewise_host::Memory;
+use stripewise_lab::environment::{host_cpu, host_kernel};
+use stripewise_lab::selfbench::clock::steps_per_second;
+use stripewise_lab::selfbench::table::{self, median};
+use stripewise_lab::selfbench::{Row, Scale, Target, Unit};
 use stripewise_parity::{Change, Kernels, Lost, Role, Stripe, kernels};
 
 #[path = "parity/isal.rs"]
 mod isal;
-#[path = "parity/memory.rs"]
-mod memory;
 
 use isal::Isal;
-use memory::Arena;
 
-/// Total bytes of a case's working set, and what that makes it.
-const WORKING_SETS: [(&str, usize); 3] = [("L2", 256 << 10), ("L3", 8 << 20), ("DRAM", 256 << 20)];
+/// Where a case's blocks lie: name, bytes of all its stripes, bytes of a block (the page of a stripe-cache row in L2).
+const PLACES: [(&str, usize, usize); 3] =
+    [("L2", 256 << 10, 4096), ("L3", 8 << 20, 64 << 10), ("DRAM", 256 << 20, 64 << 10)];
+const DISPLACEMENTS_BYTES: [usize; 2] = [0, 1792];
 
-/// Bytes of a block: the chunk of the DRAM and L3 cases; the page of a stripe-cache row in L2.
-const CHUNK_BYTES: usize = 64 << 10;
-const PAGE_BYTES: usize = 4096;
-
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Operation {
-    Copy,
     Xor,
     Pq,
-    Update,
+    RecoverOneByP,
     RecoverOneByQ,
     RecoverTwo,
+    Update,
     Check,
 }
 
+#[derive(Clone, Copy)]
 struct Case {
     operation: Operation,
     width: usize,
     place: &'static str,
-    working_set_bytes: usize,
+    bytes: usize,
+    block_bytes: usize,
 }
 
-/// A way to compute: one of the project's kernel sets, or ISA-L.
+/// A way to compute.
 enum Contender<'a> {
     Ours(Kernels),
-    /// The raced kernels, writing past the caches.
+    /// The chosen kernels, writing past the caches.
     Streaming,
     Isal {
         library: &'a Isal,
         by_matrix: bool,
     },
-    Memcpy,
+    ReedSolomon(Box<ReedSolomon>),
 }
 
 impl Operation {
-    fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
-            Self::Copy => "copy",
             Self::Xor => "xor",
-            Self::Pq => "pq",
-            Self::Update => "pq-update",
-            Self::RecoverOneByQ => "recover-1-by-q",
-            Self::RecoverTwo => "recover-2",
-            Self::Check => "check",
+            Self::Pq => "P+Q",
+            Self::RecoverOneByP => "recovery of 1 by P,",
+            Self::RecoverOneByQ => "recovery of 1 by Q,",
+            Self::RecoverTwo => "recovery of 2,",
+            Self::Update => "update of P+Q,",
+            Self::Check => "check of P,",
         }
     }
 
-    fn parity_blocks(self) -> usize {
+    /// Blocks computed, or compared.
+    const fn targets(self) -> usize {
         match self {
-            Self::Copy | Self::Xor => 1,
-            _ => 2,
+            Self::Pq | Self::RecoverTwo | Self::Update => 2,
+            _ => 1,
+        }
+    }
+
+    /// Beside ISA-L.
+    fn asked(self, place: &str) -> Option<f64> {
+        match self {
+            Self::Xor | Self::Pq => Some(if place == "DRAM" { 1.0 } else { 1.1 }),
+            Self::RecoverOneByP | Self::RecoverOneByQ | Self::RecoverTwo => Some(1.5),
+            Self::Update | Self::Check => None,
         }
     }
 }
@@ -81,227 +95,248 @@ impl Contender<'_> {
         match self {
             Self::Ours(kernels) => kernels.name(),
             Self::Streaming => format!("{} streaming", kernels().name()),
-            Self::Isal { by_matrix: false, .. } => "isa-l".to_owned(),
-            Self::Isal { by_matrix: true, .. } => "isa-l ec_encode_data".to_owned(),
-            Self::Memcpy => "memcpy".to_owned(),
+            Self::Isal { by_matrix: false, .. } => "ISA-L".to_owned(),
+            Self::Isal { by_matrix: true, .. } => "ISA-L ec_encode_data".to_owned(),
+            Self::ReedSolomon(_) => "reed-solomon-erasure".to_owned(),
         }
     }
 }
 
-fn main() {
+impl Case {
+    fn name(self) -> String {
+        format!("{} {}+{}, {}", self.operation.name(), self.width, self.operation.targets(), self.place)
+    }
+
+    fn contenders(self, library: Option<&Isal>, has_all_kernels: bool) -> Vec<Contender<'_>> {
+        use Operation::{Check, Pq, Update, Xor};
+        let mut contenders = vec![Contender::Ours(kernels().clone())];
+        if matches!(self.operation, Xor | Pq) {
+            contenders.push(Contender::Streaming);
+        }
+        if has_all_kernels {
+            contenders.extend(Kernels::all().into_iter().map(Contender::Ours));
+        }
+        if let Some(library) = library {
+            match self.operation {
+                Xor | Pq => contenders.push(Contender::Isal { library, by_matrix: false }),
+                Update | Check => {}
+                _ => contenders.push(Contender::Isal { library, by_matrix: true }),
+            }
+        }
+        if !matches!(self.operation, Update | Check) {
+            let code = ReedSolomon::new(self.width, self.operation.targets());
+            contenders.push(Contender::ReedSolomon(Box::new(code.expect("a possible code"))));
+        }
+        contenders
+    }
+
+    /// Bytes of data a second, stripe after stripe, with blocks so far from where they would be packed.
+    fn rate(self, contender: &Contender<'_>, memory: &mut [u8], displacement: usize, scale: &Scale) -> f64 {
+        let stride = self.block_bytes + displacement;
+        let stripe_bytes = (self.width + self.operation.targets()) * stride;
+        let stripes = (self.bytes.min(memory.len()) / stripe_bytes).max(1);
+        let mut next = 0;
+        let stripes_per_second = steps_per_second(scale.sample / 4, 4, || {
+            let stripe = &mut memory[next * stripe_bytes..][..stripe_bytes];
+            next = if next + 1 == stripes { 0 } else { next + 1 };
+            let mut blocks: Vec<&mut [u8]> =
+                stripe.chunks_exact_mut(stride).map(|block| &mut block[..self.block_bytes]).collect();
+            compute(contender, self.operation, &mut blocks);
+        });
+        stripes_per_second * (self.width * self.block_bytes) as f64
+    }
+}
+
+fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let quick = arguments.iter().any(|argument| argument == "--quick");
-    let word = arguments.iter().find(|argument| !argument.starts_with("--"));
-    print_machine();
-    let library = Isal::load();
-    match &library {
-        Some(_) => println!("isa-l      loaded"),
-        None => println!("isa-l      not installed (Debian: apt-get install libisal-dev); not compared"),
+    let has = |option: &str| arguments.iter().any(|argument| argument == option);
+    if has("--test") {
+        return Ok(());
     }
-    let mut arena = Arena::new(if quick { 64 << 20 } else { 256 << 20 });
-    for case in cases(quick, arena.len()) {
-        let name = format!(
-            "{} {}+{} {}",
-            case.operation.name(),
-            case.width,
-            case.operation.parity_blocks(),
-            case.place
-        );
-        if word.is_none_or(|word| name.contains(word.as_str())) {
-            run_case(&name, &case, &mut arena, library.as_ref(), quick);
+    let scale = if has("--quick") { Scale::QUICK } else { Scale::TABLE };
+    let word = arguments.iter().find(|argument| !argument.starts_with("--")).cloned().unwrap_or_default();
+    let library = Isal::load();
+    print_machine(library.is_some());
+    let mut memory = Memory::new(if has("--quick") { 64 << 20 } else { 256 << 20 })?;
+    memory.iter_mut().zip(0_usize..).for_each(|(byte, index)| *byte = (index ^ (index >> 7)) as u8);
+    let mut missed = 0;
+    for case in cases(has("--quick")).into_iter().filter(|case| case.name().contains(&word)) {
+        for row in run_case(case, &mut memory, library.as_ref(), &scale, has("--kernels")) {
+            missed += u32::from(row.verdict() == table::Verdict::Missed);
+            print!("{}", table::row_text(&row, false));
         }
     }
+    println!("\n{missed} missed");
+    Ok(())
 }
 
-fn cases(quick: bool, arena_bytes: usize) -> Vec<Case> {
-    use Operation::{Check, Copy, Pq, RecoverOneByQ, RecoverTwo, Update, Xor};
+fn cases(is_quick: bool) -> Vec<Case> {
+    use Operation::{Check, Pq, RecoverOneByP, RecoverOneByQ, RecoverTwo, Update, Xor};
+    let widths: &[usize] = if is_quick { &[8] } else { &[4, 8, 22] };
     let mut cases = Vec::new();
-    for operation in [Copy, Xor, Pq, Update, RecoverOneByQ, RecoverTwo, Check] {
-        let widths: &[usize] = match operation {
-            Copy => &[1],
-            _ if quick => &[8],
-            _ => &[4, 8, 22],
-        };
+    for operation in [Xor, Pq, RecoverOneByP, RecoverOneByQ, RecoverTwo, Update, Check] {
         for &width in widths {
-            for (place, working_set_bytes) in WORKING_SETS {
-                let working_set_bytes = working_set_bytes.min(arena_bytes);
-                cases.push(Case { operation, width, place, working_set_bytes });
+            for (place, bytes, block_bytes) in PLACES {
+                cases.push(Case { operation, width, place, bytes, block_bytes });
             }
         }
     }
     cases
 }
 
-fn print_machine() {
-    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let field = |name: &str| {
-        let line = cpu.lines().find(|line| line.starts_with(name))?;
-        Some(line.split(':').nth(1)?.trim().to_owned())
-    };
-    let commit = std::process::Command::new("git").args(["describe", "--always", "--dirty"]).output();
+fn print_machine(has_isal: bool) {
+    let commit = Command::new("git").args(["describe", "--always", "--dirty"]).output();
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    println!(
-        "machine    {} (family {}, model {}), {}",
-        field("model name").unwrap_or_else(|| "unknown CPU".to_owned()),
-        field("cpu family").unwrap_or_default(),
-        field("model\t").unwrap_or_default(),
-        std::env::consts::ARCH
-    );
-    println!("commit     {}", commit.unwrap_or_else(|_| "unknown".to_owned()));
+    println!("{}, {}, commit {}", host_cpu(), host_kernel(), commit.unwrap_or_else(|_| "unknown".to_owned()));
     let start = Instant::now();
-    let chosen = kernels();
-    println!("race       {chosen}, in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
-    for heat in chosen.race_results() {
-        println!("           {heat}");
+    println!("kernels: {}, chosen in {:.1} ms", kernels(), start.elapsed().as_secs_f64() * 1e3);
+    if !has_isal {
+        println!("ISA-L is not installed (Debian: apt-get install libisal-dev): not compared");
     }
+    print!("\n{}", table::heading());
 }
 
-fn contenders<'a>(case: &Case, library: Option<&'a Isal>) -> Vec<Contender<'a>> {
-    let mut contenders: Vec<_> = Kernels::all().into_iter().map(Contender::Ours).collect();
-    if matches!(case.operation, Operation::Copy | Operation::Xor | Operation::Pq) {
-        contenders.push(Contender::Streaming);
-    }
-    match (case.operation, library) {
-        (Operation::Copy, _) => contenders.push(Contender::Memcpy),
-        (Operation::Xor, Some(library)) => contenders.push(Contender::Isal { library, by_matrix: false }),
-        (Operation::Pq, Some(library)) => {
-            contenders.push(Contender::Isal { library, by_matrix: false });
-            contenders.push(Contender::Isal { library, by_matrix: true });
-        }
-        (Operation::RecoverOneByQ | Operation::RecoverTwo, Some(library)) => {
-            contenders.push(Contender::Isal { library, by_matrix: true });
-        }
-        _ => {}
-    }
-    contenders
-}
-
-fn run_case(name: &str, case: &Case, arena: &mut Arena, library: Option<&Isal>, quick: bool) {
-    let contenders = contenders(case, library);
-    let (rounds, round_time) =
-        if quick { (5, Duration::from_millis(4)) } else { (7, Duration::from_millis(12)) };
-    let mut samples = vec![Vec::new(); contenders.len()];
-    for _ in 0..rounds {
+/// Prints every contender's rates, packed and displaced; returns the rows beside each peer.
+fn run_case(
+    case: Case,
+    memory: &mut [u8],
+    library: Option<&Isal>,
+    scale: &Scale,
+    has_all_kernels: bool,
+) -> Vec<Row> {
+    let contenders = case.contenders(library, has_all_kernels);
+    let mut samples = vec![[const { Vec::new() }; DISPLACEMENTS_BYTES.len()]; contenders.len()];
+    for round in 0..=scale.rounds {
         for (contender, samples) in contenders.iter().zip(&mut samples) {
-            samples.push(round(contender, case, arena, round_time));
+            for (displacement, samples) in DISPLACEMENTS_BYTES.into_iter().zip(samples) {
+                let rate = case.rate(contender, memory, displacement, scale);
+                if round > 0 {
+                    samples.push(rate);
+                }
+            }
         }
     }
-    let medians: Vec<f64> = samples.iter().map(|samples| median(samples)).collect();
-    let is_peer = |contender: &Contender<'_>| matches!(contender, Contender::Isal { .. } | Contender::Memcpy);
-    let peer = contenders.iter().position(is_peer);
-    println!("\n{name}, {} KiB working set", case.working_set_bytes >> 10);
-    for ((contender, samples), rate) in contenders.iter().zip(&samples).zip(&medians) {
-        let to_peer = peer.map_or(String::new(), |peer| {
-            format!(" {:5.2} x {}", rate / medians[peer], contenders[peer].name())
-        });
-        let raw: Vec<String> = samples.iter().map(|sample| format!("{sample:.1}")).collect();
+    println!();
+    let mut best: Vec<(String, Vec<f64>)> = Vec::new();
+    for (contender, [packed, displaced]) in contenders.iter().zip(samples) {
+        let [p, d] = [&packed, &displaced].map(|samples| median(samples).unwrap_or(0.0));
         println!(
-            "  {:22} {rate:6.1} GB/s {:6.2} x scalar{to_peer}   [{}]",
+            "{:<46} {:<22} {:6.1} GB/s packed {:6.1} displaced",
+            case.name(),
             contender.name(),
-            rate / medians[0],
-            raw.join(" ")
+            p / 1e9,
+            d / 1e9
         );
+        let (place, samples) = if p >= d { ("packed", packed) } else { ("displaced", displaced) };
+        best.push((format!("{}, {place}", contender.name()), samples));
     }
-}
-
-/// Walks the working set, stripe after stripe, for about `time`; returns GB/s of data.
-fn round(contender: &Contender<'_>, case: &Case, arena: &mut Arena, time: Duration) -> f64 {
-    let block_bytes = if case.place == "L2" { PAGE_BYTES } else { CHUNK_BYTES };
-    let blocks = case.width + case.operation.parity_blocks();
-    let stripes = usize::max(1, case.working_set_bytes / (blocks * block_bytes));
-    let mut run = |stripe: usize| {
-        let mut blocks = arena.stripe(stripe, blocks, block_bytes);
-        compute(contender, case, &mut blocks);
+    // The chosen kernels, and their streaming flavour where there is one, come first: callers take the one that fits.
+    let ours_count = if matches!(case.operation, Operation::Xor | Operation::Pq) { 2 } else { 1 };
+    let by_median = |a: &&(String, Vec<f64>), b: &&(String, Vec<f64>)| {
+        median(&a.1).unwrap_or(0.0).total_cmp(&median(&b.1).unwrap_or(0.0))
     };
-    run(0);
-    let start = Instant::now();
-    let mut done = 0;
-    loop {
-        run(done % stripes);
-        done += 1;
-        if done % 4 == 0 && start.elapsed() >= time {
-            break;
-        }
-    }
-    (done * case.width * block_bytes) as f64 / start.elapsed().as_secs_f64() / 1e9
+    let Some(ours) = best[..ours_count].iter().max_by(by_median) else { return Vec::new() };
+    let peers = contenders
+        .iter()
+        .zip(&best)
+        .filter(|(contender, _)| !matches!(contender, Contender::Ours(_) | Contender::Streaming));
+    peers
+        .map(|(contender, (name, samples))| {
+            let row = Row::new(case.name(), Unit::GbPerSecond, ours.1.clone())
+                .beside(name, samples.clone())
+                .noted(format!("ours: {}", ours.0));
+            match (contender, case.operation.asked(case.place)) {
+                (Contender::Isal { .. }, Some(least)) => row.asked(Target::RatioAtLeast(least)),
+                _ => row,
+            }
+        })
+        .collect()
 }
 
-/// Does the case's operation once; the parity blocks come first.
-fn compute(contender: &Contender<'_>, case: &Case, blocks: &mut [&mut [u8]]) {
-    let (parity, data) = blocks.split_at_mut(case.operation.parity_blocks());
+/// Does the operation once; the blocks that are computed come first.
+fn compute(contender: &Contender<'_>, operation: Operation, blocks: &mut [&mut [u8]]) {
+    let (targets, data) = blocks.split_at_mut(operation.targets());
     match contender {
-        Contender::Memcpy => parity[0].copy_from_slice(data[0]),
-        Contender::Isal { library, by_matrix } => match case.operation {
-            Operation::Xor => library.xor(parity[0], data),
-            Operation::RecoverOneByQ => library.encode(&mut parity[..1], data),
-            _ if *by_matrix => library.encode(parity, data),
-            _ => library.pq(parity, data),
-        },
-        Contender::Streaming => compute_streaming(case.operation, parity, data),
-        Contender::Ours(kernels) => compute_ours(kernels, case.operation, parity, data),
+        Contender::Isal { library, by_matrix: true } => library.encode(targets, data),
+        Contender::Isal { library, .. } if operation == Operation::Xor => library.xor(targets[0], data),
+        Contender::Isal { library, .. } => library.pq(targets, data),
+        Contender::Streaming => compute_streaming(operation, targets, data),
+        Contender::Ours(kernels) => compute_ours(kernels, operation, targets, data),
+        Contender::ReedSolomon(code) => compute_reed_solomon(code, operation, targets, data),
     }
-    black_box(parity);
+    black_box(targets);
 }
 
-fn compute_ours(kernels: &Kernels, operation: Operation, parity: &mut [&mut [u8]], data: &mut [&mut [u8]]) {
+fn compute_ours(kernels: &Kernels, operation: Operation, targets: &mut [&mut [u8]], data: &mut [&mut [u8]]) {
     let sources: Vec<&[u8]> = data.iter().map(|block| &**block).collect();
-    let optional: Vec<Option<&[u8]>> = sources.iter().copied().map(Some).collect();
-    let (first, second) = parity.split_at_mut(1);
-    match operation {
-        // A copy is the xor of one block.
-        Operation::Copy | Operation::Xor => kernels.xor(first[0], &sources),
-        Operation::Pq => kernels.pq(first[0], second[0], &optional),
-        Operation::Update => {
+    let mut optional: Vec<Option<&[u8]>> = sources.iter().copied().map(Some).collect();
+    let last = sources.len() - 1;
+    match (operation, targets) {
+        (Operation::Xor, [target]) => kernels.xor(target, &sources),
+        (Operation::Pq, [p, q]) => kernels.pq(p, q, &optional),
+        (Operation::Update, [p, q]) => {
             // Each pair of data blocks stands for the old and new contents of one block.
             let changes: Vec<Change<'_>> = (0..)
                 .zip(sources.chunks_exact(2))
                 .map(|(index, pair)| Change { index, old: pair[0], new: pair[1] })
                 .collect();
-            kernels.pq_update(Some(first[0]), Some(second[0]), &changes);
+            kernels.pq_update(Some(p), Some(q), &changes);
         }
-        Operation::RecoverOneByQ => {
-            // As much is read as in a stripe of `width`: the last data block stands for Q.
-            let mut survivors = optional.clone();
-            survivors[sources.len() - 1] = None;
-            let stripe = Stripe { data: &survivors, p: None, q: Some(sources[sources.len() - 1]) };
-            let lost = (sources.len() - 1) as u16;
-            let targets = &mut [Lost::wanted(Role::Data(lost), first[0]), Lost::unwanted(Role::P)];
-            kernels.recover(&stripe, targets).expect("one block and P are lost");
+        // In the recoveries as much is read as in a stripe of that width: the last blocks stand for P and Q.
+        (Operation::RecoverOneByP, [target]) => {
+            optional[last] = None;
+            let stripe = Stripe { data: &optional, p: Some(sources[last]), q: None };
+            let lost = &mut [Lost::wanted(Role::Data(last as u16), target)];
+            kernels.recover(&stripe, lost).expect("one block is lost");
         }
-        Operation::RecoverTwo => {
-            let mut survivors = optional.clone();
-            let last = sources.len() - 1;
-            (survivors[last - 1], survivors[last]) = (None, None);
-            let stripe = Stripe { data: &survivors, p: Some(sources[last - 1]), q: Some(sources[last]) };
-            let targets = &mut [
-                Lost::wanted(Role::Data(last as u16 - 1), first[0]),
-                Lost::wanted(Role::Data(last as u16), second[0]),
-            ];
-            kernels.recover(&stripe, targets).expect("two blocks are lost");
+        (Operation::RecoverOneByQ, [target]) => {
+            optional[last] = None;
+            let stripe = Stripe { data: &optional, p: None, q: Some(sources[last]) };
+            let lost = &mut [Lost::wanted(Role::Data(last as u16), target), Lost::unwanted(Role::P)];
+            kernels.recover(&stripe, lost).expect("one block and P are lost");
         }
-        Operation::Check => {
-            // The arena's blocks do not agree, and a check that finds that out goes on to locate the
-            // culprit; without Q it stops after its one pass.
-            black_box(kernels.check(&optional, first[0], None));
+        (Operation::RecoverTwo, [x, y]) => {
+            (optional[last - 1], optional[last]) = (None, None);
+            let stripe = Stripe { data: &optional, p: Some(sources[last - 1]), q: Some(sources[last]) };
+            let lost =
+                &mut [Lost::wanted(Role::Data(last as u16 - 1), x), Lost::wanted(Role::Data(last as u16), y)];
+            kernels.recover(&stripe, lost).expect("two blocks are lost");
         }
+        // The blocks do not agree, and a check with Q would go on to locate the culprit.
+        (Operation::Check, [p]) => {
+            black_box(kernels.check(&optional, p, None));
+        }
+        (operation, _) => unreachable!("{operation:?} has as many targets as it says"),
     }
 }
 
-fn compute_streaming(operation: Operation, parity: &mut [&mut [u8]], data: &[&mut [u8]]) {
+fn compute_streaming(operation: Operation, targets: &mut [&mut [u8]], data: &[&mut [u8]]) {
     let sources: Vec<&[u8]> = data.iter().map(|block| &**block).collect();
-    match (operation, parity) {
-        (Operation::Copy, [target]) => kernels().copy_streaming(target, sources[0]),
+    match (operation, targets) {
         (Operation::Xor, [target]) => kernels().xor_streaming(target, &sources),
         (Operation::Pq, [p, q]) => {
             let optional: Vec<Option<&[u8]>> = sources.iter().copied().map(Some).collect();
             kernels().pq_streaming(p, q, &optional);
         }
-        _ => unreachable!("{} has no streaming flavour", operation.name()),
+        _ => unreachable!("{operation:?} has no streaming flavour"),
     }
 }
 
-fn median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
+fn compute_reed_solomon(
+    code: &ReedSolomon,
+    operation: Operation,
+    targets: &mut [&mut [u8]],
+    data: &mut [&mut [u8]],
+) {
+    if matches!(operation, Operation::Xor | Operation::Pq) {
+        return code.encode_sep(data, targets).expect("blocks of one length");
+    }
+    // The last data blocks are lost: what is computed takes their places, and they stand for parity.
+    let lost_from = data.len() - targets.len();
+    let (left, parity) = data.split_at_mut(lost_from);
+    let blocks = left.iter_mut().map(|block| (&mut **block, true));
+    let blocks = blocks.chain(targets.iter_mut().map(|block| (&mut **block, false)));
+    let mut blocks: Vec<(&mut [u8], bool)> =
+        blocks.chain(parity.iter_mut().map(|block| (&mut **block, true))).collect();
+    code.reconstruct_data(&mut blocks).expect("as many blocks are lost as there is parity");
 }

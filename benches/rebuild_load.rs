@@ -1,5 +1,7 @@
 //! A mixed random job of 4 KiB beside a recovery: IOPS and p99 at several speed limits, beside those of the same
 //! degraded array that nobody recovers.
+//!
+//! `cargo bench -p stripewise-lab --bench rebuild_load`; `-- --quick` for a first look.
 
 use stripewise_engine::array::sync::{SpeedLimits, SyncConfig};
 use stripewise_engine::geometry::GeometrySpec;
@@ -10,9 +12,10 @@ use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange, Slot};
 use stripewise_engine::volume::VolumeConfig;
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_host::{Array, ArrayConfig, MemberSpec};
+use stripewise_lab::environment::{host_cpu, host_kernel};
+use stripewise_lab::selfbench::table::median;
 
-use super::{CHUNK_SECTORS, median};
-
+const CHUNK_SECTORS: u64 = 128;
 const MEMBERS: u16 = 5;
 const BLOCK_SECTORS: u64 = 8;
 const DEPTH: u32 = 8;
@@ -123,8 +126,17 @@ fn run(limit: Option<u32>, member_bytes: u64, runtime: Nanos, seed: u64) -> Foun
     }
 }
 
+fn main() {
+    let has = |option: &str| std::env::args().any(|argument| argument == option);
+    // `cargo test` asks with `--test` only that benches build.
+    if !has("--test") {
+        println!("{}, {}", host_cpu(), host_kernel());
+        curve(has("--quick"));
+    }
+}
+
 /// Prints the curve: medians over interleaved rounds.
-pub(crate) fn curve(is_quick: bool) {
+fn curve(is_quick: bool) {
     // A limit's first second may be spent at once, so that a member holds that and the runtime's.
     let (rounds, member_bytes, runtime) = if is_quick {
         (1, 512 << 20, Nanos::from_millis(1000))
@@ -142,7 +154,7 @@ pub(crate) fn curve(is_quick: bool) {
         runtime.as_secs_f64()
     );
     let medians = |of: fn(&Found) -> f64| -> Vec<f64> {
-        found.iter().map(|f| median(&mut f.iter().map(of).collect::<Vec<_>>())).collect()
+        found.iter().map(|f| median(&f.iter().map(of).collect::<Vec<_>>()).unwrap_or(f64::NAN)).collect()
     };
     let (iops, p99) = (medians(|f| f.iops), medians(|f| f.p99_us));
     for (place, recovered) in medians(|f| f.recovered_mib_s).into_iter().enumerate() {

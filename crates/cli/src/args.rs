@@ -260,6 +260,13 @@ macro_rules! bench_args {
         /// The options of `bench`; those left out keep the default of fio or mdadm.
         #[derive(Debug, Args)]
         pub(crate) struct BenchArgs {
+            /// Print the table of what this build does on this machine, beside what the machine can do; under three
+            /// minutes. A word chooses rows: parity, write, read, random, shards, sync, control, growth, simulation.
+            #[arg(long = "self", value_name = "WORD", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["on", "member_size", "fill", "keep", "randseed"])]
+            pub(crate) of_itself: Option<String>,
+            /// With --self: seconds only; the figures show no more than that everything runs.
+            #[arg(long, requires = "of_itself")]
+            pub(crate) quick: bool,
             /// What to measure on: `model` (virtual time), `memory`, or `files:DIR`.
             #[arg(long, default_value = "model", value_name = "TARGET")]
             pub(crate) on: String,

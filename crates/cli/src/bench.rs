@@ -13,6 +13,8 @@ use stripewise_lab::results::DirectionResult;
 use stripewise_lab::targets::{self, Target, TargetOptions};
 use stripewise_lab::workload::parse_size;
 
+mod itself;
+
 use crate::args::{BenchArgs, FillArg};
 use crate::exit::{Exit, Impossible};
 use crate::output::{print, print_json};
@@ -43,6 +45,12 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Exit> {
+    if let Some(word) = &args.of_itself {
+        if let Some((name, _)) = args.parameters().first() {
+            return Err(Impossible(format!("--{name}: the rows of --self are fixed")).into());
+        }
+        return itself::run(word, args.quick, args.json);
+    }
     run_with(args, |_| Ok(()))
 }
 

@@ -30,6 +30,7 @@ mod shard;
 mod sync;
 
 pub use array::{Array, ArrayConfig};
+pub use buffers::Memory;
 pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};
 pub use layers::{CacheStatus, CryptLayer, Layers};
 pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus, NotReAddable};

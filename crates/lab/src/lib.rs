@@ -11,6 +11,7 @@ pub mod recommend;
 pub mod report;
 pub mod results;
 mod runner;
+pub mod selfbench;
 pub mod sensitivity;
 pub mod stats;
 pub mod store;

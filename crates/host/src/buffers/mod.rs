@@ -2,12 +2,14 @@
 
 mod arena;
 mod mapping;
+mod memory;
 mod pages;
 mod pool;
 mod zeroes;
 
 pub(crate) use arena::Arena;
 pub(crate) use mapping::Mapping;
+pub use memory::Memory;
 pub(crate) use pages::Pages;
 pub(crate) use pool::RequestPool;
 pub(crate) use zeroes::{ZEROES_BYTES, Zeroes};

@@ -1,0 +1,188 @@
+//! The engine's own work: members and kernels that answer at once, and no bytes. What a request costs, and that it costs
+//! the same however large the array, its stripe cache and the number of requests are.
+
+use std::collections::VecDeque;
+
+use anyhow::Result;
+use stripewise_engine::geometry::GeometrySpec;
+use stripewise_engine::io::{Action, ActionQueue, Flags, Input, Op, Request, RequestId, Verdict};
+use stripewise_engine::level::{Layout, Level};
+use stripewise_engine::policy::Policy;
+use stripewise_engine::units::{Instant, SectorRange};
+use stripewise_engine::volume::{STRIPE_CACHE_DEFAULT, STRIPE_CACHE_MAX, Volume, VolumeConfig};
+
+use super::Scale;
+use super::clock::{Stopwatch, interleaved};
+use super::loops::Places;
+use super::table::{Row, Target, Unit};
+
+const BLOCK_SECTORS: u64 = 8;
+const DEPTH: u32 = 64;
+/// What one RMW may cost.
+const RMW_NS: f64 = 250.0;
+/// How much more a request may cost where everything is larger.
+const GROWTH: f64 = 1.2;
+
+/// A volume and what is under way in it.
+struct Driven {
+    volume: Volume,
+    out: ActionQueue,
+    answers: VecDeque<Input>,
+}
+
+impl Driven {
+    fn new(level: Level, members: usize, stripe_cache: u32) -> Result<Self> {
+        let geometry = GeometrySpec {
+            level,
+            layout: Layout::default_of(level),
+            chunk_sectors: 256,
+            member_sectors: vec![1 << 31; members],
+        };
+        let mut config = VolumeConfig::new(geometry, Policy::stripewise());
+        config.stripe_cache_size = stripe_cache;
+        Ok(Self { volume: Volume::new(&config)?, out: ActionQueue::default(), answers: VecDeque::new() })
+    }
+
+    /// Random 4 KiB requests, 64 in flight; nanoseconds each.
+    fn nanoseconds(&mut self, op: Op, requests: u64, seed: u64) -> f64 {
+        let blocks = self.volume.geometry().array_sectors() / BLOCK_SECTORS;
+        // More blocks than a draw reaches would not be drawn evenly.
+        let mut places = Places::new(blocks.min(1 << 31), true, seed);
+        let mut free: Vec<u32> = (0..DEPTH).collect();
+        let (mut issued, mut ended) = (0, 0);
+        let watch = Stopwatch::start();
+        while ended < requests {
+            let input = if let Some(id) = (issued < requests).then(|| free.pop()).flatten() {
+                issued += 1;
+                let range = SectorRange::new(places.draw() * BLOCK_SECTORS, BLOCK_SECTORS);
+                Input::Request(Request { id: RequestId(id), op, range, flags: Flags::default() })
+            } else if let Some(answer) = self.answers.pop_front() {
+                answer
+            } else {
+                unreachable!("requests are in flight and every action has an answer")
+            };
+            self.volume.handle(Instant::ZERO, input, &mut self.out);
+            for action in &self.out.actions {
+                match action {
+                    Action::Io(io) => self.answers.push_back(Input::IoDone { tag: io.tag, result: Ok(()) }),
+                    Action::Compute(compute) => self
+                        .answers
+                        .push_back(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent }),
+                    Action::Complete { id, .. } => {
+                        ended += 1;
+                        free.push(id.0);
+                    }
+                    Action::Replied { .. } | Action::Event(_) => {}
+                }
+            }
+            self.out.clear();
+        }
+        watch.seconds() * 1e9 / requests as f64
+    }
+}
+
+/// Requests that take about a sample's time.
+fn requests(scale: &Scale) -> u64 {
+    (scale.sample.as_nanos() / 500).max(1000) as u64
+}
+
+pub(super) fn flow(scale: &Scale) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (level, members, op, name, target) in [
+        (Level::Raid5, 5, Op::Write, "one RMW, RAID-5 of 5", Some(Target::Below(RMW_NS))),
+        (Level::Raid6, 6, Op::Write, "one RMW, RAID-6 of 6", None),
+        (Level::Raid5, 5, Op::Read, "one random read, RAID-5 of 5", None),
+    ] {
+        let mut driven = Driven::new(level, members, STRIPE_CACHE_DEFAULT)?;
+        let [samples] =
+            interleaved(scale.rounds, [&mut |round| driven.nanoseconds(op, requests(scale), round)]);
+        let row = Row::new(format!("engine's control flow: {name}, QD 64"), Unit::Nanoseconds, samples);
+        rows.push(match target {
+            Some(target) => row.asked(target),
+            None => row,
+        });
+    }
+    Ok(rows)
+}
+
+/// The same requests in a small and in a large array, cache or number.
+pub(super) fn growth(scale: &Scale) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (op, name) in [(Op::Read, "random read"), (Op::Write, "RMW")] {
+        let mut small = Driven::new(Level::Raid5, 3, STRIPE_CACHE_DEFAULT)?;
+        let mut large = Driven::new(Level::Raid5, 384, STRIPE_CACHE_DEFAULT)?;
+        // Of three members one data chunk and P are written as a whole or by RCW; five is the least that does an RMW.
+        let mut least = Driven::new(Level::Raid5, if op == Op::Write { 5 } else { 3 }, STRIPE_CACHE_DEFAULT)?;
+        let mut cached = Driven::new(Level::Raid5, 5, STRIPE_CACHE_MAX)?;
+        let mut five = Driven::new(Level::Raid5, 5, STRIPE_CACHE_DEFAULT)?;
+        let count = requests(scale);
+        let [three, few, many, less, more] = interleaved(
+            scale.rounds,
+            [
+                &mut |round| small.nanoseconds(op, count, round),
+                &mut |round| least.nanoseconds(op, count, round),
+                &mut |round| large.nanoseconds(op, count, round),
+                &mut |round| five.nanoseconds(op, count, round),
+                &mut |round| cached.nanoseconds(op, count, round),
+            ],
+        );
+        rows.push(
+            Row::new(format!("a {name}: 384 members"), Unit::Nanoseconds, many)
+                .beside(if op == Op::Write { "5 members" } else { "3 members" }, few)
+                .asked(Target::RatioAtMost(GROWTH)),
+        );
+        if op == Op::Write {
+            rows.push(Row::new("a write: 3 members, where it is no RMW", Unit::Nanoseconds, three));
+        }
+        rows.push(
+            Row::new(format!("a {name}: stripe cache {STRIPE_CACHE_MAX}"), Unit::Nanoseconds, more)
+                .beside(format!("stripe cache {STRIPE_CACHE_DEFAULT}"), less)
+                .asked(Target::RatioAtMost(GROWTH)),
+        );
+        rows.extend(by_number(op, name, scale)?);
+    }
+    Ok(rows)
+}
+
+/// One volume, ever more requests: the last tenth beside the first of as many.
+fn by_number(op: Op, name: &str, scale: &Scale) -> Result<Vec<Row>> {
+    let total = requests(scale) * 16 * scale.rounds;
+    let part = total / 20;
+    let mut driven = Driven::new(Level::Raid5, 5, STRIPE_CACHE_DEFAULT)?;
+    let memory_before = resident_bytes();
+    let samples: Vec<f64> = (0..20).map(|round| driven.nanoseconds(op, part, round + 1)).collect();
+    let grown = resident_bytes().zip(memory_before).map(|(after, before)| after.saturating_sub(before));
+    let row =
+        Row::new(format!("a {name}: after {total} requests"), Unit::Nanoseconds, samples[15..].to_vec())
+            .beside(format!("the first {}", part * 5), samples[..5].to_vec())
+            .asked(Target::RatioAtMost(GROWTH));
+    Ok(vec![match grown {
+        Some(bytes) => row.noted(format!("memory grew by {} KiB in between", bytes / 1024)),
+        None => row,
+    }])
+}
+
+/// Memory of this process, where the kernel tells it.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix("kB")?.trim();
+    Some(kib.parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_requests_end_and_leave_nothing_behind() {
+        for op in [Op::Read, Op::Write] {
+            let mut driven = Driven::new(Level::Raid6, 6, STRIPE_CACHE_DEFAULT).unwrap();
+            assert!(driven.nanoseconds(op, 1000, 1) > 0.0);
+            // What was computed and written ended before its request was answered.
+            while let Some(answer) = driven.answers.pop_front() {
+                driven.volume.handle(Instant::ZERO, answer, &mut driven.out);
+            }
+            driven.volume.check_invariants();
+        }
+    }
+}

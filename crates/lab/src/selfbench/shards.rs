@@ -1,0 +1,96 @@
+//! Two threads with a shard each, beside one.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use stripewise_engine::io::Op;
+use stripewise_engine::level::Level;
+use stripewise_host::{Array, Memory};
+
+use super::Scale;
+use super::array::{MEMBERS, open, span_bytes};
+use super::clock::interleaved;
+use super::loops::{Job, Loop, Share};
+use super::table::{Row, Target, Unit, median};
+
+const THREADS: u64 = 2;
+/// Of what two threads of plain copies gain over one; it is 1.8 where memory gives two threads twice the bytes.
+const OF_MEMORY: f64 = 0.9;
+
+pub(super) fn two(scale: &Scale) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return Ok(vec![Row::absent(
+            "two threads, two shards",
+            Unit::GbPerSecond,
+            "this machine has one CPU",
+        )]);
+    }
+    let mut one = open(Level::Raid5, MEMBERS, scale.member_bytes, 1)?;
+    let mut both = open(Level::Raid5, MEMBERS, scale.member_bytes, THREADS as u32)?;
+    let span = span_bytes(&one);
+    let memory = RefCell::new(Memory::new(scale.probe_bytes)?);
+    for (job, unit, name) in [
+        (Job::sequential(Op::Write, 1 << 20), Unit::GbPerSecond, "1 MiB sequential write"),
+        (Job::sequential(Op::Read, 1 << 20), Unit::GbPerSecond, "1 MiB sequential read"),
+        (Job::random(Op::Read), Unit::Iops, "4 KiB random read, QD 32"),
+        (Job::random(Op::Write), Unit::Iops, "4 KiB random write (RMW), QD 32"),
+    ] {
+        let per = if unit == Unit::Iops { job.bytes as f64 } else { 1.0 };
+        let [two, alone, copied_by_two, copied_by_one] = interleaved(
+            scale.rounds,
+            [
+                &mut |round| rate(&mut both, job, span, THREADS, round, scale.sample) / per,
+                &mut |round| rate(&mut one, job, span, 1, round, scale.sample) / per,
+                &mut |_| copied(&mut memory.borrow_mut(), THREADS as usize, scale.sample),
+                &mut |_| copied(&mut memory.borrow_mut(), 1, scale.sample),
+            ],
+        );
+        let gain = median(&copied_by_two).zip(median(&copied_by_one)).map_or(2.0, |(two, one)| two / one);
+        rows.push(
+            Row::new(format!("RAID-5 4+1, {name}, two shards"), unit, two)
+                .beside("one thread, one shard (wall clock)", alone)
+                .asked(Target::RatioAtLeast(OF_MEMORY * gain.min(THREADS as f64)))
+                .noted(format!(
+                    "asked: {OF_MEMORY} of what memory allows; two threads copy {gain:.2} times what one does"
+                )),
+        );
+    }
+    Ok(rows)
+}
+
+/// Bytes a second by the wall clock, each thread asking for what its shard has.
+fn rate(array: &mut Array, job: Job, span: u64, threads: u64, seed: u64, time: Duration) -> f64 {
+    let share = |index| Job { share: Share { index, count: threads }, ..job };
+    let loops = (0..threads).map(|index| Loop::new(share(index), span, seed + index, time)).collect();
+    match array.run::<Loop>(loops) {
+        Ok((_, loops)) => loops.iter().map(Loop::wall_rate).sum(),
+        Err(_) => f64::NAN,
+    }
+}
+
+/// Bytes a second by the wall clock of threads that copy memory, each within a part of its own.
+fn copied(memory: &mut Memory, threads: usize, time: Duration) -> f64 {
+    let part_bytes = memory.len() / threads;
+    std::thread::scope(|scope| {
+        let copiers: Vec<_> = memory
+            .chunks_exact_mut(part_bytes)
+            .map(|part| {
+                scope.spawn(move || {
+                    let (from, to) = part.split_at_mut(part_bytes / 2);
+                    let (began, mut bytes) = (Instant::now(), 0);
+                    loop {
+                        to.copy_from_slice(from);
+                        bytes += from.len();
+                        let seconds = began.elapsed();
+                        if seconds >= time {
+                            return bytes as f64 / seconds.as_secs_f64();
+                        }
+                    }
+                })
+            })
+            .collect();
+        copiers.into_iter().map(|copier| copier.join().unwrap_or(f64::NAN)).sum()
+    })
+}
