@@ -23,9 +23,6 @@ pub(crate) struct Cpu {
     parity_ns: u64,
 }
 
-/// What a copied byte costs the memory: read, and written after its line was fetched.
-const TOUCHED_BY_COPY: u64 = 3;
-
 impl Cpu {
     pub(crate) fn new(model: &CpuModel) -> Self {
         Self {
@@ -58,12 +55,7 @@ impl Cpu {
 
     /// Completes a request; returns when its submitter knows.
     pub(crate) fn complete(&mut self, now_ns: u64) -> u64 {
-        self.serve(now_ns, self.completion_ns())
-    }
-
-    /// What completing a request costs.
-    pub(crate) const fn completion_ns(&self) -> u64 {
-        self.model.request_complete_ns
+        self.serve(now_ns, self.model.request_complete_ns)
     }
 
     /// Hands over I/Os to members; returns when the drives can have them.
@@ -78,13 +70,11 @@ impl Cpu {
 
     /// Computes on the array's thread; returns the end.
     pub(crate) fn compute(&mut self, now_ns: u64, compute: &Compute, queue: &ActionQueue) -> u64 {
-        let cost = self.compute_ns(compute, queue);
-        let end = self.free_ns[0].max(now_ns) + cost;
+        let (parity, handling) = self.compute_ns(compute, queue);
+        let end = self.free_ns[0].max(now_ns) + parity + handling;
         self.free_ns[0] = end;
-        self.busy_ns += cost;
-        if compute.kernel != Kernel::Copy {
-            self.parity_ns += cost;
-        }
+        self.busy_ns += parity + handling;
+        self.parity_ns += parity;
         end
     }
 
@@ -92,7 +82,7 @@ impl Cpu {
     /// returns the end.
     pub(crate) fn copy(&mut self, now_ns: u64, bytes: u64) -> u64 {
         let end = self.serve(now_ns, bytes * self.model.copy_byte_ps / 1000);
-        let passing = bytes * TOUCHED_BY_COPY * self.model.memory_byte_ps / 1000;
+        let passing = bytes * self.model.copy_passing_ps / 1000;
         self.memory_free_ns = self.memory_free_ns.max(now_ns) + passing;
         end.max(self.memory_free_ns)
     }
@@ -105,7 +95,7 @@ impl Cpu {
         self.busy_ns
     }
 
-    /// Of that, for parity.
+    /// Of that, for parity itself.
     pub(crate) const fn parity_ns(&self) -> u64 {
         self.parity_ns
     }
@@ -132,13 +122,13 @@ impl Cpu {
         end
     }
 
-    /// The slower of arithmetic and memory, and the handling of each row.
-    fn compute_ns(&self, compute: &Compute, queue: &ActionQueue) -> u64 {
+    /// For parity the slower of arithmetic and memory; and copies, or the handling of each row.
+    fn compute_ns(&self, compute: &Compute, queue: &ActionQueue) -> (u64, u64) {
         let m = &self.model;
         let sources = u64::from(compute.sources.count);
         let touched = sources + u64::from(compute.targets.count);
         if compute.kernel == Kernel::Copy {
-            return compute.bytes * sources * m.copy_byte_ps / 1000;
+            return (0, compute.bytes * sources * m.copy_byte_ps / 1000);
         }
         let roles = |list| queue.operands(list).iter().any(|o| o.role == Role::Q);
         let arithmetic_ps = if roles(compute.targets) || roles(compute.sources) {
@@ -147,6 +137,6 @@ impl Cpu {
             sources.saturating_sub(1) * m.xor_byte_ps
         };
         let rows = compute.bytes.div_ceil(PAGE_BYTES);
-        compute.bytes * arithmetic_ps.max(touched * m.memory_byte_ps) / 1000 + rows * m.row_ns
+        (compute.bytes * arithmetic_ps.max(touched * m.memory_byte_ps) / 1000, rows * m.row_ns)
     }
 }

@@ -1,13 +1,14 @@
-//! dm-crypt between a workload and its array: time only, no bytes.
+//! dm-crypt's threads: what ciphering takes.
 //!
 //! # Contract
-//! *Place.* The payload of a container begins some sectors into the array; requests are moved by that much.
-//! *Time.* A write reaches the array when all of it is encrypted; a read is told when all of it is decrypted. The
-//! cipher runs on as many threads as the kernel has for one device (one up to 3.2, then one per CPU), each of which
-//! takes one request after another and needs a core.
+//! *Place.* The engine's layer is where the payload is, and asks for each piece to be ciphered.
+//! *Time.* The cipher runs on as many threads as the kernel has for one device (one up to 3.2, then one per CPU), each
+//! of which takes one piece after another and needs a core.
 
 use crate::cpu::Cpu;
 use crate::models::{BlockModel, CpuModel};
+use stripewise_engine::crypt::CryptConfig as Payload;
+use stripewise_engine::io::{Compute, Kernel};
 
 /// How sectors are encrypted, with a key of 256 bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +41,21 @@ pub struct CryptConfig {
     pub payload_sectors: u64,
 }
 
+impl CryptConfig {
+    /// The payload on an array of so many sectors; one that begins beyond it is refused by the engine.
+    pub(crate) const fn payload(self, array_sectors: u64) -> Payload {
+        Payload {
+            start_sector: self.payload_sectors,
+            sectors: array_sectors.saturating_sub(self.payload_sectors),
+            unit_sectors: 1,
+            buffer_bytes: Payload::BUFFER_BYTES,
+        }
+    }
+}
+
 /// The threads of one device.
 #[derive(Debug)]
 pub(crate) struct Crypt {
-    pub(crate) payload_sectors: u64,
     encrypt_byte_ps: u64,
     decrypt_byte_ps: u64,
     free_ns: Vec<u64>,
@@ -56,25 +68,14 @@ impl Crypt {
             Cipher::AesXts => (cpu.aes_xts_byte_ps, cpu.aes_xts_byte_ps),
         };
         let threads = block.crypt_threads.map_or(cpu.cores, |threads| threads as usize);
-        Self {
-            payload_sectors: config.payload_sectors,
-            encrypt_byte_ps,
-            decrypt_byte_ps,
-            free_ns: vec![0; threads.max(1)],
-        }
+        Self { encrypt_byte_ps, decrypt_byte_ps, free_ns: vec![0; threads.max(1)] }
     }
 
-    /// Encrypts; returns the end.
-    pub(crate) fn encrypt(&mut self, cpu: &mut Cpu, now_ns: u64, bytes: u64) -> u64 {
-        self.serve(cpu, now_ns, bytes * self.encrypt_byte_ps / 1000)
-    }
-
-    /// Decrypts and, on the same core, completes the request; returns the end.
-    pub(crate) fn decrypt(&mut self, cpu: &mut Cpu, now_ns: u64, bytes: u64) -> u64 {
-        self.serve(cpu, now_ns, bytes * self.decrypt_byte_ps / 1000 + cpu.completion_ns())
-    }
-
-    fn serve(&mut self, cpu: &mut Cpu, now_ns: u64, cost_ns: u64) -> u64 {
+    /// Ciphers a piece; returns the end.
+    pub(crate) fn compute(&mut self, cpu: &mut Cpu, now_ns: u64, compute: &Compute) -> u64 {
+        let is_read = matches!(compute.kernel, Kernel::Decrypt { .. });
+        let byte_ps = if is_read { self.decrypt_byte_ps } else { self.encrypt_byte_ps };
+        let cost_ns = compute.bytes * byte_ps / 1000;
         let free = self.free_ns.iter_mut().min().expect("a device has a thread");
         let end = cpu.serve(now_ns.max(*free), cost_ns);
         *free = end;

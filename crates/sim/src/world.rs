@@ -20,9 +20,9 @@ use crate::trace::TraceHash;
 use std::collections::VecDeque;
 use std::fmt;
 use stripewise_engine::cache::{Cache, CacheConfig, CacheError};
+use stripewise_engine::crypt::{Crypt as CryptLayer, CryptError};
 use stripewise_engine::io::{
-    Action, ActionQueue, Compute, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Tag,
-    Verdict,
+    Action, ActionQueue, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Tag, Verdict,
 };
 use stripewise_engine::stack::{Stack, StackError};
 use stripewise_engine::units::{Instant, SECTOR_BYTES, SectorRange};
@@ -47,6 +47,8 @@ pub enum SimError {
     Volume(VolumeError),
     /// The page cache is not possible.
     Cache(CacheError),
+    /// The encrypted container is not possible.
+    Crypt(CryptError),
     /// The rig does not fit the array.
     Rig(RigError),
     /// The workload keeps more requests in flight than the simulator numbers.
@@ -70,6 +72,7 @@ impl fmt::Display for SimError {
         match self {
             Self::Volume(error) => write!(f, "{error}"),
             Self::Cache(error) => write!(f, "{error}"),
+            Self::Crypt(error) => write!(f, "{error}"),
             Self::Rig(error) => write!(f, "{error}"),
             Self::TooManyInFlight { found, max } => {
                 write!(f, "{found} requests in flight; the simulator takes at most {max}")
@@ -90,9 +93,7 @@ impl From<StackError> for SimError {
         match error {
             StackError::Volume(error) => Self::Volume(error),
             StackError::Cache(error) => Self::Cache(error),
-            StackError::Crypt(error) => {
-                unreachable!("the simulator charges a cipher's time without a layer: {error}")
-            }
+            StackError::Crypt(error) => Self::Crypt(error),
         }
     }
 }
@@ -124,9 +125,9 @@ pub struct World<D: Data> {
     schedule: Schedule,
     fanout: Fanout,
     computing: VecDeque<(Tag, Verdict)>,
-    /// Copies between requests and cached pages under way, by number, and the numbers free.
-    copies: Vec<Tag>,
-    copies_free: Vec<u32>,
+    /// Computations under way of the layers above the array, by number, and the numbers free.
+    layers: Vec<Tag>,
+    layers_free: Vec<u32>,
     requests: Vec<Request>,
     in_flight: u32,
     errors: Vec<Option<IoError>>,
@@ -155,8 +156,21 @@ impl<D: Data> World<D> {
 
     /// Builds an array on its rig, with a page cache above it if one is given.
     pub fn cached(config: &SimConfig, cache: Option<&CacheConfig>, data: D) -> Result<Self, SimError> {
-        let stack = Stack::new(&config.volume, cache)?;
+        Self::layered(config, None, cache, data)
+    }
+
+    /// Builds an array on its rig, with an encrypted container on it if one is given, and a page cache above both.
+    /// Requests are counted from the start of the container's payload.
+    pub fn layered(
+        config: &SimConfig,
+        crypt: Option<CryptConfig>,
+        cache: Option<&CacheConfig>,
+        data: D,
+    ) -> Result<Self, SimError> {
         let rig = &config.rig;
+        let mut stack = Stack::new(&config.volume, None)?;
+        let payload = crypt.map(|c| c.payload(stack.volume().geometry().array_sectors()));
+        stack.raise(payload.as_ref(), cache)?;
         let attached = rig.attach(&config.volume.geometry.member_sectors).map_err(SimError::Rig)?;
         let mut members = Vec::with_capacity(attached.len());
         for (slot, &controller) in attached.iter().enumerate() {
@@ -175,12 +189,12 @@ impl<D: Data> World<D> {
             members,
             buses: Buses::new(rig),
             cpu: Cpu::new(&rig.cpu),
-            crypt: None,
+            crypt: crypt.map(|c| Crypt::new(c, &rig.cpu, &rig.block)),
             schedule: Schedule::default(),
             fanout: Fanout::default(),
             computing: VecDeque::new(),
-            copies: Vec::new(),
-            copies_free: Vec::new(),
+            layers: Vec::new(),
+            layers_free: Vec::new(),
             requests: Vec::new(),
             in_flight: 0,
             errors: Vec::new(),
@@ -192,12 +206,6 @@ impl<D: Data> World<D> {
             done_commands: Vec::new(),
             done_ios: Vec::new(),
         })
-    }
-
-    /// Builds an array on its rig, with an encrypted container on it. Requests are counted from its payload.
-    pub fn encrypted(config: &SimConfig, crypt: CryptConfig, data: D) -> Result<Self, SimError> {
-        let crypt = Crypt::new(crypt, &config.rig.cpu, &config.rig.block);
-        Ok(Self { crypt: Some(crypt), ..Self::new(config, data)? })
     }
 
     /// The array.
@@ -272,10 +280,7 @@ impl<D: Data> World<D> {
         match event {
             Event::Submit(id) => {
                 self.trace(0, u64::from(id));
-                let mut request = self.requests[id as usize];
-                if let Some(crypt) = self.crypt.as_ref().filter(|_| request.op != Op::Flush) {
-                    request.range.start += crypt.payload_sectors;
-                }
+                let request = self.requests[id as usize];
                 self.data.begin(&request);
                 self.handle(Input::Request(request));
                 self.cpu.enter(Some(request.flags.stream));
@@ -299,8 +304,8 @@ impl<D: Data> World<D> {
                 self.act();
             }
             Event::Copied(number) => {
-                let tag = self.copies[number as usize];
-                self.copies_free.push(number);
+                let tag = self.layers[number as usize];
+                self.layers_free.push(number);
                 self.trace(9, tag.0);
                 self.handle(Input::Computed { tag, verdict: Verdict::Consistent });
                 self.act();
@@ -323,10 +328,7 @@ impl<D: Data> World<D> {
                     self.requests[id as usize] = request;
                     self.in_flight += 1;
                     let bytes = request.range.count * SECTOR_BYTES;
-                    let mut ready_ns = self.cpu.submit(self.now_ns, request.flags.stream, bytes);
-                    if let Some(crypt) = self.crypt.as_mut().filter(|_| request.op == Op::Write) {
-                        ready_ns = crypt.encrypt(&mut self.cpu, ready_ns, bytes);
-                    }
+                    let ready_ns = self.cpu.submit(self.now_ns, request.flags.stream, bytes);
                     self.trace(8 | (request.op as u64) << 4, request.range.start);
                     self.schedule.at(ready_ns, Event::Submit(id));
                 }
@@ -386,7 +388,13 @@ impl<D: Data> World<D> {
                 Action::Compute(compute) => {
                     let verdict = self.data.compute(&compute, &self.out);
                     if Cache::owns(compute.tag) {
-                        self.copy(&compute);
+                        // On the core of whoever asked.
+                        let end_ns = self.cpu.copy(self.now_ns, compute.bytes);
+                        self.computed_at(end_ns, compute.tag);
+                    } else if let Some(crypt) = self.crypt.as_mut().filter(|_| CryptLayer::owns(compute.tag))
+                    {
+                        let end_ns = crypt.compute(&mut self.cpu, self.now_ns, &compute);
+                        self.computed_at(end_ns, compute.tag);
                     } else {
                         let end_ns = self.cpu.compute(self.now_ns, &compute, &self.out);
                         self.computing.push_back((compute.tag, verdict));
@@ -396,13 +404,7 @@ impl<D: Data> World<D> {
                 Action::Complete { id: RequestId(id), result } => {
                     let request = self.requests[id as usize];
                     self.data.end(&request, result);
-                    let end_ns = match self.crypt.as_mut().filter(|_| request.op == Op::Read) {
-                        Some(crypt) => {
-                            let bytes = request.range.count * SECTOR_BYTES;
-                            crypt.decrypt(&mut self.cpu, self.now_ns, bytes)
-                        }
-                        None => self.cpu.complete(self.now_ns),
-                    };
+                    let end_ns = self.cpu.complete(self.now_ns);
                     let event = match result {
                         Ok(()) => Event::Complete(id),
                         Err(error) => {
@@ -420,14 +422,13 @@ impl<D: Data> World<D> {
         self.send(ios);
     }
 
-    /// Copies between a request and cached pages, on the core of whoever asked.
-    fn copy(&mut self, compute: &Compute) {
-        let number = self.copies_free.pop().unwrap_or_else(|| {
-            self.copies.push(compute.tag);
-            self.copies.len() as u32 - 1
+    /// Tells the engine of a computation's end, in whatever order such end.
+    fn computed_at(&mut self, end_ns: u64, tag: Tag) {
+        let number = self.layers_free.pop().unwrap_or_else(|| {
+            self.layers.push(tag);
+            self.layers.len() as u32 - 1
         });
-        self.copies[number as usize] = compute.tag;
-        let end_ns = self.cpu.copy(self.now_ns, compute.bytes);
+        self.layers[number as usize] = tag;
         self.schedule.at(end_ns, Event::Copied(number));
     }
 

@@ -7,7 +7,7 @@ use stripewise_engine::io::{Flags, IoResult, Request, RequestId};
 use stripewise_engine::units::Instant;
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::bytes::BytesStore;
-use stripewise_sim::{Phantom, SimReport, World};
+use stripewise_sim::{Cipher, CryptConfig, Phantom, SimReport, World};
 use support::{ClosedLoop, Marked, raid5};
 
 /// A closed loop whose requests go through the page cache.
@@ -96,4 +96,34 @@ fn write_back_makes_full_stripes_of_small_sequential_writes() {
 fn a_cached_run_is_repeatable() {
     let once = || run(&cache(32), ClosedLoop::new(4, 8192, true, 70, 1 << 18, 3.0)).0;
     assert_eq!(once(), once());
+}
+
+#[test]
+fn a_cache_above_an_encrypted_container_keeps_bytes_and_what_it_holds_needs_no_cipher() {
+    let crypt = CryptConfig { cipher: Cipher::AesCbc, payload_sectors: 1024 };
+    let mut config = raid5(5, 16, 1);
+    config.volume.geometry.member_sectors = vec![4096; 5];
+    let store = BytesStore::new(&config.volume.geometry.member_sectors, config.volume.stripe_cache_size);
+    let mut marked = Marked::new(store);
+    let mut world = World::layered(&config, Some(crypt), Some(&cache(2)), &mut marked).unwrap();
+    // All of it is written first: what never was would be decrypted to something else than zeroes.
+    let sectors = 4 * 4096 - 2048;
+    let mut fill = Buffered(ClosedLoop::new(1, 8192, false, 0, sectors, 100.0));
+    fill.0.requests_max = sectors / 16;
+    world.run(&mut fill, None).unwrap();
+    let mut workload = Buffered(ClosedLoop::new(4, 8192, true, 50, sectors, 100.0));
+    workload.0.requests_max = 5000;
+    world.run(&mut workload, None).unwrap();
+    assert!(marked.sectors_read > 1000, "{} sectors read back", marked.sectors_read);
+    // Sequential reads are bound by the cipher's 75 MB/s; from memory they are not.
+    let rate = |crypt, sectors| {
+        let mut workload = Buffered(ClosedLoop::new(1, 65_536, false, 100, sectors, 8.0));
+        let mut world = World::layered(&raid5(5, 64, 1), crypt, Some(&cache(256)), Phantom).unwrap();
+        world.run(&mut workload, None).unwrap();
+        workload.0.megabytes_per_second()
+    };
+    let (plain, ciphered, held) =
+        (rate(None, 1 << 24), rate(Some(crypt), 1 << 24), rate(Some(crypt), 1 << 14));
+    assert!(plain > 90.0 && ciphered < 76.0, "{plain} MB/s plain, {ciphered} encrypted");
+    assert!(held > 500.0, "{held} MB/s of what is in memory");
 }

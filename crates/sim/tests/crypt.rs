@@ -4,7 +4,7 @@ mod support;
 
 use stripewise_engine::units::SectorRange;
 use stripewise_sim::models::Model;
-use stripewise_sim::{Cipher, CryptConfig, Phantom, Rig, RigNames, SimConfig, World};
+use stripewise_sim::{Cipher, CryptConfig, Phantom, Rig, RigNames, SimConfig, SimError, World};
 use support::{ClosedLoop, DRIVE_SECTORS, raid5};
 
 const CBC: CryptConfig = CryptConfig { cipher: Cipher::AesCbc, payload_sectors: 1024 };
@@ -22,10 +22,7 @@ fn config(block: &str) -> SimConfig {
 fn rate(block: &str, threads: u32, read_percent: u64, crypt: Option<CryptConfig>) -> f64 {
     let config = config(block);
     let mut workload = ClosedLoop::new(threads, 65_536, true, read_percent, 1 << 20, 2.0);
-    let mut world = match crypt {
-        Some(crypt) => World::encrypted(&config, crypt, Phantom).unwrap(),
-        None => World::new(&config, Phantom).unwrap(),
-    };
+    let mut world = World::layered(&config, crypt, None, Phantom).unwrap();
     world.run(&mut workload, None).unwrap();
     workload.megabytes_per_second()
 }
@@ -51,7 +48,8 @@ fn writes_are_encrypted_before_the_array_has_them() {
 fn a_payload_off_the_stripe_makes_whole_stripes_partial() {
     let member_ios = |payload_sectors| {
         let config = raid5(5, 128, 1);
-        let mut world = World::encrypted(&config, CryptConfig { payload_sectors, ..CBC }, Phantom).unwrap();
+        let crypt = CryptConfig { payload_sectors, ..CBC };
+        let mut world = World::layered(&config, Some(crypt), None, Phantom).unwrap();
         let mut workload = ClosedLoop::new(1, 512 << 10, false, 0, 1 << 22, 20.0);
         let report = world.run(&mut workload, None).unwrap();
         let read: u64 = report.members.iter().map(|m| m.stats.sectors_read).sum();
@@ -59,4 +57,11 @@ fn a_payload_off_the_stripe_makes_whole_stripes_partial() {
     };
     let (aligned, shifted) = (member_ios(1024), member_ios(1024 + 128));
     assert!(aligned < 0.01 && shifted > 0.2, "{aligned} and {shifted} sectors read for each written");
+}
+
+#[test]
+fn a_payload_beyond_the_array_is_refused() {
+    let crypt = CryptConfig { payload_sectors: u64::MAX, ..CBC };
+    let made = World::layered(&raid5(5, 64, 1), Some(crypt), None, Phantom);
+    assert!(matches!(made.err(), Some(SimError::Crypt(_))));
 }

@@ -365,14 +365,7 @@ impl Parameters {
         if self.work.runs_job() && fs == Some(FsKind::Xfs) {
             return Err(Fault::of("fs", "files on xfs are not modelled; use ext3, ext4 or none"));
         }
-        if self.work.runs_job() && fs.is_some() && !self.job.direct {
-            return Err(Fault::of("fs", "files are modelled past the page cache; set direct=1, or fs none"));
-        }
         if let Some(cache) = self.cache() {
-            if self.stack.crypt.is_some() {
-                let message = "crypt under a page cache is not modelled; use direct=1, or no crypt";
-                return Err(Fault::of("crypt", message));
-            }
             cache.check().map_err(|e| Fault::of(cache_key(&e), e.to_string()))?;
         }
         Ok(())

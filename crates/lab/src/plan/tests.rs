@@ -132,7 +132,6 @@ fn faults_of_the_layers_name_file_line_and_key() {
         ("dirty_ratio = 0", 14, "leaves no page"),
         ("dirty_ratio = 10\ndirty_background_ratio = 20", 15, "not below"),
         ("crypt = \"rot13\"", 14, "aes-xts-plain64"),
-        ("crypt = \"aes-xts-plain64\"", 14, "direct=1"),
         ("crypt_offset = 100", 14, "multiple of 512"),
         ("readahed = 256", 14, "known are memory"),
     ] {

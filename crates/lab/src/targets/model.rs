@@ -188,10 +188,7 @@ impl Target for ModelTarget {
 
 /// The array of a cell with the layers above it.
 fn world(cell: &Cell, config: &SimConfig) -> Result<World<Phantom>, CellError> {
-    let made = match (cell.parameters.crypt(), cell.parameters.cache()) {
-        (Some(crypt), _) => World::encrypted(config, crypt, Phantom),
-        (None, cache) => World::cached(config, cache.as_ref(), Phantom),
-    };
+    let made = World::layered(config, cell.parameters.crypt(), cell.parameters.cache().as_ref(), Phantom);
     made.map_err(|e| CellError(e.to_string()))
 }
 

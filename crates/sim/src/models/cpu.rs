@@ -17,6 +17,8 @@ pub struct CpuModel {
     pub memory_byte_ps: u64,
     /// Copy, per byte of one side.
     pub copy_byte_ps: u64,
+    /// What passes the memory that all cores share, per byte copied.
+    pub copy_passing_ps: u64,
     /// AES-256 in CBC mode, encryption, per byte.
     pub aes_cbc_encrypt_byte_ps: u64,
     /// AES-256 in CBC mode, decryption, per byte.
@@ -47,6 +49,8 @@ impl CpuModel {
             pq_byte_ps: model.picoseconds_per_byte("pq_rate"),
             memory_byte_ps: model.picoseconds_per_byte("memory_rate"),
             copy_byte_ps: model.picoseconds_per_byte("copy_rate"),
+            copy_passing_ps: (model.number("copy_traffic") * 1e6 / model.number("memory_rate")).round()
+                as u64,
             aes_cbc_encrypt_byte_ps: model.picoseconds_per_byte("aes_cbc_encrypt_rate"),
             aes_cbc_decrypt_byte_ps: model.picoseconds_per_byte("aes_cbc_decrypt_rate"),
             aes_xts_byte_ps: model.picoseconds_per_byte("aes_xts_rate"),

@@ -193,6 +193,7 @@ const CPU: &[Spec] = &[
     spec("pq_rate", "MB/s", 1.0, 1e7, Number, "P and Q together, bytes of data"),
     spec("memory_rate", "MB/s", 1.0, 1e7, Number, "bytes read and written in memory"),
     spec("copy_rate", "MB/s", 1.0, 1e7, Number, "copy, bytes of one side"),
+    spec("copy_traffic", "ratio", 1.0, 10.0, Number, "bytes that pass the memory for each byte copied"),
     spec("aes_cbc_encrypt_rate", "MB/s", 1.0, 1e6, Number, "AES-256 in CBC mode on one core, encryption"),
     spec("aes_cbc_decrypt_rate", "MB/s", 1.0, 1e6, Number, "AES-256 in CBC mode on one core, decryption"),
     spec("aes_xts_rate", "MB/s", 1.0, 1e6, Number, "AES-256 in XTS mode on one core, either way"),
