@@ -145,6 +145,12 @@ pub(crate) struct SensitivityArgs {
     /// By how many percent each parameter is moved, either way.
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=90))]
     pub(crate) step: u8,
+    /// Only parameters of this kind: quoted, measured, derived or assumed; more than once for several.
+    #[arg(long, value_name = "KIND", value_parser = ["quoted", "measured", "derived", "assumed"])]
+    pub(crate) kind: Vec<String>,
+    /// Only parameters of this model; more than once for several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Vec<String>,
     /// The whole plan instead of the shortened one.
     #[arg(long)]
     pub(crate) full: bool,

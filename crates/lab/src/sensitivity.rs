@@ -47,12 +47,14 @@ pub struct Moved {
     pub error: Option<String>,
 }
 
-/// Moves every parameter of a plan's models by `step` (0.2 is a fifth) either way and tells of each; the results are
-/// kept in `folder`, so that a run that was ended goes on from there.
+/// Moves those parameters of a plan's models that are `wanted` by `step` (0.2 is a fifth) either way and tells of each;
+/// the results are kept in `folder`, so that a run that was ended goes on from there, and cells whose rig does not have
+/// the model are run once.
 pub fn run(
     plan: &Plan,
     choices: Choices,
     step: f64,
+    wanted: impl Fn(&Provenance) -> bool,
     folder: &Path,
     cancel: &Arc<AtomicBool>,
     mut told: impl FnMut(usize, usize, &Moved),
@@ -60,7 +62,7 @@ pub fn run(
     let mut store = Store::open(folder)?;
     let study = Study::simulated(plan.clone(), choices)?;
     let before = judged(&study, &mut store, cancel)?;
-    let parameters: Vec<&Provenance> = before.environment.provenance.iter().collect();
+    let parameters: Vec<&Provenance> = before.environment.provenance.iter().filter(|p| wanted(p)).collect();
     let total = parameters.len() * 2;
     let mut all = Vec::with_capacity(total);
     for provenance in parameters {
@@ -69,6 +71,10 @@ pub fn run(
                 return Ok(all);
             }
             let outcome = moved(plan, choices, provenance, factor, &mut store, cancel);
+            // What was cut short tells nothing of this parameter.
+            if cancel.load(Ordering::Relaxed) {
+                return Ok(all);
+            }
             let (flips, error) = match outcome {
                 Ok(after) => (flips(&before.claims, &after.claims), None),
                 Err(error) => (Vec::new(), Some(format!("{error:#}"))),

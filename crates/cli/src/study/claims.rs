@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use anyhow::Result;
 use serde::Serialize;
-use stripewise_lab::claims::{CLAIMS, ClaimResult, count};
+use stripewise_lab::claims::{CLAIMS, ClaimResult, Counts};
 use stripewise_lab::plan::{Choices, PRESETS, Plan};
 use stripewise_lab::recommend::Weights;
 use stripewise_lab::report::render;
+use stripewise_lab::results::Provenance;
 use stripewise_lab::sensitivity::{self, Moved};
 use stripewise_lab::store::Store;
 use stripewise_lab::study::{self, Study};
@@ -18,14 +19,13 @@ use super::{stored, tables};
 use crate::args::{SensitivityArgs, VerifyArgs};
 use crate::exit::{Exit, Impossible};
 use crate::output::{print, print_json};
-use crate::progress::{Bar, cancel_flag};
+use crate::progress::{Bar, cancel_flag, clock};
 
 #[derive(Serialize)]
 struct Verified {
     studies: Vec<VerifiedStudy>,
-    reproduced: usize,
-    not_reproduced: usize,
-    not_checkable: usize,
+    #[serde(flatten)]
+    counts: Counts,
     seconds: f64,
 }
 
@@ -69,11 +69,9 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit> {
             claims: results.claims,
         });
     }
-    let sums =
-        studies.iter().map(|s| count(&s.claims)).fold([0; 3], |[a, b, c], [x, y, z]| [a + x, b + y, c + z]);
-    let [reproduced, not_reproduced, not_checkable] = sums;
+    let counts = Counts::of(studies.iter().flat_map(|s| &s.claims));
     let seconds = started.elapsed().as_secs_f64();
-    let verified = Verified { studies, reproduced, not_reproduced, not_checkable, seconds };
+    let verified = Verified { studies, counts, seconds };
     if args.json {
         print_json(&verified)?;
     } else {
@@ -107,11 +105,7 @@ fn text(verified: &Verified) -> String {
         text.push_str(&tables::claims(&study.claims));
         text.push('\n');
     }
-    let _ = writeln!(
-        text,
-        "All in {:.1} s: {} claims reproduced, {} not reproduced, {} not checkable.",
-        verified.seconds, verified.reproduced, verified.not_reproduced, verified.not_checkable
-    );
+    let _ = writeln!(text, "All in {:.1} s: {}.", verified.seconds, verified.counts);
     text
 }
 
@@ -122,8 +116,12 @@ pub(crate) fn sensitivity(args: &SensitivityArgs) -> Result<Exit> {
     let cancel = cancel_flag()?;
     let choices = Choices { quick: !args.full, replicates: Some(1), ..Choices::default() };
     let step = f64::from(args.step) / 100.0;
-    let moved = sensitivity::run(&plan, choices, step, &folder, &cancel, |done, total, moved| {
-        eprintln!("{done}/{total} {}", line(moved));
+    let began = Instant::now();
+    let is_in = |list: &[String], name: &String| list.is_empty() || list.contains(name);
+    let wanted = |p: &Provenance| is_in(&args.kind, &p.kind) && is_in(&args.model, &p.model);
+    let moved = sensitivity::run(&plan, choices, step, wanted, &folder, &cancel, |done, total, moved| {
+        let left = began.elapsed().as_secs_f64() / done as f64 * (total - done) as f64;
+        eprintln!("{done}/{total} {}, ETA {}", line(moved), clock(left as u64));
     })?;
     if args.json {
         print_json(&moved)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use stripewise_lab::claims::{ClaimResult, count};
+use stripewise_lab::claims::{ClaimResult, Counts};
 use stripewise_lab::recommend::{FAMILIES, family};
 use stripewise_lab::results::{CellResult, Recommendation, StudyResults, TradeOff};
 use stripewise_lab::workload::parse_size;
@@ -33,11 +33,11 @@ pub(crate) fn claims(claims: &[ClaimResult]) -> String {
         return String::new();
     }
     let mut text = String::from("Published and here\n");
-    let mut table = Table::of_text(["claim", "published", "here", "verdict"]);
+    let mut table = Table::of_text(["claim", "published", "here", "verdict", "by"]);
     for claim in claims {
         let words = [&claim.id, &claim.published, &claim.here].map(|text| text.trim().to_owned());
         let [id, published, here] = words;
-        table.row([id, published, here, claim.verdict.name().to_owned()]);
+        table.row([id, published, here, claim.verdict.name().to_owned(), claim.basis.name().to_owned()]);
     }
     text.push_str(&table.to_string());
     for claim in claims {
@@ -45,12 +45,7 @@ pub(crate) fn claims(claims: &[ClaimResult]) -> String {
             let _ = writeln!(text, "{} ({}): {}", claim.id, claim.verdict.name(), reason.trim());
         }
     }
-    let [reproduced, not, unknown] = count(claims);
-    let _ = writeln!(
-        text,
-        "{} claims: {reproduced} reproduced, {not} not reproduced, {unknown} not checkable",
-        claims.len()
-    );
+    let _ = writeln!(text, "{}", Counts::of(claims));
     text
 }
 

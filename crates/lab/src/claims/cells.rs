@@ -120,8 +120,12 @@ fn matches(factors: &BTreeMap<String, String>, wanted: &Where) -> bool {
     named && (!is_array_meant || factors.get("target").is_some_and(|t| t == "array"))
 }
 
-/// The cells chosen, in the order of the study.
-pub(super) fn points(cells: &[CellResult], wanted: &Where, metric: &Metric) -> Vec<Point> {
+/// The figures of every combination of factors, one for each replicate, in the order of the study.
+pub(super) fn trials(
+    cells: &[CellResult],
+    wanted: &Where,
+    metric: &Metric,
+) -> Vec<(BTreeMap<String, String>, Vec<f64>)> {
     let mut found: Vec<(BTreeMap<String, String>, Vec<f64>)> = Vec::new();
     let mut places = BTreeMap::new();
     for cell in cells.iter().filter(|c| c.error.is_none()) {
@@ -134,8 +138,14 @@ pub(super) fn points(cells: &[CellResult], wanted: &Where, metric: &Metric) -> V
         });
         found[place].1.push(figure);
     }
+    found
+}
+
+/// The cells chosen, in the order of the study.
+pub(super) fn points(cells: &[CellResult], wanted: &Where, metric: &Metric) -> Vec<Point> {
     let mean = |figures: Vec<f64>| figures.iter().sum::<f64>() / figures.len() as f64;
-    found.into_iter().map(|(factors, figures)| Point { factors, figure: mean(figures) }).collect()
+    let found = trials(cells, wanted, metric).into_iter();
+    found.map(|(factors, figures)| Point { factors, figure: mean(figures) }).collect()
 }
 
 /// Points apart by every factor but those.

@@ -98,6 +98,7 @@ impl Claim {
             check: self.check.clone(),
             here,
             verdict,
+            basis: self.test.basis(),
             reason,
         }
     }

@@ -42,6 +42,33 @@ impl Verdict {
     }
 }
 
+/// What a verdict rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Figures of cells that were run.
+    #[default]
+    Run,
+    /// Which cells the plan has.
+    Plan,
+    /// A parameter of a model, which has the published value as its source.
+    Model,
+    /// Arithmetic on published figures, or on addresses.
+    Arithmetic,
+}
+
+impl Basis {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Plan => "plan",
+            Self::Model => "model",
+            Self::Arithmetic => "arithmetic",
+        }
+    }
+}
+
 /// A claim beside what was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimResult {
@@ -55,6 +82,9 @@ pub struct ClaimResult {
     pub here: String,
     /// The verdict.
     pub verdict: Verdict,
+    /// What the verdict rests on.
+    #[serde(default)]
+    pub basis: Basis,
     /// Why it likely does not hold, or cannot be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -71,8 +101,43 @@ pub fn judge(results: &StudyResults, plan: &str) -> Vec<ClaimResult> {
     }
 }
 
-/// How many claims have each verdict: reproduced, not reproduced, not checkable.
-pub fn count(claims: &[ClaimResult]) -> [usize; 3] {
-    let of = |verdict| claims.iter().filter(|c| c.verdict == verdict).count();
-    [of(Verdict::Reproduced), of(Verdict::NotReproduced), of(Verdict::NotCheckable)]
+/// How many claims have which verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Found by runs as well.
+    pub reproduced: usize,
+    /// Agree without a run: by plan, model or arithmetic.
+    pub agreeing: usize,
+    /// Not found here.
+    pub not_reproduced: usize,
+    /// Cannot be told.
+    pub not_checkable: usize,
+}
+
+impl Counts {
+    /// Counts claims.
+    pub fn of<'a>(claims: impl IntoIterator<Item = &'a ClaimResult>) -> Self {
+        let mut counts = Self::default();
+        for claim in claims {
+            *match (claim.verdict, claim.basis) {
+                (Verdict::Reproduced, Basis::Run) => &mut counts.reproduced,
+                (Verdict::Reproduced, _) => &mut counts.agreeing,
+                (Verdict::NotReproduced, _) => &mut counts.not_reproduced,
+                (Verdict::NotCheckable, _) => &mut counts.not_checkable,
+            } += 1;
+        }
+        counts
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { reproduced, agreeing, not_reproduced, not_checkable } = self;
+        let all = reproduced + agreeing + not_reproduced + not_checkable;
+        write!(
+            f,
+            "{all} claims: {reproduced} reproduced by runs, {agreeing} agree by plan, model or arithmetic alone, \
+             {not_reproduced} not reproduced, {not_checkable} not checkable"
+        )
+    }
 }

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use stripewise_sim::models::Model;
 
-use super::cells::{Metric, Point, Where, groups, points};
+use super::Basis;
+use super::cells::{Metric, Point, Where, groups, points, trials};
 use super::layout::GroupStarts;
 use crate::results::CellResult;
 
@@ -121,6 +122,17 @@ pub enum Test {
         metric: Metric,
         /// The share.
         below: f64,
+    },
+    /// Replicates of each combination lie within a share of their mean.
+    Trials {
+        /// Cells.
+        #[serde(rename = "where", default)]
+        cells: Where,
+        /// Figure.
+        #[serde(default)]
+        metric: Metric,
+        /// The largest less the smallest, over the mean.
+        at_most: f64,
     },
     /// So many combinations of factors.
     Count {
@@ -241,6 +253,16 @@ fn by_groups(judged: &[(String, bool, f64)], share: f64, worst_is_low: bool) -> 
 }
 
 impl Test {
+    /// What its verdict rests on.
+    pub(super) const fn basis(&self) -> Basis {
+        match self {
+            Self::Count { .. } => Basis::Plan,
+            Self::Model { .. } => Basis::Model,
+            Self::Product { .. } | Self::GroupStarts(_) => Basis::Arithmetic,
+            _ => Basis::Run,
+        }
+    }
+
     /// Runs it on a study's cells.
     pub fn run(&self, cells: &[CellResult]) -> Found {
         match self {
@@ -280,6 +302,18 @@ impl Test {
             }
             Self::Pathology { over, sets, cells: wanted, metric, below } => {
                 pathology(&points(cells, wanted, metric), over, sets, *below)
+            }
+            Self::Trials { cells: wanted, metric, at_most } => {
+                let judged: Vec<_> = trials(cells, wanted, metric)
+                    .into_iter()
+                    .filter(|(_, figures)| figures.len() > 1)
+                    .map(|(factors, figures)| {
+                        let range = Take::Greatest.of(&figures) - Take::Least.of(&figures);
+                        let share = range / Take::Mean.of(&figures);
+                        (Point { factors, figure: share }.name(&[]), share <= *at_most, share)
+                    })
+                    .collect();
+                by_groups(&judged, 1.0, false)
             }
             Self::Count { cells: wanted, equals } => {
                 let found = points(cells, wanted, &Metric::Seconds).len();

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::file::{CLAIMS, Claims};
 use super::test::{Found, Test};
+use super::{Basis, ClaimResult, Counts, Verdict};
 use crate::results::{CellResult, DirectionResult};
 
 /// A cell of the array with a throughput in MB/s.
@@ -78,6 +79,38 @@ fn every_kind_of_check_can_hold_and_fail() {
 }
 
 #[test]
+fn trials_are_compared_with_each_other_and_need_two() {
+    let test =
+        |at_most: f64| -> Test { toml::from_str(&format!("kind = 'trials'\nat_most = {at_most}")).unwrap() };
+    let two = [cell(&[("chunk", "a")], 90), cell(&[("chunk", "a")], 110), cell(&[("chunk", "b")], 50)];
+    assert!(matches!(test(0.21).run(&two), Found::Holds(_)));
+    assert!(matches!(test(0.19).run(&two), Found::Not(_)));
+    assert!(matches!(test(1.0).run(&two[1..]), Found::Unknown(_)), "one of each");
+}
+
+#[test]
+fn verdicts_without_a_run_are_counted_apart() {
+    let result = |basis, verdict| ClaimResult {
+        id: String::new(),
+        published: String::new(),
+        check: String::new(),
+        here: String::new(),
+        verdict,
+        basis,
+        reason: None,
+    };
+    let claims = [
+        result(Basis::Run, Verdict::Reproduced),
+        result(Basis::Arithmetic, Verdict::Reproduced),
+        result(Basis::Model, Verdict::Reproduced),
+        result(Basis::Run, Verdict::NotReproduced),
+        result(Basis::Plan, Verdict::NotCheckable),
+    ];
+    let expected = Counts { reproduced: 1, agreeing: 2, not_reproduced: 1, not_checkable: 1 };
+    assert_eq!(Counts::of(&claims), expected);
+}
+
+#[test]
 fn cells_that_are_missing_leave_a_claim_open() {
     for test in [
         "kind = 'value'\nwhere = { chunk = 'c' }",
@@ -104,6 +137,7 @@ fn built_in_claims_read_and_name_what_the_plans_have() {
         let results: Vec<CellResult> = cells
             .iter()
             .map(|c| CellResult {
+                replicate: c.replicate,
                 target: c.target().to_owned(),
                 factors: c.factors.clone(),
                 member_ios: Some(crate::results::MemberIos {

@@ -123,7 +123,10 @@ mod tests {
             assert!(refused(text).contains("from 0 on"), "{text}");
         }
         assert!(
-            Weights::parse(["random=0", "sequential=0", "trace=0"]).unwrap_err().to_string().contains("all weights")
+            Weights::parse(["random=0", "sequential=0", "trace=0"])
+                .unwrap_err()
+                .to_string()
+                .contains("all weights")
         );
     }
 }

@@ -1,7 +1,7 @@
 //! What was published, beside what was found.
 
 use super::html::Html;
-use crate::claims::{Verdict, count};
+use crate::claims::{Counts, Verdict};
 use crate::results::StudyResults;
 
 pub(super) fn write(html: &mut Html, results: &StudyResults) {
@@ -9,21 +9,23 @@ pub(super) fn write(html: &mut Html, results: &StudyResults) {
         return;
     }
     super::section(html, results, "claims", "Published and here");
-    let [reproduced, not, unknown] = count(&results.claims);
-    html.raw("<p class=\"note\">").number(reproduced as f64, 0).raw(" claims reproduced, ");
-    html.number(not as f64, 0).raw(" not reproduced, ").number(unknown as f64, 0);
-    html.raw(" not checkable. No parameter exists for a claim's sake: models and plans come from sources of their own.");
-    html.raw("</p><div class=\"scroll\"><table class=\"claims\"><thead><tr><th>Published</th><th>Check</th><th>Here</th>");
+    html.raw("<p class=\"note\">").text(&Counts::of(&results.claims).to_string());
+    html.raw(". No parameter exists for a claim's sake: models and plans come from sources of their own.");
+    html.raw("</p><div class=\"scroll\"><table class=\"claims\"><thead><tr><th>Published</th><th>Here</th>");
     html.raw("<th>Verdict</th></tr></thead><tbody>");
     for claim in &results.claims {
-        html.raw("<tr><td>").text(&claim.published).raw("</td><td>").text(&claim.check);
-        html.raw("</td><td>").text(&claim.here);
-        html.raw(match claim.verdict {
-            Verdict::Reproduced => "</td><td class=\"holds\">",
-            Verdict::NotReproduced => "</td><td class=\"fails\">",
-            Verdict::NotCheckable => "</td><td class=\"open\">",
-        });
-        html.text(claim.verdict.name());
+        let (class, by) = match claim.verdict {
+            Verdict::Reproduced => ("holds", true),
+            Verdict::NotReproduced => ("fails", true),
+            Verdict::NotCheckable => ("open", false),
+        };
+        html.raw("<tr class=\"").raw(class).raw("\"><td>").text(claim.published.trim());
+        html.raw("</td><td data-label=\"Here\"><b>").text(claim.here.trim());
+        html.raw("</b><small>").text(claim.check.trim()).raw("</small></td><td data-label=\"Verdict\">");
+        html.raw("<span class=\"verdict-word\">").text(claim.verdict.name()).raw("</span>");
+        if by {
+            html.raw(" <small>by ").text(claim.basis.name()).raw("</small>");
+        }
         if let Some(reason) = &claim.reason {
             html.raw("<p class=\"note\">").text(reason.trim()).raw("</p>");
         }

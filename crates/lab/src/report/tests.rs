@@ -76,6 +76,7 @@ fn study(cells: u32, text: &str) -> StudyResults {
             check: owned(),
             here: owned(),
             verdict: crate::claims::Verdict::NotReproduced,
+            basis: crate::claims::Basis::Run,
             reason: Some(owned()),
         }],
     }
