@@ -32,7 +32,7 @@ struct Case {
 }
 
 const fn job(op: Op, bytes: u64, depth: u32, is_random: bool) -> Job {
-    Job { op, bytes, depth, buffers: depth, is_random, share: Share::ALL }
+    Job { op, bytes, depth, buffers: depth, is_random, share: Share::ALL, is_buffered: false }
 }
 
 /// fio's depths give members as many I/Os as the array's requests do.

@@ -4,29 +4,32 @@
     tests/nbd/bench.py PATH-OF-nbd_memory [ROUNDS]
 
 Both serve 1 GiB from memory (the server a RAID-5 of five members, on one shard) over unix sockets. Prints the
-machine, every sample and the ratio of medians; above 1 the server is faster than nbdkit.
+machine, every sample and the ratio of medians beside what is asked of it.
 """
 
 import json
 import os
+import pathlib
 import platform
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bench"))
+import table
+
 binary = sys.argv[1]
 rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
 SECONDS = 3
 CASES = [
-    ("4 KiB random read, depth 32", ["--rw=randread", "--bs=4k", "--iodepth=32"]),
-    ("4 KiB random write, depth 32", ["--rw=randwrite", "--bs=4k", "--iodepth=32"]),
-    ("4 KiB random read, depth 1", ["--rw=randread", "--bs=4k", "--iodepth=1"]),
-    ("1 MiB sequential read, depth 4", ["--rw=read", "--bs=1M", "--iodepth=4"]),
-    ("1 MiB sequential write, depth 4", ["--rw=write", "--bs=1M", "--iodepth=4"]),
+    ("4 KiB random read, depth 32", "iops", 1.3, ["--rw=randread", "--bs=4k", "--iodepth=32"]),
+    ("4 KiB random write, depth 32", "iops", 1.3, ["--rw=randwrite", "--bs=4k", "--iodepth=32"]),
+    ("4 KiB random read, depth 1", "iops", None, ["--rw=randread", "--bs=4k", "--iodepth=1"]),
+    ("1 MiB sequential read, depth 4", "bytes", 1.0, ["--rw=read", "--bs=1M", "--iodepth=4"]),
+    ("1 MiB sequential write, depth 4", "bytes", 1.0, ["--rw=write", "--bs=1M", "--iodepth=4"]),
 ]
 
 for tool in ("fio", "nbdkit", "nbdcopy"):
@@ -39,14 +42,14 @@ def text(*command):
     return output.strip().partition("\n")[0]
 
 
-def sample(socket, arguments):
+def sample(socket, unit, arguments):
     command = ["fio", "--name=bench", "--ioengine=nbd", f"--uri=nbd+unix:///?socket={socket}", "--size=1G"]
     command += ["--time_based", f"--runtime={SECONDS}", "--randseed=1", "--output-format=json", *arguments]
     # The engine says a word of its own first.
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     job = json.loads(output[output.index("{\n"):])["jobs"][0]
     side = "write" if "write" in arguments[0] else "read"
-    return job[side]["bw_bytes"] / (1 << 20)
+    return job[side]["bw_bytes" if unit == "bytes" else "iops"]
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -67,16 +70,14 @@ with tempfile.TemporaryDirectory() as folder:
         model = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
         print(f"{model[0] if model else platform.processor()}, {os.cpu_count()} CPUs, Linux {platform.release()}")
         print(f"{text('nbdkit', '--version')}, {text('fio', '--version')}, {text('nbdcopy', '--version')}")
-        print(f"commit {text('git', 'rev-parse', '--short', 'HEAD')}, {rounds} rounds of {SECONDS} s, MiB/s")
-        for name, arguments in CASES:
+        print(f"commit {text('git', 'rev-parse', '--short', 'HEAD')}, {rounds} rounds of {SECONDS} s")
+        print(table.heading())
+        for name, unit, target, arguments in CASES:
             samples = {ours: [], theirs: []}
             for number in range(rounds):
                 for socket in (ours, theirs) if number % 2 == 0 else (theirs, ours):
-                    samples[socket].append(sample(socket, arguments))
-            medians = {socket: statistics.median(values) for socket, values in samples.items()}
-            print(f"{name}: {medians[ours]:.0f} beside {medians[theirs]:.0f}, ratio {medians[ours] / medians[theirs]:.2f}")
-            for label, socket in (("stripewise", ours), ("nbdkit", theirs)):
-                print(f"    {label:10} " + " ".join(f"{value:.0f}" for value in samples[socket]))
+                    samples[socket].append(sample(socket, unit, arguments))
+            print(table.row(f"NBD, {name}", unit, samples[ours], samples[theirs], target), flush=True)
     finally:
         for server in servers:
             server.send_signal(signal.SIGTERM)

@@ -16,22 +16,50 @@ use super::clock::{Stopwatch, interleaved};
 use super::loops::Places;
 use super::table::{Row, Target, Unit};
 
-const BLOCK_SECTORS: u64 = 8;
-const DEPTH: u32 = 64;
+/// Requests of one shape.
+#[derive(Clone, Copy, Debug)]
+pub struct Requests {
+    /// What they do.
+    pub op: Op,
+    /// How long they are.
+    pub sectors: u64,
+    /// How many are in flight.
+    pub depth: u32,
+    /// Anywhere, or one after another.
+    pub is_random: bool,
+}
+
+impl Requests {
+    /// 4 KiB anywhere, 64 in flight.
+    pub const fn random(op: Op) -> Self {
+        Self { op, sectors: 8, depth: 64, is_random: true }
+    }
+
+    /// One after another.
+    pub const fn sequential(op: Op, sectors: u64) -> Self {
+        Self { op, sectors, depth: 1, is_random: false }
+    }
+}
+
 /// What one RMW may cost.
 const RMW_NS: f64 = 250.0;
 /// How much more a request may cost where everything is larger.
 const GROWTH: f64 = 1.2;
 
 /// A volume and what is under way in it.
-struct Driven {
+#[derive(Debug)]
+pub struct Driven {
     volume: Volume,
     out: ActionQueue,
     answers: VecDeque<Input>,
 }
 
 impl Driven {
-    fn new(level: Level, members: usize, stripe_cache: u32) -> Result<Self> {
+    /// A volume of this level with chunks of 128 KiB and no bytes.
+    ///
+    /// # Errors
+    /// The level cannot have so many members, or md no such stripe cache.
+    pub fn new(level: Level, members: usize, stripe_cache: u32) -> Result<Self> {
         let geometry = GeometrySpec {
             level,
             layout: Layout::default_of(level),
@@ -43,18 +71,25 @@ impl Driven {
         Ok(Self { volume: Volume::new(&config)?, out: ActionQueue::default(), answers: VecDeque::new() })
     }
 
-    /// Random 4 KiB requests, 64 in flight; nanoseconds each.
-    fn nanoseconds(&mut self, op: Op, requests: u64, seed: u64) -> f64 {
-        let blocks = self.volume.geometry().array_sectors() / BLOCK_SECTORS;
-        // More blocks than a draw reaches would not be drawn evenly.
-        let mut places = Places::new(blocks.min(1 << 31), true, seed);
-        let mut free: Vec<u32> = (0..DEPTH).collect();
-        let (mut issued, mut ended) = (0, 0);
+    /// Random 4 KiB requests; nanoseconds each.
+    fn nanoseconds(&mut self, op: Op, count: u64, seed: u64) -> f64 {
         let watch = Stopwatch::start();
-        while ended < requests {
-            let input = if let Some(id) = (issued < requests).then(|| free.pop()).flatten() {
+        self.run(Requests::random(op), count, seed);
+        watch.seconds() * 1e9 / count as f64
+    }
+
+    /// Takes so many requests to their end.
+    pub fn run(&mut self, requests: Requests, count: u64, seed: u64) {
+        let Requests { op, sectors, depth, is_random } = requests;
+        let blocks = self.volume.geometry().array_sectors() / sectors;
+        // More blocks than a draw reaches would not be drawn evenly.
+        let mut places = Places::new(blocks.min(1 << 31), is_random, seed);
+        let mut free: Vec<u32> = (0..depth).collect();
+        let (mut issued, mut ended) = (0, 0);
+        while ended < count {
+            let input = if let Some(id) = (issued < count).then(|| free.pop()).flatten() {
                 issued += 1;
-                let range = SectorRange::new(places.draw() * BLOCK_SECTORS, BLOCK_SECTORS);
+                let range = SectorRange::new(places.draw() * sectors, sectors);
                 Input::Request(Request { id: RequestId(id), op, range, flags: Flags::default() })
             } else if let Some(answer) = self.answers.pop_front() {
                 answer
@@ -77,7 +112,6 @@ impl Driven {
             }
             self.out.clear();
         }
-        watch.seconds() * 1e9 / requests as f64
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Job {
     pub is_random: bool,
     /// Which part of the array, if not all of it.
     pub share: Share,
+    /// Through the page cache, if there is one.
+    pub is_buffered: bool,
 }
 
 /// The part of an array whose MiB are dealt out in turn, as the host deals them to shards.
@@ -58,12 +60,21 @@ impl Job {
             buffers: (BUFFERED_BYTES / bytes) as u32,
             is_random: false,
             share: Share::ALL,
+            is_buffered: false,
         }
     }
 
     /// 4 KiB anywhere, 32 in flight.
     pub const fn random(op: Op) -> Self {
-        Self { op, bytes: 4096, depth: 32, buffers: 32, is_random: true, share: Share::ALL }
+        Self {
+            op,
+            bytes: 4096,
+            depth: 32,
+            buffers: 32,
+            is_random: true,
+            share: Share::ALL,
+            is_buffered: false,
+        }
     }
 }
 
@@ -114,6 +125,8 @@ pub struct Loop {
     began: Option<(Instant, Stopwatch)>,
     ready: VecDeque<u32>,
     in_flight: u32,
+    /// Requests it still may issue.
+    left: u64,
     bytes: u64,
     seconds: f64,
     wall_seconds: f64,
@@ -129,10 +142,17 @@ impl Loop {
             began: None,
             ready: (0..job.buffers).collect(),
             in_flight: 0,
+            left: u64::MAX,
             bytes: 0,
             seconds: 0.0,
             wall_seconds: 0.0,
         }
+    }
+
+    /// The job over all of the array, once.
+    pub fn once(job: Job, span_bytes: u64) -> Self {
+        let left = span_bytes / job.bytes;
+        Self { left, runtime: Nanos(u64::MAX), ..Self::new(job, span_bytes, 0, Duration::ZERO) }
     }
 
     /// Takes the time; the last taken is that of the last request.
@@ -164,7 +184,7 @@ impl Workload for Loop {
 
     fn next(&mut self, now: Instant) -> Next {
         let (began, _) = *self.began.get_or_insert_with(|| (now, Stopwatch::start()));
-        if now.since(began) >= self.runtime {
+        if self.left == 0 || now.since(began) >= self.runtime {
             self.end(now);
             return Next::Finished;
         }
@@ -173,10 +193,12 @@ impl Workload for Loop {
         }
         let Some(id) = self.ready.pop_front() else { return Next::Wait };
         self.in_flight += 1;
+        self.left -= 1;
         let sectors = self.job.bytes / SECTOR_BYTES;
         let start = self.job.share.place(self.places.draw() * self.job.bytes);
         let range = SectorRange::new(start / SECTOR_BYTES, sectors);
-        Next::Issue(Request { id: RequestId(id), op: self.job.op, range, flags: Flags::default() })
+        let flags = Flags { buffered: self.job.is_buffered, ..Flags::default() };
+        Next::Issue(Request { id: RequestId(id), op: self.job.op, range, flags })
     }
 
     fn complete(&mut self, now: Instant, id: RequestId, result: IoResult) {
@@ -210,6 +232,19 @@ mod tests {
     }
 
     #[test]
+    fn once_is_every_block_once() {
+        let job = Job { depth: 4, buffers: 4, ..Job::sequential(Op::Read, 512) };
+        let mut workload = Loop::once(job, 8 * 512);
+        let mut sectors: Vec<u64> = Vec::new();
+        while let Next::Issue(request) = workload.next(Instant(sectors.len() as u64)) {
+            sectors.push(request.range.start);
+            workload.complete(Instant(sectors.len() as u64), request.id, Ok(()));
+        }
+        sectors.sort_unstable();
+        assert_eq!(sectors, (0..8).collect::<Vec<u64>>());
+    }
+
+    #[test]
     fn shares_are_dealt_out_by_the_mib() {
         let place = |index, offset| Share { index, count: 2 }.place(offset);
         assert_eq!([place(0, 5), place(1, 5)], [5, (1 << 20) + 5]);
@@ -219,7 +254,15 @@ mod tests {
 
     #[test]
     fn no_more_are_in_flight_than_asked_for_and_buffers_take_turns() {
-        let job = Job { op: Op::Read, bytes: 512, depth: 1, buffers: 2, is_random: false, share: Share::ALL };
+        let job = Job {
+            op: Op::Read,
+            bytes: 512,
+            depth: 1,
+            buffers: 2,
+            is_random: false,
+            share: Share::ALL,
+            is_buffered: false,
+        };
         let mut workload = Loop::new(job, 4096, 1, Duration::from_nanos(10));
         let issued = |next| if let Next::Issue(request) = next { request.id.0 } else { u32::MAX };
         assert_eq!(issued(workload.next(Instant(0))), 0);

@@ -4,14 +4,14 @@
 //! # Contract
 //! A row's two sides are measured in interleaved rounds on the same memory, and the ratio is that of their medians; see
 //! [`table`]. Rates of one thread on memory are per second on a CPU ([`clock`]), so that others on the machine disturb
-//! them less. Nothing is written to disk but by the rows that say so.
+//! them less. Nothing is written to disk.
 //!
 //! `stripewise bench --self` prints the table; `benches/` measures the same rows longer, and beside peers.
 
 mod array;
 mod bare;
 pub mod clock;
-mod control;
+pub mod control;
 mod kernels;
 pub mod limits;
 pub mod loops;
@@ -74,6 +74,7 @@ pub const BENCHES: &[Bench] = &[
     Bench { name: "read-sequential", run: array::sequential_read },
     Bench { name: "read-random", run: array::random_read },
     Bench { name: "write-random", run: array::random_write },
+    Bench { name: "cache-hit", run: array::cache_hit },
     Bench { name: "shards", run: shards::two },
     Bench { name: "sync", run: sync::rows },
     Bench { name: "control-flow", run: control::flow },
