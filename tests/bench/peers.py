@@ -45,7 +45,10 @@ def fio_words(job):
 
 
 def run(*words):
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True).stdout
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}: exit {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def figures(report):
@@ -142,7 +145,7 @@ class Btrfs:
     def scrub(self):
         """Bytes a second that a scrub reads."""
         began = time.monotonic()
-        text = run("btrfs", "scrub", "start", "-B", "--raw", "-R", self.folder)
+        text = run("btrfs", "scrub", "start", "-B", "-R", self.folder)
         scrubbed = sum(int(line.split(":")[1]) for line in text.splitlines() if "bytes_scrubbed" in line)
         return scrubbed / (time.monotonic() - began)
 
