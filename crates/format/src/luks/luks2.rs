@@ -252,6 +252,9 @@ impl Luks2 {
             require(offset.is_multiple_of(512), field("offset"), offset, || {
                 "it is in whole sectors".to_owned()
             })?;
+            require(i64::try_from(offset).is_ok(), field("offset"), offset, || {
+                "it is not past the last byte there can be".to_owned()
+            })?;
             let bytes = if let SegmentSize::Bytes(bytes) = segment.size { bytes } else { 0 };
             let fits = offset.checked_add(bytes).is_some_and(|end| i64::try_from(end).is_ok());
             require(fits && bytes.is_multiple_of(u64::from(size)), field("size"), bytes, || {

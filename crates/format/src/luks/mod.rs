@@ -107,11 +107,14 @@ impl Luks {
         let version = start.get(6..8).map(|version| u16::from_be_bytes([version[0], version[1]]));
         match version {
             Some(1) if start.starts_with(&MAGIC) => Ok(Self::V1(Box::new(Luks1::parse(start)?))),
-            Some(other) if start.starts_with(&MAGIC) && other != 2 => Err(LuksError::Version(other)),
-            _ => {
-                let (header, copies) = Luks2::parse(start)?;
-                Ok(Self::V2(Box::new(header), copies))
-            }
+            // A version that is damaged leaves the second copy of a LUKS2 header.
+            _ => match (Luks2::parse(start), version) {
+                (Ok((header, copies)), _) => Ok(Self::V2(Box::new(header), copies)),
+                (Err(_), Some(other)) if start.starts_with(&MAGIC) && other != 2 => {
+                    Err(LuksError::Version(other))
+                }
+                (Err(error), _) => Err(error),
+            },
         }
     }
 
