@@ -5,9 +5,12 @@ use std::fs;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stripewise_engine::units::{SECTOR_BYTES, Slot};
+use stripewise_crypt::cipher::SectorCipher;
+use stripewise_engine::units::{PAGE_BYTES, SECTOR_BYTES, Slot};
 use stripewise_engine::workload::Workload;
-use stripewise_host::{Array, ArrayConfig, MemberSpec, RunReport};
+use stripewise_format::luks::Encryption;
+use stripewise_host::{Array, ArrayConfig, CryptLayer, Layers, MemberSpec, RunReport};
+use stripewise_sim::Cipher;
 
 use super::volume::{checked_sectors, recovered_early, recovery_figures, replay, volume};
 use super::{CellError, Measurement};
@@ -33,19 +36,17 @@ impl Notes {
 pub(super) fn check(cell: &Cell, member_bytes: u64) -> Result<(), String> {
     let parameters = &cell.parameters;
     let runs = parameters.work.runs_job() || parameters.work == Work::Trace;
-    if !runs || parameters.cache().is_some() || parameters.crypt().is_some() {
-        return Err(
-            "a page cache, a cipher and work other than a job are modelled only; use --on model, or \
-                    direct=1, crypt none and work job, rebuild or trace"
-                .to_owned(),
-        );
+    if !runs {
+        return Err("work other than a job is modelled only; use --on model, or work job, rebuild or trace"
+            .to_owned());
     }
     checked_sectors(cell, member_bytes / SECTOR_BYTES)?;
     let trace = parameters.trace.as_ref().filter(|_| parameters.work == Work::Trace);
-    let needed = trace.map_or_else(|| parameters.job.buffer_bytes(), |trace| trace.buffer_bytes());
+    let buffers = trace.map_or_else(|| parameters.job.buffer_bytes(), |trace| trace.buffer_bytes());
+    let needed = buffers.saturating_add(parameters.cache().map_or(0, |cache| cache.memory_bytes));
     match memory_available() {
         Some(free) if needed > free / 2 => Err(format!(
-            "the requests in flight need {} of buffers, and at most half of the {} of free memory is used",
+            "the page cache and the requests in flight need {}, and at most half of the {} of free memory is used",
             print_size(needed),
             print_mib(free)
         )),
@@ -66,6 +67,7 @@ pub(super) fn run(
     let volume = volume(cell, member_sectors).map_err(CellError)?;
     let config = ArrayConfig { stop: Arc::clone(cancel), ..ArrayConfig::new(volume, members) };
     let mut array = Array::open(config).map_err(|e| CellError(e.to_string()))?;
+    array.raise(&layers(cell, sectors)?).map_err(|e| CellError(e.to_string()))?;
     let (report, measured, replayed) = if cell.parameters.work == Work::Trace {
         let (report, replay) = drive(&mut array, replay(cell, cancel)?)?;
         (report, replay.measured(), replay.figures())
@@ -80,6 +82,10 @@ pub(super) fn run(
         report.members.iter().map(|m| [m.reads, bytes(m.read_sectors), m.writes, bytes(m.write_sectors)]);
     let mut measurement = Measurement::of(measured, members)?;
     measurement.figures.extend(replayed);
+    if let (Some(cache), Some(ios)) = (array.cache_status(), measurement.member_ios) {
+        let read = (cache.stats.pages_read * PAGE_BYTES) as f64 / ios.request_bytes.max(1) as f64;
+        measurement.figures.insert("cache_hit_share".to_owned(), (1.0 - read).max(0.0));
+    }
     if cell.parameters.work == Work::Rebuild {
         let recovered =
             array.recovered_sectors(Slot(0)).ok_or_else(|| recovered_early(&cell.parameters.job))?;
@@ -88,6 +94,21 @@ pub(super) fn run(
         measurement.figures.extend(recovery_figures(recovered, total, seconds));
     }
     Ok(measurement)
+}
+
+/// The layers of a cell, of so many sectors. Any key will do: what it protects is random bytes.
+fn layers(cell: &Cell, sectors: u64) -> Result<Layers, CellError> {
+    let crypt = cell.parameters.crypt().map(|crypt| {
+        let key: [u8; 64] = std::array::from_fn(|i| i as u8);
+        let (encryption, key) = match crypt.cipher {
+            Cipher::AesXts => (Encryption::AesXtsPlain64, &key[..]),
+            Cipher::AesCbc => (Encryption::AesCbcEssivSha256, &key[..32]),
+        };
+        let cipher = SectorCipher::new(encryption, key, SECTOR_BYTES as u32, 0);
+        let cipher = Arc::new(cipher.map_err(|e| CellError(e.to_string()))?);
+        Ok(CryptLayer { cipher, start_sector: crypt.payload_sectors, sectors })
+    });
+    Ok(Layers { crypt: crypt.transpose()?, cache: cell.parameters.cache() })
 }
 
 /// Runs a workload on an array of one thread.

@@ -51,6 +51,20 @@ fn a_study_on_memory_members() {
 }
 
 #[test]
+fn page_cache_and_cipher_are_those_that_are_served() {
+    let plan =
+        PLAN.replace("chunk = [\"16K\", \"64K\"]", "direct = [false]\nchunk = [\"16K\", \"64K\"]").replace(
+            "[factors]",
+            "[stack]\nmemory = \"4m\"\ncrypt = \"aes-xts-plain64\"\ncrypt_offset = \"1m\"\n[factors]",
+        );
+    let plan = Plan::parse("tiny.toml", &plan).unwrap();
+    let results = run(&Study::new(plan, "memory:8m", StudyOptions::default()).unwrap());
+    let shares: Vec<f64> =
+        results.cells.iter().filter_map(|c| c.figures.get("cache_hit_share").copied()).collect();
+    assert!(shares.iter().any(|share| *share > 0.0 && *share <= 1.0), "{shares:?}");
+}
+
+#[test]
 fn a_study_on_files_leaves_the_folder_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("mine"), "untouched").unwrap();
