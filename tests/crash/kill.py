@@ -6,6 +6,9 @@ kills the server with SIGKILL at a random moment. A sector must hold the version
 of those that were sent after it and not answered. In the end the array is put together, and `check` must find no
 redundancy that disagrees.
 
+With --cache the array has a page cache in front, and an acknowledged write may be lost until a flush that was sent after
+its answer, or its own FUA, is acknowledged; not afterwards.
+
 What this proves: the order of what the server tells the kernel, and that what survives in the files is found again,
 resynced and right. What it does not: a killed process loses nothing that the kernel has, so that a missing flush goes
 unnoticed here; power cuts, with what drives lose, are the simulator's (`stripewise sim crash`).
@@ -31,6 +34,8 @@ IN_FLIGHT = 4
 ZONE_SECTORS = 1024
 READ, WRITE, FLUSH = 0, 1, 3
 FUA = 1
+# Less than the clients write to, and written back all the time.
+CACHE = "--cache 1M --dirty-expire-centisecs 3 --dirty-writeback-centisecs 3 --readahead 64".split()
 
 # Name, arguments of `create`, slots.
 SHAPES = [
@@ -98,8 +103,9 @@ class Client:
 class Part:
     """The sectors that one client writes, and what they may hold."""
 
-    def __init__(self, first, count):
-        self.first, self.count = first, count
+    def __init__(self, first, count, is_cached=False):
+        self.first, self.count, self.is_cached = first, count, is_cached
+        # The version that must be there, or a later one.
         self.acknowledged = [0] * count
         self.unanswered = [set() for _ in range(count)]
         self.version = 0
@@ -112,6 +118,9 @@ class Part:
             client = Client(path)
             pending = {}
             cookie = 0
+            # Whether the answer of a write says that it is kept; the versions that the answer of a flush keeps.
+            kept_by = {}
+            in_cache = list(self.acknowledged)
             while True:
                 while len(pending) < IN_FLIGHT:
                     length = min(rng.choice([1, 1, 8, 8, 8, 24, 128, 384]), self.count)
@@ -121,27 +130,39 @@ class Part:
                         break
                     self.version += 1
                     cookie += 1
+                    flags = FUA if rng.random() < 0.2 else 0
                     pending[cookie] = (start, length, self.version)
+                    kept_by[cookie] = bool(flags) or not self.is_cached
                     for sector in range(start, start + length):
                         self.unanswered[sector].add(self.version)
                     data = b"".join(sector_bytes(self.first + s, self.version) for s in range(start, start + length))
-                    flags = FUA if rng.random() < 0.2 else 0
                     client.send(WRITE, flags, cookie, (self.first + start) * SECTOR, len(data), data)
                 if rng.random() < 0.05:
                     cookie += 1
                     pending[cookie] = (0, 0, 0)
+                    kept_by[cookie] = list(in_cache)
                     client.send(FLUSH, 0, cookie, 0, 0)
                 answered = client.reply()
                 start, length, version = pending.pop(answered)
+                kept = kept_by.pop(answered)
                 for sector in range(start, start + length):
-                    self.acknowledged[sector] = version
-                    # What was sent before it and not answered is no longer to be seen.
-                    self.unanswered[sector] = {v for v in self.unanswered[sector] if v > version}
+                    in_cache[sector] = version
+                    if kept:
+                        self.keep(sector, version)
+                for sector, version in enumerate(kept if length == 0 else []):
+                    if version > self.acknowledged[sector]:
+                        self.keep(sector, version)
                 self.writes += length > 0
         except Gone:
             pass
         except Exception as error:  # noqa: BLE001 - told by the thread that waits
             self.error = error
+
+    def keep(self, sector, version):
+        """From now on this version is there, or a later one."""
+        self.acknowledged[sector] = version
+        # What was sent before it and not answered is no longer to be seen.
+        self.unanswered[sector] = {v for v in self.unanswered[sector] if v > version}
 
     def verify(self, read):
         """Compares with what is there, which is then what it must stay."""
@@ -162,8 +183,9 @@ class Part:
 class Array:
     """An array of one shape in a folder of its own."""
 
-    def __init__(self, stripewise, folder, shape):
+    def __init__(self, stripewise, folder, shape, options=()):
         self.name, arguments, slots = shape
+        self.options = options
         self.stripewise, self.folder = stripewise, os.path.join(folder, self.name)
         os.mkdir(self.folder)
         self.members = [f"m{slot}" for slot in range(slots)]
@@ -184,7 +206,7 @@ class Array:
 
     def serve(self):
         server = subprocess.Popen(
-            [self.stripewise, "serve", *self.members, "--socket", self.socket],
+            [self.stripewise, "serve", *self.members, "--socket", self.socket, *self.options],
             cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
         told = b""
@@ -244,7 +266,7 @@ def parts_of(array):
     count = ZONE_SECTORS
     # The ends of the array among them.
     firsts = [0, size // 2 - count // 2, size - count]
-    return [Part(first, count) for first in firsts[:CLIENTS]]
+    return [Part(first, count, bool(array.options)) for first in firsts[:CLIENTS]]
 
 
 def main():
@@ -253,6 +275,7 @@ def main():
     parser.add_argument("--kills", type=int, default=25, help="kills of each shape [default: 25]")
     parser.add_argument("--seed", type=int, default=None, help="of everything random [default: the time]")
     parser.add_argument("--shape", choices=[shape[0] for shape in SHAPES], help="only this one")
+    parser.add_argument("--cache", action="store_true", help="with a page cache in front of the array")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else int(time.time())
     stripewise = os.path.abspath(arguments.stripewise)
@@ -263,7 +286,7 @@ def main():
             continue
         rng = random.Random(f"{seed} {shape[0]}")
         with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as folder:
-            array = Array(stripewise, folder, shape)
+            array = Array(stripewise, folder, shape, CACHE if arguments.cache else ())
             parts = parts_of(array)
             started = time.time()
             for kill in range(arguments.kills):
@@ -289,7 +312,8 @@ def main():
             acknowledged = sum(part.writes for part in parts)
             writes += acknowledged
             print(f"ok {shape[0]}: {arguments.kills} kills, {acknowledged} acknowledged writes, {time.time() - started:.0f} s")
-    print(f"{total} kills, {writes} acknowledged writes, nothing lost")
+    lost = "nothing flushed is lost" if arguments.cache else "nothing lost"
+    print(f"{total} kills, {writes} acknowledged writes, {lost}")
 
 
 if __name__ == "__main__":

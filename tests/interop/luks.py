@@ -5,8 +5,9 @@ luks.py STRIPEWISE [--kernel]
 
 Each container is made once by cryptsetup and once by stripewise, and opened by the other with a passphrase or a key
 file. With --kernel, dm-crypt of a real Linux 6.1 (user-mode-linux) reads what stripewise wrote into each payload, and
-stripewise reads what dm-crypt wrote. QEMU reads and writes the payloads of LUKS1. Needs cryptsetup-bin and
-qemu-utils; --kernel needs user-mode-linux. Ends with
+stripewise reads what dm-crypt wrote. Some containers lie on an array that is served decrypted, with and without a page
+cache: what an NBD client writes there dm-crypt reads, and the other way round. QEMU reads and writes the payloads of LUKS1. Needs cryptsetup-bin,
+libnbd-bin and qemu-utils; --kernel needs user-mode-linux. Ends with
 "N passed, N failed".
 """
 import hashlib
@@ -105,6 +106,50 @@ class Container:
         return run(self.stripewise, "luks", "read", self.path, "--size", len(DATA), stdin=PASSPHRASE + b"\n").stdout
 
 
+class OnArray(Container):
+    """A container that an NBD client writes to on a served array."""
+
+    def __init__(self, folder, case, stripewise, cache):
+        super().__init__(folder, "cryptsetup", case, stripewise)
+        self.cache = cache
+        self.members = [f"{self.path}.m{slot}" for slot in range(3)]
+        self.socket = f"{self.path}.nbd"
+
+    def make(self):
+        super().make()
+        for member in self.members:
+            with open(member, "wb") as file:
+                file.truncate(SIZE)
+        run(self.stripewise, "create", "--level", "5", "--chunk", "64K", "--raid-devices", "3", "--assume-clean",
+            *self.members)
+
+    def serve(self, *nbdcopy, stdin=b""):
+        """Puts the container on the array, serves what it holds, copies, and takes the container back."""
+        run(self.stripewise, "write", *self.members, "--input", self.path)
+        server = subprocess.Popen(
+            [self.stripewise, "serve", *self.members, "--socket", self.socket, *map(str, self.key("stripewise")),
+             *self.cache], stdout=subprocess.PIPE)
+        try:
+            assert b"Ready" in server.stdout.readline(), "it is not served"
+            copied = run("nbdcopy", *nbdcopy, stdin=stdin).stdout
+        finally:
+            server.terminate()
+            assert server.wait() == 0, "the server ended badly"
+            server.stdout.close()
+        run(self.stripewise, "read", *self.members, "--length", os.path.getsize(self.path), "--output", self.path)
+        return copied
+
+    def write(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(DATA)
+            file.flush()
+            self.serve(file.name, f"nbd+unix:///?socket={self.socket}")
+        assert self.read() == DATA, "other bytes than an NBD client wrote"
+
+    def read_served(self):
+        return self.serve(f"nbd+unix:///?socket={self.socket}", "-")[:len(DATA)]
+
+
 INIT = """#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin DM_DISABLE_UDEV=1
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev 2>/dev/null; mount -t tmpfs tmp /run
@@ -158,8 +203,13 @@ def main():
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="stripewise-luks.") as folder:
         containers = [Container(folder, maker, case, stripewise)
                       for case in cases() for maker in ("cryptsetup", "stripewise")]
+        served = [case for case in cases() if case[0] == "luks1" or case[4] == 4096]
+        for index, case in enumerate(served):
+            os.mkdir(f"{folder}/array{index}")
+            cache = ("--cache", "2M") if index % 2 else ()
+            containers.append(OnArray(f"{folder}/array{index}", case, stripewise, cache))
         for container in containers:
-            name = os.path.basename(container.path)
+            name = os.path.relpath(container.path, folder)
             for step in ("make", "opens_here", "opens_there", "dumps_alike", "write"):
                 check(f"{name} {step}", getattr(container, step))
             if container.case[0] == "luks1":
@@ -172,8 +222,10 @@ def main():
                 def both_ways(index, container):
                     assert f"c{index} {hashlib.sha256(DATA).hexdigest()}" in out, f"dm-crypt read other bytes:\n{out}"
                     assert container.read() == KERNEL_DATA, "other bytes than dm-crypt wrote"
+                    if isinstance(container, OnArray):
+                        assert container.read_served() == KERNEL_DATA, "other bytes are served than dm-crypt wrote"
                 for index, container in enumerate(some):
-                    check(f"{os.path.basename(container.path)} dm-crypt", lambda: both_ways(index, container))
+                    check(f"{os.path.relpath(container.path, folder)} dm-crypt", lambda: both_ways(index, container))
     print(f"{passed} passed, {failed} failed")
     return failed != 0
 
