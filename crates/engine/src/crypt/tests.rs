@@ -237,9 +237,10 @@ proptest! {
         bench.drain();
         for (sector, want) in want.into_iter().enumerate() {
             let found = bench.buffers[5][sector];
-            match want {
-                Some(id) => prop_assert_eq!(found >> 32, u64::from(id + 1), "sector {}", sector),
-                None => prop_assert_eq!(found, 0u64.wrapping_sub(sector as u64 + 1), "sector {}", sector),
+            if let Some(id) = want {
+                prop_assert_eq!(found >> 32, u64::from(id + 1), "sector {}", sector);
+            } else {
+                prop_assert_eq!(found, 0u64.wrapping_sub(sector as u64 + 1), "sector {}", sector);
             }
         }
     }
