@@ -389,6 +389,11 @@ pub(crate) enum ModelsCommand {
     List(JsonArgs),
     /// Print every parameter of a model with its unit and source.
     Show(ShowModelArgs),
+    /// Make a model of this machine's CPU, or of a real drive, by measuring it.
+    ///
+    /// A drive or file is only read. What cannot be seen by reading is that of another model, and said to be assumed. The
+    /// probes then run on the fitted model too, and every difference is printed.
+    Calibrate(crate::calibrate::CalibrateArgs),
 }
 
 #[derive(Debug, Args)]

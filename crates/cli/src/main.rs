@@ -13,6 +13,7 @@
 mod args;
 mod array;
 mod bench;
+mod calibrate;
 mod drive;
 mod exit;
 mod luks;

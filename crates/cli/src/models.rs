@@ -7,6 +7,7 @@ use serde::Serialize;
 use stripewise_sim::models::{BUILT_IN, Model, Parameter, Value};
 
 use crate::args::ModelsCommand;
+use crate::calibrate;
 use crate::exit::Exit;
 use crate::output::{Table, print, print_json};
 
@@ -60,6 +61,7 @@ pub(crate) fn run(command: &ModelsCommand) -> Result<Exit> {
     match command {
         ModelsCommand::List(args) => list(args.json),
         ModelsCommand::Show(args) => show(&args.name, args.json),
+        ModelsCommand::Calibrate(args) => calibrate::run(args),
     }
 }
 
@@ -103,9 +105,10 @@ fn show(name: &str, json: bool) -> Result<Exit> {
     let count = |kind: &str| model.parameters.iter().filter(|p| p.kind.name() == kind).count();
     let _ = write!(
         text,
-        "\n{} parameters: {} quoted, {} derived, {} assumed\n",
+        "\n{} parameters: {} quoted, {} measured, {} derived, {} assumed\n",
         model.parameters.len(),
         count("quoted"),
+        count("measured"),
         count("derived"),
         count("assumed")
     );

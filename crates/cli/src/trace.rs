@@ -11,14 +11,14 @@ use stripewise_lab::trace::{OpSummary, Summary, Trace, TraceError};
 use stripewise_lab::workload::print_size;
 
 use crate::args::BenchArgs;
-use crate::array::serve::{ServeArgs, run_traced};
+use crate::array::serve::{ServeArgs, run_device, run_traced};
 use crate::bench;
 use crate::exit::{Exit, Impossible};
 use crate::output::{Table, print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Serve an array as `serve` does, and record every request that reaches it.
+    /// Serve an array as `serve` does, or a file or device as it is, and record every request that reaches it.
     Record(Box<RecordArgs>),
     /// Sum a trace up.
     Show(ShowArgs),
@@ -34,6 +34,10 @@ pub(crate) struct RecordArgs {
     /// The trace; an older trace there is replaced.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    /// A file or device that is no array, served as it is instead of members (--destroy names a device that may be
+    /// written to).
+    #[arg(long, value_name = "FILE")]
+    device: Option<PathBuf>,
     #[command(flatten)]
     serve: ServeArgs,
 }
@@ -66,7 +70,10 @@ pub(crate) struct ReplayArgs {
 
 pub(crate) fn run(command: &TraceCommand) -> Result<Exit> {
     match command {
-        TraceCommand::Record(args) => run_traced(&args.serve, Some(&args.output)),
+        TraceCommand::Record(args) => match &args.device {
+            Some(device) => run_device(&args.serve, device, &args.output),
+            None => run_traced(&args.serve, Some(&args.output)),
+        },
         TraceCommand::Show(args) => show(args),
         TraceCommand::Replay(args) => replay(args),
     }

@@ -1,6 +1,7 @@
 //! The lab: plans, cells, targets, the store, statistics, recommendations and reports.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod cell;
 pub mod claims;
 pub mod environment;

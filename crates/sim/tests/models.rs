@@ -72,7 +72,13 @@ fn unknown_missing_and_ill_formed_parameters_are_refused() {
     let kind = refused("kind = \"quoted\"", "kind = \"guessed\"");
     assert!(kind.contains("drive.toml:15") && kind.contains("guessed"), "{kind}");
     let syntax = refused("value = 7200", "value = = 7200");
-    assert!(syntax.starts_with("drive.toml:13"), "{syntax}");
+    assert!(syntax.starts_with("drive.toml:13: rpm: "), "{syntax}");
+    for (value, words) in [("\"fast\"", "must be a number or a list"), ("1e400", "overflow"), ("", "")] {
+        let what = refused("value = 7200", &format!("value = {value}"));
+        assert!(what.starts_with("drive.toml:13: rpm: ") && what.contains(words), "{what}");
+    }
+    let unnamed = refused("title = ", "title: ");
+    assert!(unnamed.starts_with("drive.toml:4: "), "{unnamed}");
 }
 
 #[test]

@@ -153,7 +153,8 @@ impl SelectArgs {
         Ok(())
     }
 
-    fn access(&self, path: &Path) -> Access {
+    /// What is allowed to happen to a member.
+    pub(crate) fn access(&self, path: &Path) -> Access {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let is_named = self.destroy.iter().any(|named| real(named) == real(path));
         if is_named { Access::Destroy } else { Access::ReadWrite }

@@ -1,13 +1,22 @@
 //! `stripewise serve`: an assembled array over NBD.
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
+use stripewise_engine::geometry::GeometrySpec;
+use stripewise_engine::level::{Layout, Level};
+use stripewise_engine::policy::Policy;
 use stripewise_engine::units::SECTOR_BYTES;
-use stripewise_host::{Array, NbdServer, ServeConfig, ServeStatus};
+use stripewise_engine::volume::VolumeConfig;
+use stripewise_host::{
+    Access, Array, ArrayConfig, Detail, FileSpec, MemberSpec, NbdServer, ServeConfig, ServeStatus,
+};
 use stripewise_lab::trace::{Recorder, TraceError};
 
 use super::assemble::message;
@@ -78,35 +87,89 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
     let line = message(&assembled);
     let described = assembled.clone();
     let detail = move |status: &ServeStatus| live::document(SCHEMA, &described, status).to_string();
-    let recorder = trace.map(|path| recorder(path, &array)).transpose()?;
-    let server = NbdServer::bind(ServeConfig {
-        socket: args.socket.clone(),
-        listen: args.listen,
-        control: args.control.clone(),
-        name: args.export_name.clone().unwrap_or_else(|| plain.to_owned()),
-        description: line.trim_end_matches('.').to_owned(),
-        read_only: args.select.readonly,
-        stop,
+    let export = Export {
+        name: plain.to_owned(),
+        line,
         detail: Some(Arc::new(detail)),
-        observer: recorder.as_ref().map(Recorder::observer),
-    })?;
-    let unix = args.socket.as_ref().map(|path| path.display().to_string());
-    let tcp = server.address().map(|address| address.to_string());
-    let places: Vec<String> = unix.into_iter().chain(tcp).collect();
-    print(&format!("stripewise: {line} Ready at {}\n", places.join(" and ")))?;
-    let served = server.serve(&mut array);
-    let closed = if args.select.readonly { Ok(()) } else { array.close() };
-    let recorded = recorder.map(Recorder::finish).transpose();
-    served?;
-    closed?;
-    if let Some((written, path)) = recorded?.zip(trace) {
-        print(&format!("stripewise: {} requests are recorded in {}\n", written.records, path.display()))?;
+        closes: !args.select.readonly,
+    };
+    export.serve(args, &mut array, stop, trace)
+}
+
+/// Serves a file or device as it is, without an array's metadata, and records in a trace.
+pub(crate) fn run_device(args: &ServeArgs, device: &Path, trace: &Path) -> Result<Exit> {
+    if !args.select.members.is_empty() || args.select.scan.is_some() {
+        return Err(impossible("members and --device are named; give one of both"));
     }
-    Ok(Exit::Done)
+    let mut file = File::open(device).with_context(|| format!("cannot open {}", device.display()))?;
+    let sectors = file.seek(SeekFrom::End(0))? / SECTOR_BYTES;
+    let access = if args.select.readonly { Access::ReadOnly } else { args.select.access(device) };
+    let geometry = GeometrySpec {
+        level: Level::Linear,
+        layout: Layout::None,
+        chunk_sectors: 0,
+        member_sectors: vec![sectors],
+    };
+    let volume = VolumeConfig::new(geometry, Policy::stripewise());
+    let member = MemberSpec::File(FileSpec { access, ..FileSpec::new(device) });
+    let stop = stop_flag()?;
+    let mut array = Array::open(ArrayConfig::new(volume, vec![member]))?;
+    let name =
+        device.file_name().map_or_else(|| "device".to_owned(), |name| name.to_string_lossy().into_owned());
+    let line = format!("{} is served as it is.", device.display());
+    Export { name, line, detail: None, closes: false }.serve(args, &mut array, stop, Some(trace))
+}
+
+/// What clients see of an open array.
+struct Export {
+    name: String,
+    /// What is said when it is ready, and told to clients as its description.
+    line: String,
+    detail: Option<Arc<Detail>>,
+    /// The array is marked as clean at the end.
+    closes: bool,
+}
+
+impl Export {
+    /// Serves until told to stop.
+    fn serve(
+        self,
+        args: &ServeArgs,
+        array: &mut Array,
+        stop: Arc<AtomicBool>,
+        trace: Option<&Path>,
+    ) -> Result<Exit> {
+        let Self { name, line, detail, closes } = self;
+        let recorder = trace.map(|path| recorder(path, array)).transpose()?;
+        let server = NbdServer::bind(ServeConfig {
+            socket: args.socket.clone(),
+            listen: args.listen,
+            control: args.control.clone(),
+            name: args.export_name.clone().unwrap_or(name),
+            description: line.trim_end_matches('.').to_owned(),
+            read_only: args.select.readonly,
+            stop,
+            detail,
+            observer: recorder.as_ref().map(Recorder::observer),
+        })?;
+        let unix = args.socket.as_ref().map(|path| path.display().to_string());
+        let tcp = server.address().map(|address| address.to_string());
+        let places: Vec<String> = unix.into_iter().chain(tcp).collect();
+        print(&format!("stripewise: {line} Ready at {}\n", places.join(" and ")))?;
+        let served = server.serve(array);
+        let closed = if closes { array.close() } else { Ok(()) };
+        let recorded = recorder.map(Recorder::finish).transpose();
+        served?;
+        closed?;
+        if let Some((written, path)) = recorded?.zip(trace) {
+            print(&format!("stripewise: {} requests are recorded in {}\n", written.records, path.display()))?;
+        }
+        Ok(Exit::Done)
+    }
 }
 
 /// Starts the trace of an array. That it cannot be written is said when it happens; the array is served on.
-pub(crate) fn recorder(path: &Path, array: &Array) -> Result<Recorder, TraceError> {
+fn recorder(path: &Path, array: &Array) -> Result<Recorder, TraceError> {
     let bytes = array.sectors() * SECTOR_BYTES;
     Recorder::create(path, bytes, |error| eprintln!("stripewise: {error}"))
 }

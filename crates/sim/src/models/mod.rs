@@ -137,7 +137,7 @@ impl Provenance {
 
 /// A parameter's value.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "the value must be a number or a list of numbers")]
 pub enum Value {
     /// One number.
     Number(f64),

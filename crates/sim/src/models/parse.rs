@@ -34,7 +34,7 @@ pub(super) fn model(file: &str, text: &str) -> Result<Model, ModelError> {
         ModelError {
             file: file.to_owned(),
             line: at,
-            parameter: None,
+            parameter: e.span().and_then(|s| parameter_at(text, s.start)),
             problem: Problem::Syntax(e.message().to_owned()),
         }
     })?;
@@ -69,6 +69,13 @@ pub(super) fn model(file: &str, text: &str) -> Result<Model, ModelError> {
         ));
     }
     Ok(Model { name: parsed.name, kind, title: parsed.title, file: file.to_owned(), parameters })
+}
+
+/// The parameter whose table a place in the text is in.
+fn parameter_at(text: &str, offset: usize) -> Option<String> {
+    let before = text.get(..offset)?;
+    let header = before.lines().rfind(|line| line.starts_with('['))?;
+    Some(header.trim().strip_prefix("[parameter.")?.strip_suffix(']')?.to_owned())
 }
 
 /// Checks one parameter. An error carries the offset of the offending value, where there is one.
