@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// Copy bytes from a pipe or file to an array.
     Write(crate::array::transfer::WriteArgs),
     /// Serve an array over NBD.
-    Serve(crate::array::serve::ServeArgs),
+    Serve(Box<crate::array::serve::ServeArgs>),
     /// Mark members as failed (mdadm --fail).
     Fail(crate::array::manage::MembersArgs),
     /// Let go of failed members and spares (mdadm --remove).
