@@ -239,6 +239,27 @@ fn bench_takes_fios_names_on_every_target() {
 }
 
 #[test]
+fn the_table_of_itself_has_rows_with_verdicts_and_names_what_is_absent() {
+    let folder = TempDir::new().unwrap();
+    let bench = |args: &[&str]| stripewise(folder.path(), &[&["bench", "--quick", "--self"], args].concat());
+    let output = bench(&["control", "--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let document = json(&output);
+    assert_eq!(document["schema"], "stripewise.bench-self/1");
+    let row = &document["rows"][0];
+    assert!(row["ours"].as_f64().unwrap() > 0.0, "{row}");
+    assert!(["met", "missed"].contains(&row["verdict"].as_str().unwrap()), "{row}");
+    let output = bench(&["peers"]);
+    assert!(stdout(&output).contains("tests/bench/peers.py"), "{}", stdout(&output));
+    for (args, says) in [(&["nothing-like-it"][..], "no row"), (&["control", "--level", "5"][..], "fixed")] {
+        let output = bench(args);
+        assert_eq!(code(&output), 2, "{args:?}");
+        assert!(stderr(&output).contains(says), "{args:?}: {}", stderr(&output));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn every_parameter_of_every_model_has_a_unit_and_a_source() {
     let folder = TempDir::new().unwrap();
     let models = json(&stripewise(folder.path(), &["models", "list", "--json"]));

@@ -10,6 +10,7 @@ use crate::output::{print, print_json};
 
 #[derive(Serialize)]
 struct Document {
+    schema: &'static str,
     version: &'static str,
     cpu: String,
     kernel: String,
@@ -79,6 +80,7 @@ fn document(scale: &Scale, rows: Vec<Row>) -> Document {
         row,
     };
     Document {
+        schema: "stripewise.bench-self/1",
         version: env!("CARGO_PKG_VERSION"),
         cpu: host_cpu(),
         kernel: host_kernel(),

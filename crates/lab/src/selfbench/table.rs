@@ -8,9 +8,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// 10^9 bytes a second.
+    /// Bytes a second, printed by 10^9.
+    #[serde(rename = "bytes-per-second")]
     GbPerSecond,
-    /// 10^6 bytes a second of every member.
+    /// Bytes a second of every member, printed by 10^6.
+    #[serde(rename = "bytes-per-second-per-member")]
     MbPerSecondPerMember,
     /// Requests a second.
     Iops,
@@ -20,8 +22,6 @@ pub enum Unit {
     MemberIosPerSecond,
     /// Virtual seconds a second.
     TimesRealTime,
-    /// Bytes of memory; less is better.
-    Bytes,
 }
 
 /// What is asked of a row.
@@ -149,7 +149,6 @@ impl Unit {
             Self::Nanoseconds => format!("{value:.0} ns"),
             Self::MemberIosPerSecond => format!("{:.2} M member I/Os/s", value / 1e6),
             Self::TimesRealTime => format!("{value:.0} x real time"),
-            Self::Bytes => format!("{:.1} MiB", value / 1_048_576.0),
         }
     }
 }
