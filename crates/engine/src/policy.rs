@@ -62,6 +62,9 @@ pub struct Policy {
     pub raid6_rmw_level: RmwLevel,
     /// Written pages are copied into the stripe cache and stay readable there (off is md's `skip_copy`).
     pub writes_fill_cache: bool,
+    /// Sectors of a request that are taken at a time, row after row of each stripe; none: the whole request, chunk after
+    /// chunk. (md takes the rows of a request in turn since 6.0, and requests of `RAID5_MAX_REQ_STRIPES` pages.)
+    pub rows_in_turn: Option<u64>,
     /// Requesters that found the cache full start again when active entries fall below this share of it,
     /// in quarters (md: 3).
     pub cache_wake_quarters: u32,
@@ -82,6 +85,7 @@ impl Policy {
             rmw_level: RmwLevel::Cheaper,
             raid6_rmw_level: RmwLevel::Never,
             writes_fill_cache: true,
+            rows_in_turn: None,
             cache_wake_quarters: 3,
             sync: SyncPolicy {
                 window_sectors: 256,
@@ -119,7 +123,12 @@ impl Policy {
 
     /// Linux 6.1 (Debian 12).
     pub const fn linux_6_1() -> Self {
-        Self { name: "linux-6.1", raid6_rmw_level: RmwLevel::Cheaper, ..Self::linux_3_2() }
+        Self {
+            name: "linux-6.1",
+            raid6_rmw_level: RmwLevel::Cheaper,
+            rows_in_turn: Some(2048),
+            ..Self::linux_3_2()
+        }
     }
 
     /// This engine's own choice: gathers while a batch is submitted, never waits on other stripes' reads,
@@ -131,6 +140,7 @@ impl Policy {
             unplug_requests: 64,
             unplug_delay: Nanos::from_millis(1),
             writes_fill_cache: false,
+            rows_in_turn: None,
             // Short pauses and a short average: the least speed is kept evenly, and full speed comes back at once.
             sync: SyncPolicy {
                 window_sectors: 1024,

@@ -178,3 +178,44 @@ fn compare(cell: CountCell, result: &GuestResult) -> Result<CountRow> {
     let worst_member = apart.fold(0.0, f64::max);
     Ok(CountRow { linux: Sent::of(&result.members), engine: Sent::of(&ours), worst_member, cell })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(shape: Shape, block_sectors: u64, shift_sectors: u64, count: u64) -> Sent {
+        let requests = Requests {
+            order: Order::Random,
+            is_write: true,
+            block_sectors,
+            shift_sectors,
+            threads: 1,
+            count,
+        };
+        Sent::of(&engine(&CountCell { shape, requests }).unwrap())
+    }
+
+    /// The figures are those of md of Linux 6.1.
+    #[test]
+    fn a_request_larger_than_the_stripe_cache_reads_no_more_than_its_ends_need() {
+        let shape = Shape { level: 5, members: 3, chunk_kib: 64, stripe_cache_size: 256 };
+        let sent = sent(shape, 8192, 8, 8);
+        assert_eq!((sent.sectors_read, sent.sectors_written), (128, 98_368));
+    }
+
+    /// The figures are those of md of Linux 6.1, of a list it was given.
+    #[test]
+    fn small_writes_read_and_write_as_md_does() {
+        let shape = Shape { level: 5, members: 5, chunk_kib: 64, stripe_cache_size: 256 };
+        assert_eq!(sent(shape, 8, 0, 200).sectors_written, 3200);
+        let shape = Shape { level: 6, members: 6, chunk_kib: 64, stripe_cache_size: 256 };
+        assert_eq!(sent(shape, 8, 0, 200).sectors_written, 4800);
+    }
+
+    #[test]
+    fn the_quick_grid_is_part_of_the_kinds_of_the_whole() {
+        let whole = grid(false);
+        assert!(grid(true).iter().all(|cell| whole.contains(cell)));
+        assert!(whole.len() > 400, "{}", whole.len());
+    }
+}

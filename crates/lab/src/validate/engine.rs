@@ -19,6 +19,9 @@ const CONTROLLER: &str = "nvme-pcie4-x4";
 const CPU: &str = "xeon-e5-2600-2s";
 const BLOCK: &str = "linux-block-6.1";
 
+/// 32 rows; the smallest stripe cache has 17.
+const RESERVED_KIB_MIN: u64 = 128;
+
 /// An array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shape {
@@ -33,11 +36,19 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Sectors of the array that requests may use: all but the last stripe, whose write makes the array active.
+    fn data_members(&self) -> u64 {
+        u64::from(self.members - if self.level == 6 { 2 } else { 1 })
+    }
+
+    /// Of each member, left to writes that empty the stripe cache between cells: more rows than its least size.
+    fn reserved_kib(&self) -> u64 {
+        self.chunk_kib.max(RESERVED_KIB_MIN)
+    }
+
+    /// Sectors of the array that requests may use: all but the reserved ones.
     pub fn usable_sectors(&self, member_sectors: u64) -> u64 {
-        let parities = if self.level == 6 { 2 } else { 1 };
         let chunk = self.chunk_kib * 2;
-        (member_sectors / chunk - 1) * chunk * u64::from(self.members - parities)
+        (member_sectors / chunk * chunk - self.reserved_kib() * 2) * self.data_members()
     }
 
     /// The cell as the kernel plays it.
@@ -57,6 +68,7 @@ impl Shape {
             member_kib,
             data_offset_kib,
             is_write: requests.is_write,
+            reserved_kib: self.reserved_kib() * self.data_members(),
             rest_s: 0.0,
             streams: requests.lists(within, seed),
         }

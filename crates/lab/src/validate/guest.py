@@ -59,14 +59,18 @@ def create(cell, names):
     run("mdadm", "--create", ARRAY, "--run", "--assume-clean", "--bitmap=none", "--metadata=1.2",
         f"--level={cell['level']}", f"--chunk={cell['chunk_kib']}", f"--size={cell['member_kib']}",
         f"--data-offset={cell['data_offset_kib']}K", f"--raid-devices={len(names)}", *[f"/dev/{name}" for name in names])
-    MD.joinpath("stripe_cache_size").write_text(str(cell["stripe_cache_size"]))
     MD.joinpath("safe_mode_delay").write_text("0")  # the array stays active: no superblock is written in between
-    # The first write makes it so. Its stripe is the array's last one, which no list touches.
+
+
+def forget(cell):
+    """Leaves nothing of an earlier cell in the stripe cache: it is made as small as can be, and what it then holds is
+    of the array's end, which no list touches. The write also makes the array active."""
+    MD.joinpath("stripe_cache_size").write_text("17")
     end = int(pathlib.Path("/sys/block/md0/size").read_text()) * SECTOR
-    stripe = cell["chunk_kib"] * 1024 * (len(names) - (2 if cell["level"] == 6 else 1))
     descriptor = os.open(ARRAY, os.O_RDWR | os.O_DIRECT)
-    os.pwrite(descriptor, mmap.mmap(-1, stripe), end - stripe)
+    os.pwrite(descriptor, mmap.mmap(-1, cell["reserved_kib"] * 1024), end - cell["reserved_kib"] * 1024)
     os.close(descriptor)
+    MD.joinpath("stripe_cache_size").write_text(str(cell["stripe_cache_size"]))
 
 
 def settle():
@@ -111,18 +115,18 @@ def play(target, streams, is_write):
     return seconds
 
 
-def one(cell, devices):
-    names = devices[:cell["members"]]
-    create(cell, names)
-    try:
-        settle()
-        time.sleep(cell["rest_s"])
-        before = [stats(name) for name in names]
-        seconds = play(ARRAY, cell["streams"], cell["is_write"])
-        settle()
-        after = [stats(name) for name in names]
-    finally:
-        run("mdadm", "--stop", ARRAY)
+def shape(cell):
+    return [cell[key] for key in ("level", "members", "chunk_kib", "member_kib", "data_offset_kib")]
+
+
+def one(cell, names):
+    forget(cell)
+    settle()
+    time.sleep(cell["rest_s"])
+    before = [stats(name) for name in names]
+    seconds = play(ARRAY, cell["streams"], cell["is_write"])
+    settle()
+    after = [stats(name) for name in names]
     return {"seconds": seconds, "members": [[b - a for a, b in zip(*pair)] for pair in zip(before, after)]}
 
 
@@ -141,11 +145,19 @@ def main(folder):
             tell({"failed": traceback.format_exc()})
             return
         tell({"kernel": os.uname().release})
+        running = None
         for cell in plan["cells"]:
+            names = devices[:cell["members"]]
             try:
-                tell(one(cell, devices))
+                if running != shape(cell):
+                    if running:
+                        run("mdadm", "--stop", ARRAY)
+                    create(cell, names)
+                    running = shape(cell)
+                tell(one(cell, names))
             except Exception:
                 tell({"failed": traceback.format_exc()})
+                return
     os.sync()
 
 

@@ -54,6 +54,8 @@ pub(super) struct GuestCell {
     pub(super) member_kib: u64,
     pub(super) data_offset_kib: u64,
     pub(super) is_write: bool,
+    /// At the array's end, for writes that no list overlaps.
+    pub(super) reserved_kib: u64,
     /// How long the drives are left alone before the first request.
     pub(super) rest_s: f64,
     pub(super) streams: Vec<Vec<(u64, u64)>>,

@@ -24,7 +24,7 @@ pub const CPU_SHARE_MAX: f64 = 0.1;
 /// What a cell should take.
 const CELL_SECONDS: f64 = 2.5;
 /// Requests of each thread, at least and at most.
-const COUNTS: (u64, u64) = (12, 3000);
+const COUNTS: (u64, u64) = (16, 3000);
 /// Members of each array.
 const MEMBERS: u16 = 5;
 /// Used of each member: seeks are as on a small partition.
@@ -141,18 +141,17 @@ impl TimeRow {
 /// Drives that are booted together.
 fn setups(quick: bool) -> Vec<DriveSetup> {
     let depth = ("queue_depth", QUEUE_DEPTH);
-    let latency_8_ms =
-        DriveSetup::new("constant-latency", &[("latency", 8000.0), ("link_rate", 60.0), depth]);
+    let queued = DriveSetup::new("constant-latency", &[("latency", 20_000.0), ("link_rate", 20.0), depth]);
     if quick {
-        return vec![latency_8_ms];
+        return vec![queued];
     }
     vec![
-        latency_8_ms,
+        queued,
         DriveSetup::new(
             "constant-latency",
-            &[("latency", 4000.0), ("link_rate", 40.0), ("queue_depth", 1.0)],
+            &[("latency", 10_000.0), ("link_rate", 20.0), ("queue_depth", 1.0)],
         ),
-        DriveSetup::new("st31000333as", &[depth]),
+        DriveSetup::new("st31000333as", &[depth, ("link_rate", 20.0)]),
     ]
 }
 

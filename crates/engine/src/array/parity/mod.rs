@@ -12,6 +12,7 @@
 //! on when active entries have fallen to the policy's share; first come, first served.
 
 mod actions;
+mod admit;
 mod cache;
 mod job;
 mod log;
@@ -47,6 +48,8 @@ pub(crate) struct Parity {
     singles: Slab<Single>,
     /// Requests that wait for stripe-cache entries.
     waiting: VecDeque<RequestKey>,
+    /// Where rows are taken in turn: the row the first of `waiting` goes on from.
+    next_row: u64,
     /// Windows to look at when the plug is pulled.
     gathering: Vec<u32>,
     /// Windows with partial stripes that wait until others have read.
@@ -75,6 +78,7 @@ impl Parity {
             ops: Slab::new(),
             singles: Slab::new(),
             waiting: VecDeque::new(),
+            next_row: 0,
             gathering: Vec::new(),
             delayed: Vec::new(),
             preread_active: 0,
@@ -246,6 +250,9 @@ impl Parity {
         if state.job.is_some() {
             return self.take_job_rows(core, key, request.range);
         }
+        if let Some(most) = core.policy.rows_in_turn.filter(|_| request.op != Op::WriteZeroes) {
+            return self.take_rows_in_turn(core, key, request, most);
+        }
         let whole =
             if request.op == Op::WriteZeroes { self.whole_stripes(core, request.range) } else { None };
         while admitted < request.range.count {
@@ -277,8 +284,20 @@ impl Parity {
         request: &Request,
         range: SectorRange,
     ) -> (u64, bool) {
-        let window_rows = self.windows.rows;
-        let window_sectors = window_rows * PAGE_SECTORS;
+        let (number, piece) = self.first_piece(core, key, request, range);
+        let taken = self.queue_piece(core, number, piece);
+        (taken, taken == u64::from(piece.count))
+    }
+
+    /// The first piece of a range, and the number of its window.
+    fn first_piece(
+        &self,
+        core: &Core,
+        key: RequestKey,
+        request: &Request,
+        range: SectorRange,
+    ) -> (u64, Piece) {
+        let window_sectors = self.windows.rows * PAGE_SECTORS;
         let (stripe, data, offset) = self.shape.split(range.start);
         let start = offset % window_sectors;
         let count = (window_sectors - start).min(range.count).min(core.geometry.contiguous(range.start));
@@ -294,8 +313,7 @@ impl Parity {
             count: count as u32,
             sector: range.start,
         };
-        let taken = self.queue_piece(core, number, piece);
-        (taken, taken == count)
+        (number, piece)
     }
 
     /// Queues a piece in the window of a number, as far as stripe-cache entries go. Answers how many sectors that was.
