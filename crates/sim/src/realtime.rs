@@ -165,15 +165,29 @@ mod tests {
         assert_eq!(drive.next_time(), None);
     }
 
+    /// Each end with its time.
+    fn ends(drive: &mut LoneDrive) -> Vec<(u32, u64)> {
+        let mut ends = Vec::new();
+        while let Some(due) = drive.next_time() {
+            ends.extend(ended_until(drive, due.0).into_iter().map(|id| (id, due.0)));
+        }
+        ends
+    }
+
     #[test]
     fn more_than_the_queue_takes_waits_for_the_first_to_end() {
-        let mut drive = drive("constant-latency");
-        let depth = drive.queue_depth();
-        (0..depth + 1).for_each(|id| drive.submit(Instant(0), read(id, u64::from(id) * 8)));
-        let first = drive.next_time().unwrap().0;
-        assert_eq!(ended_until(&mut drive, first), [0]);
-        assert_eq!(ended_until(&mut drive, 2 * first - 1).len(), depth as usize - 1);
-        assert_eq!(ended_until(&mut drive, 3 * first), [depth]);
+        let last_alone = |waits: u32| {
+            let mut drive = drive("constant-latency");
+            let depth = drive.queue_depth();
+            (0..depth + waits).for_each(|id| drive.submit(Instant(0), read(id, u64::from(id) * 8)));
+            let ends = ends(&mut drive);
+            assert!((0..depth + waits).eq(ends.iter().map(|e| e.0)), "{ends:?}");
+            (ends[0].1, ends[ends.len() - 1].1)
+        };
+        let (first, without) = last_alone(0);
+        assert!(without < 2 * 300_000, "all at a time, one after the other on the link: {without}");
+        let (_, with) = last_alone(32);
+        assert!(with >= first + without - 100_000, "the others begin as the first end: {with}");
     }
 
     #[test]
@@ -182,10 +196,10 @@ mod tests {
         drive.submit(Instant(0), read(0, 0));
         drive.submit(Instant(0), LoneRequest { op: Op::Flush, range: SectorRange::new(0, 0), ..read(1, 0) });
         drive.submit(Instant(0), read(2, 8));
-        let first = drive.next_time().unwrap().0;
-        assert_eq!(ended_until(&mut drive, 2 * first - 1), [0]);
-        assert_eq!(ended_until(&mut drive, 2 * first + 1), [1]);
-        assert_eq!(ended_until(&mut drive, 4 * first), [2]);
+        let ends = ends(&mut drive);
+        assert_eq!([0, 1, 2], [ends[0].0, ends[1].0, ends[2].0]);
+        assert_eq!(ends[1].1, ends[0].1 + 100_000, "begins when the read has ended");
+        assert_eq!(ends[2].1, ends[1].1 + ends[0].1, "begins when the flush has ended");
     }
 
     #[test]
