@@ -45,7 +45,7 @@ def counted_ram_disks(count):
 
 def set_queues(names, queue):
     for name in names:
-        for key, value in queue.items():
+        for key, value in queue:
             pathlib.Path(f"/sys/block/{name}/queue/{key}").write_text(str(value))
 
 

@@ -69,8 +69,8 @@ pub(super) struct GuestPlan {
     /// RAM disks to make; none for `devices`.
     pub(super) ram_disks: u16,
     pub(super) devices: Vec<String>,
-    /// Attributes of each device's queue.
-    pub(super) queue: std::collections::BTreeMap<&'static str, String>,
+    /// Attributes of each device's queue, in the order they are set.
+    pub(super) queue: Vec<(&'static str, String)>,
     pub(super) cells: Vec<GuestCell>,
 }
 

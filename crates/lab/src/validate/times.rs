@@ -6,7 +6,6 @@
 //! kernel and its programs, of the disks' daemons, of copies. Where that is more than [`CPU_SHARE_MAX`] of the cell's
 //! time, the kernel's CPU time is the limit and the cell is shown but not judged.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -208,10 +207,12 @@ fn on_linux(
     let plan = GuestPlan {
         module_options: [("virtio_blk", vec![format!("queue_depth={depth}")])].into(),
         devices: drives.names(),
-        queue: BTreeMap::from([
-            ("max_sectors_kb", REQUEST_KIB.to_string()),
+        // The scheduler first: it comes with limits of its own.
+        queue: vec![
             ("scheduler", "mq-deadline".to_owned()),
-        ]),
+            ("nr_requests", NR_REQUESTS.to_string()),
+            ("max_sectors_kb", REQUEST_KIB.to_string()),
+        ],
         cells: cells.iter().map(|cell| GuestCell { rest_s, ..guest_cell(cell) }).collect(),
         ..GuestPlan::default()
     };
