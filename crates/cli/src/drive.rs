@@ -70,7 +70,7 @@ fn model(args: &ServeArgs) -> Result<Model> {
             [number] if !name.starts_with("zone_") => Value::Number(number),
             _ => Value::List(numbers),
         };
-        model = model.with_value(name, value)?;
+        model = model.with_value(name, &value)?;
     }
     Ok(model)
 }

@@ -126,7 +126,7 @@ pub fn grid(quick: bool) -> Vec<CountCell> {
 /// # Errors
 /// The models or the array cannot be had.
 pub fn engine(cell: &CountCell) -> Result<Vec<[u64; 4]>> {
-    let rig = rig(Model::load(DRIVE)?, &[], cell.shape.members)?;
+    let rig = rig(&Model::load(DRIVE)?, &[], cell.shape.members)?;
     let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [SEED, SEED], &rig)?;
     let through_cache = cell.requests.is_write;
     // Past the cache, a request comes to each chunk in one piece.

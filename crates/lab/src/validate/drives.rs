@@ -16,7 +16,7 @@ const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct Drives {
     programs: Vec<Program>,
     sockets: Vec<PathBuf>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 #[derive(Debug)]
@@ -39,8 +39,8 @@ impl Drives {
     /// A program does not start.
     pub(super) fn start(stripewise: &Path, words: &[String], count: u16) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("stripewise-drives.").tempdir_in("/var/tmp")?;
-        let mut drives = Self { programs: Vec::new(), sockets: Vec::new(), _folder: folder };
-        let folder = drives._folder.path().to_owned();
+        let mut drives = Self { programs: Vec::new(), sockets: Vec::new(), folder };
+        let folder = drives.folder.path().to_owned();
         for index in 0..count {
             let nbd = folder.join(format!("drive{index}"));
             let log = folder.join(format!("drive{index}.log"));

@@ -103,7 +103,7 @@ pub(super) struct Simulated {
 ///
 /// # Errors
 /// A model has no such value.
-pub(super) fn rig(drive: Model, block: &[(&str, f64)], members: u16) -> Result<Rig> {
+pub(super) fn rig(drive: &Model, block: &[(&str, f64)], members: u16) -> Result<Rig> {
     let controllers = (0..members)
         .map(|slot| ControllerNames { model: CONTROLLER, members: vec![Slot(slot)], bus: None })
         .collect();
@@ -113,7 +113,7 @@ pub(super) fn rig(drive: Model, block: &[(&str, f64)], members: u16) -> Result<R
         }
         let model = Model::load(name)?;
         let changes = if name == BLOCK { block } else { &[] };
-        changes.iter().try_fold(model, |model, (key, value)| model.with_value(key, Value::Number(*value)))
+        changes.iter().try_fold(model, |model, (key, value)| model.with_value(key, &Value::Number(*value)))
     };
     Ok(Rig::load_with(&RigNames { drive: DRIVE, controllers, cpu: CPU, block: BLOCK }, load)?)
 }

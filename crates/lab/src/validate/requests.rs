@@ -1,6 +1,7 @@
 //! Lists of requests, equal on both sides: the kernel's threads play them, and the engine's workload does.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 
 use serde::Serialize;
 use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
@@ -68,10 +69,10 @@ impl Requests {
         let mut text =
             format!("{random}{} {}", if self.is_write { "write" } else { "read" }, size(self.block_sectors));
         if self.threads > 1 {
-            text.push_str(&format!(" ×{}", self.threads));
+            let _ = write!(text, " ×{}", self.threads);
         }
         if self.shift_sectors > 0 {
-            text.push_str(&format!(" +{}", size(self.shift_sectors)));
+            let _ = write!(text, " +{}", size(self.shift_sectors));
         }
         text
     }

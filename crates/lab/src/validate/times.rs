@@ -72,7 +72,7 @@ impl DriveSetup {
     fn load(&self) -> Result<Model> {
         let mut model = Model::load(self.model)?;
         for &(name, value) in &self.changes {
-            model = model.with_value(name, Value::Number(value))?;
+            model = model.with_value(name, &Value::Number(value))?;
         }
         Ok(model)
     }
@@ -87,7 +87,7 @@ impl DriveSetup {
 
     fn rig(&self) -> Result<Rig> {
         let block = [("request_size_max", REQUEST_KIB), ("nr_requests", NR_REQUESTS)];
-        rig(self.load()?, &block, MEMBERS)
+        rig(&self.load()?, &block, MEMBERS)
     }
 }
 

@@ -243,14 +243,14 @@ impl Model {
     ///
     /// # Errors
     /// There is no such parameter, the value is out of its bounds, or contradicts another.
-    pub fn with_value(&self, parameter: &str, value: Value) -> Result<Self, ModelError> {
+    pub fn with_value(&self, parameter: &str, value: &Value) -> Result<Self, ModelError> {
         let specs = schema::of(self.kind);
         let at = |line, problem| ModelError::at(&self.file, line, parameter, problem);
         let Some(spec) = specs.iter().find(|s| s.name == parameter) else {
             let known = specs.iter().map(|s| s.name).collect();
             return Err(at(None, Problem::UnknownParameter { known }));
         };
-        parse::check(spec, &value).map_err(|problem| at(None, problem))?;
+        parse::check(spec, value).map_err(|problem| at(None, problem))?;
         let mut model = self.clone();
         for found in model.parameters.iter_mut().filter(|p| p.name == parameter) {
             found.value = value.clone();
