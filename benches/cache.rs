@@ -155,7 +155,8 @@ fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let (rounds, count) = if quick { (5, 100_000) } else { (11, 400_000) };
     let mut array = array();
-    let (mut memory, mut buffers) = (Memory::new(SPAN_BYTES as usize), Memory::new((BLOCK * u64::from(DEPTH)) as usize));
+    let (mut memory, mut buffers) =
+        (Memory::new(SPAN_BYTES as usize), Memory::new((BLOCK * u64::from(DEPTH)) as usize));
     // Everything is in the cache, and twice used.
     for _ in 0..2 {
         let blocks = SPAN_BYTES / BLOCK;

@@ -7,7 +7,7 @@ const WORDS: usize = MEMBERS_MAX.div_ceil(64);
 /// A set of slots of one array, by value.
 ///
 /// Most arrays have at most 64 members, so that what is not a word-parallel operation looks at the first word first.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct SlotSet([u64; WORDS]);
 
 // By words: the derived comparison is a call of memcmp.

@@ -117,28 +117,12 @@ impl Parity {
                 op.job.disagrees = false;
                 (SlotSet::EMPTY, SlotSet::EMPTY)
             }
-            Err(TooMuchLost) if !to_heal.is_empty() && self.goes_without(core, op) => {
+            Err(TooMuchLost) if !to_heal.is_empty() && goes_without(core, op) => {
                 (SlotSet::EMPTY, SlotSet::EMPTY)
             }
             planned => planned?,
         };
         Ok(WritePlan { read, recover, method: WriteMethod::NoParity })
-    }
-
-    /// Leaves alone a row that cannot be had while members are filled: it is listed as bad on those that lack it. Answers
-    /// whether they have room for that.
-    fn goes_without(&mut self, core: &mut Core, op: &mut StripeOp) -> bool {
-        let (writes, replacements) = (op.job.writes.minus(op.unreadable), op.job.replacements);
-        (op.job.writes, op.job.replacements) = (SlotSet::EMPTY, SlotSet::EMPTY);
-        if core.read_only {
-            return false;
-        }
-        let range = op.range;
-        let own = writes.iter().map(|slot| core.member_of[slot.index()]);
-        let replacements =
-            replacements.iter().filter_map(|slot| Some(core.members.replacement(slot)?.member));
-        let members: Vec<MemberIndex> = own.chain(replacements).collect();
-        members.into_iter().all(|member| core.list_bad(member, range))
     }
 
     /// All that can be read or rebuilt is there.
@@ -317,6 +301,21 @@ impl Parity {
             Self::member_io(core, out, key, op, slot, Op::Read, segs);
         }
     }
+}
+
+/// Leaves alone a row that cannot be had while members are filled: it is listed as bad on those that lack it. Answers
+/// whether they have room for that.
+fn goes_without(core: &mut Core, op: &mut StripeOp) -> bool {
+    let (writes, replacements) = (op.job.writes.minus(op.unreadable), op.job.replacements);
+    (op.job.writes, op.job.replacements) = (SlotSet::EMPTY, SlotSet::EMPTY);
+    if core.read_only {
+        return false;
+    }
+    let range = op.range;
+    let own = writes.iter().map(|slot| core.member_of[slot.index()]);
+    let replacements = replacements.iter().filter_map(|slot| Some(core.members.replacement(slot)?.member));
+    let members: Vec<MemberIndex> = own.chain(replacements).collect();
+    members.into_iter().all(|member| core.list_bad(member, range))
 }
 
 /// The slot of a located block, if it can be written and P is there to rebuild it from.
