@@ -121,7 +121,9 @@ fn finish(
     if let Some(path) = &args.output {
         std::fs::write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    notes.iter().for_each(|note| eprintln!("stripewise: {note}"));
+    for note in notes {
+        eprintln!("stripewise: {note}");
+    }
     if args.json {
         let probes = compared.unwrap_or(&[]);
         let mut errors: Vec<f64> = probes.iter().map(|c| c.error.abs()).collect();
