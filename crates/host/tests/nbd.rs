@@ -147,7 +147,7 @@ fn an_observer_is_told_of_every_request_as_the_client_asked_it() {
         let observer: Arc<dyn Observer> = Arc::<Notes>::clone(&notes);
         with_observed_server(shards, Some(observer), |path, _| {
             let mut first = Client::new(path);
-            first.write(FUA, 512, &[1; 5 << 20]);
+            first.write(FUA, 512, &vec![1; 5 << 20]);
             let mut second = Client::new(path);
             second.read(4096, 8192);
             assert_eq!(second.simple(FLUSH, 0, 0), 0);
