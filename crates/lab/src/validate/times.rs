@@ -212,6 +212,8 @@ fn on_linux(
             ("scheduler", "mq-deadline".to_owned()),
             ("nr_requests", NR_REQUESTS.to_string()),
             ("max_sectors_kb", REQUEST_KIB.to_string()),
+            // The block layer's model has no writeback throttling.
+            ("wbt_lat_usec", "0".to_owned()),
         ],
         cells: cells.iter().map(|cell| GuestCell { rest_s, ..guest_cell(cell) }).collect(),
         ..GuestPlan::default()
