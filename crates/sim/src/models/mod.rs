@@ -45,7 +45,7 @@ macro_rules! built_in {
 }
 
 /// The models compiled into the program.
-pub const BUILT_IN: [BuiltIn; 23] = built_in![
+pub const BUILT_IN: [BuiltIn; 24] = built_in![
     "hdd-2006-7200",
     "st3320620as",
     "st31000333as",
@@ -65,6 +65,7 @@ pub const BUILT_IN: [BuiltIn; 23] = built_in![
     "opteron-244",
     "opteron-4238",
     "xeon-e5-2600-2s",
+    "zen3-2vcpu",
     "linux-block-2.6.18",
     "linux-block-2.6.27",
     "linux-block-3.2",
