@@ -493,8 +493,11 @@ fn report_corrected(out: &mut ActionQueue, core: &mut Core, op: &StripeOp) {
     }
 }
 
-/// Whether less may be lost of each of an operation's rows than of all together.
+/// Whether less may be lost of each slot that an operation reads, or of each of its rows, than of all together.
 fn may_split(core: &Core, op: &StripeOp) -> bool {
+    if op.kind == Kind::Read && op.pieces.iter().any(|p| p.data != op.pieces[0].data) {
+        return true;
+    }
     let is_stopped = core.read_only && op.kind != Kind::Read;
     let spoilt = op.unreadable.union(core.bad(op.range));
     op.rows.1 - op.rows.0 > 1 && !spoilt.is_empty() && !is_stopped
