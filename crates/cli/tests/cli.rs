@@ -270,7 +270,7 @@ fn every_parameter_of_every_model_has_a_unit_and_a_source() {
             assert!(!parameter["unit"].as_str().unwrap().is_empty(), "{name}: {parameter}");
             assert!(!parameter["source"].as_str().unwrap().is_empty(), "{name}: {parameter}");
             let kind = parameter["kind"].as_str().unwrap();
-            assert!(["quoted", "derived", "assumed"].contains(&kind), "{name}: {parameter}");
+            assert!(["quoted", "derived", "assumed", "measured"].contains(&kind), "{name}: {parameter}");
         }
     }
 }
