@@ -312,7 +312,16 @@ impl Shard {
 
     /// Gives up the ring: its pinned buffers are about to go.
     pub(crate) fn release(&mut self) {
+        self.finish_delayed();
         self.ring = None;
+    }
+
+    /// Carries out the reads that were put off, before what they read or read into goes.
+    fn finish_delayed(&mut self) {
+        // SAFETY: until they are answered both ends belong to them.
+        while let Some(tag) = unsafe { self.delayed.run_next() } {
+            self.completions.push_back(Input::IoDone { tag, result: Ok(()) });
+        }
     }
 
     /// Whether the ring, if one is needed, was made for the calling thread.
@@ -424,6 +433,7 @@ impl Shard {
 
     /// Closes a member that is none of the array's any more, once its last I/O is answered.
     pub(crate) fn let_go(&mut self, member: MemberIndex) {
+        self.finish_delayed();
         self.closing.push(member);
         self.close_members();
     }
