@@ -4,6 +4,7 @@
 //! and the engine keeps no such backlog (a full stripe starts the moment it is complete).
 //! The figures are facts about md of the named kernels (md's raid5.c and md.c of 2.6.18, 2.6.27, 3.2, 6.1).
 
+use crate::level::Level;
 use crate::units::Nanos;
 
 /// Whether a partial write reads the old data and parity (RMW) or the rest of the stripe (RCW).
@@ -15,6 +16,17 @@ pub enum RmwLevel {
     Cheaper,
     /// RMW even where both need as many reads (`rmw_level` 2).
     Prefer,
+}
+
+impl RmwLevel {
+    /// Whether RMW is to be done where it takes so many reads and RCW so many.
+    pub const fn prefers_rmw(self, rmw_reads: usize, rcw_reads: usize) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Cheaper => rmw_reads < rcw_reads,
+            Self::Prefer => rmw_reads <= rcw_reads && rcw_reads > 0,
+        }
+    }
 }
 
 /// When the members count as left alone by others.
@@ -73,6 +85,11 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// RMW or RCW for a level with parity.
+    pub fn rmw_level_of(&self, level: Level) -> RmwLevel {
+        if level == Level::Raid6 { self.raid6_rmw_level } else { self.rmw_level }
+    }
+
     /// Linux 2.6.18 (RHEL 5, Debian 4): no bypass of the stripe cache for reads.
     pub const fn linux_2_6_18() -> Self {
         Self {

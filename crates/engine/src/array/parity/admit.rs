@@ -77,9 +77,8 @@ impl Parity {
         }
         if taken == begin {
             self.windows.close_if_free(index);
-        } else if !window.gathering {
-            window.gathering = true;
-            self.gathering.push(index);
+        } else {
+            self.gather(index);
         }
         if taken < end {
             self.next_row = first_row + u64::from(taken);

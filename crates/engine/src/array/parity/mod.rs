@@ -28,7 +28,7 @@ use super::core::{Core, IoRecord, Owner, RequestKey, RequestState};
 use super::slab::Slab;
 use crate::geometry::ParityShape;
 use crate::io::{ActionQueue, Flags, IoError, IoResult, Op, Request, SegList};
-use crate::units::{Instant, PAGE_SECTORS, SectorRange};
+use crate::units::{Instant, PAGE_SECTORS, SectorRange, Slot};
 use cache::StripeCache;
 pub(crate) use log::LogPlaces;
 use log::Logs;
@@ -194,12 +194,8 @@ impl Parity {
         if range.count > core.geometry.contiguous(range.start) {
             return false;
         }
-        let place = core.geometry.place(range.start, 0);
-        let of_member = SectorRange::new(place.sector, range.count);
-        if core.is_lost(place.slot, of_member.end()) || core.is_bad(place.slot, of_member) {
-            return false;
-        }
-        core.read_whole(out, request, place.slot, place.sector);
+        let Some((slot, of_member)) = readable(core, range.start, range.count) else { return false };
+        core.read_whole(out, request, slot, of_member.start);
         true
     }
 
@@ -209,16 +205,14 @@ impl Parity {
         let mut sector = range.start;
         while sector < range.end() {
             let count = core.geometry.contiguous(sector).min(range.end() - sector);
-            let place = core.geometry.place(sector, 0);
-            let range = SectorRange::new(place.sector, count);
-            if core.is_lost(place.slot, range.end()) || core.is_bad(place.slot, range) {
-                Self::read_through_cache(core, key, SectorRange::new(sector, count));
-            } else {
+            if let Some((slot, range)) = readable(core, sector, count) {
                 core.part_begins(key);
                 let seg = core.request_seg(key, sector, count);
                 let segs = out.add_segs([seg]);
-                let record = core.record(place.slot, Op::Read, range, Owner::Part { request: key, sector });
+                let record = core.record(slot, Op::Read, range, Owner::Part { request: key, sector });
                 core.io(out, record, false, segs);
+            } else {
+                Self::read_through_cache(core, key, SectorRange::new(sector, count));
             }
             sector += count;
         }
@@ -338,12 +332,17 @@ impl Parity {
             return 0;
         }
         window.queue.push(piece);
-        if !window.gathering {
-            window.gathering = true;
-            self.gathering.push(index);
-        }
+        self.gather(index);
         core.part_begins(piece.request);
         u64::from(piece.count)
+    }
+
+    /// Has a window looked at when the plug is pulled.
+    fn gather(&mut self, index: u32) {
+        let window = self.windows.get(index);
+        if !std::mem::replace(&mut window.gathering, true) {
+            self.gathering.push(index);
+        }
     }
 
     /// Lets the request that has waited longest for entries go on, if active ones are few enough. Answers
@@ -475,4 +474,12 @@ impl Parity {
             "delayed stripes wait only while others read"
         );
     }
+}
+
+/// The slot that holds sectors of one chunk, and the member's sectors, if they can be read there.
+fn readable(core: &Core, sector: u64, count: u64) -> Option<(Slot, SectorRange)> {
+    let place = core.geometry.place(sector, 0);
+    let range = SectorRange::new(place.sector, count);
+    let is_missing = core.is_lost(place.slot, range.end()) || core.is_bad(place.slot, range);
+    (!is_missing).then_some((place.slot, range))
 }

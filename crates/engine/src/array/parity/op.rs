@@ -22,7 +22,6 @@ use crate::array::core::{Core, IoRecord};
 use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
 use crate::io::{ActionQueue, IoError, IoResult, Op, Tag, Verdict};
-use crate::level::Level;
 use crate::mutation::{self, Mutation};
 use crate::policy::RmwLevel;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
@@ -216,14 +215,11 @@ impl Parity {
         if core.read_only {
             return Err(TooMuchLost);
         }
-        let policy = &core.policy;
-        let rmw = if !core.is_redundant(op.range.end()) {
+        let rmw = if core.is_redundant(op.range.end()) {
+            core.policy.rmw_level_of(core.geometry.level())
+        } else {
             // Parity that may be wrong must not be built upon (as md before its resync has passed).
             RmwLevel::Never
-        } else if core.geometry.level() == Level::Raid6 {
-            policy.raid6_rmw_level
-        } else {
-            policy.rmw_level
         };
         plan_write(view, rmw)
     }
@@ -438,9 +434,8 @@ impl Parity {
         let position = window.active.iter().position(|o| *o == owned).expect("it owned its rows");
         window.active.swap_remove(position);
         window.release_rows(owned.rows, &mut self.cache);
-        if !window.queue.is_empty() && !window.gathering && !window.delayed {
-            window.gathering = true;
-            self.gathering.push(index);
+        if !window.queue.is_empty() && !window.delayed {
+            self.gather(index);
         }
         self.windows.close_if_free(index);
     }

@@ -117,11 +117,7 @@ pub fn plan_write(view: &StripeView, rmw_level: RmwLevel) -> Result<WritePlan, T
     let rcw = to_read(view.data.minus(view.covered));
     let rmw = to_read(view.covered.union(view.partial).union(parity));
     let prefer_rmw = match (rmw, rcw) {
-        (Some(rmw), Some(rcw)) => match rmw_level {
-            RmwLevel::Never => false,
-            RmwLevel::Cheaper => rmw.len() < rcw.len(),
-            RmwLevel::Prefer => rmw.len() <= rcw.len() && !rcw.is_empty(),
-        },
+        (Some(rmw), Some(rcw)) => rmw_level.prefers_rmw(rmw.len(), rcw.len()),
         (Some(_), None) => true,
         _ => false,
     };

@@ -102,8 +102,7 @@ impl Parity {
         window.gathering = false;
         // Rows that such an operation left to those that are queued now.
         if window.active.is_empty() && !window.queue.is_empty() && !window.delayed {
-            window.gathering = true;
-            self.gathering.push(index);
+            self.gather(index);
         }
         self.windows.close_if_free(index);
     }
@@ -112,10 +111,8 @@ impl Parity {
     fn together(&mut self, core: &Core, index: u32) -> Together {
         let rows = self.windows.rows;
         let window = self.windows.get(index);
-        if window.queue.iter().all(|p| !p.read) {
-            // There are none.
-            Together::Never
-        } else if window.by_rows || core.has_bad_blocks() {
+        let has_reads = window.queue.iter().any(|p| p.read);
+        if !has_reads || window.by_rows || core.has_bad_blocks() {
             Together::Never
         } else if core.lost((window.number + 1) * rows * PAGE_SECTORS).is_empty() {
             Together::Beside

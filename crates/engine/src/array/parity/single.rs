@@ -17,8 +17,6 @@ use crate::geometry::StripeMap;
 use crate::io::{
     Action, ActionQueue, Buf, Compute, IoResult, Kernel, Op, Operand, OperandList, Role, Seg, SegList, Tag,
 };
-use crate::level::Level;
-use crate::policy::RmwLevel;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// Tells the tag of its computation from those of operations.
@@ -71,15 +69,6 @@ impl Single {
     }
 }
 
-/// Whether read-modify-write is to be done where it takes so many reads and reconstruct-write so many.
-fn is_rmw(level: RmwLevel, reads: usize, others: usize) -> bool {
-    match level {
-        RmwLevel::Never => false,
-        RmwLevel::Cheaper => reads < others,
-        RmwLevel::Prefer => reads <= others && others > 0,
-    }
-}
-
 /// Whether nothing stands in the way of a row up to a member's sector.
 #[inline]
 fn is_plain(core: &Core, end: u64) -> bool {
@@ -120,10 +109,8 @@ impl Parity {
             let own = [Some(slot), Some(map.p), map.q].into_iter().flatten().collect();
             others -= uptodate.minus(own).len();
         }
-        let policy = &core.policy;
-        let is_raid6 = core.geometry.level() == Level::Raid6;
-        let level = if is_raid6 { policy.raid6_rmw_level } else { policy.rmw_level };
-        if reads == 0 || !is_rmw(level, reads, others) {
+        let level = core.policy.rmw_level_of(core.geometry.level());
+        if reads == 0 || !level.prefers_rmw(reads, others) {
             return false;
         }
         let pending = reads as u32;
