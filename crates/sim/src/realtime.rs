@@ -104,14 +104,10 @@ impl LoneDrive {
     fn start(&mut self) {
         while let Some(&request) = self.waiting.front().filter(|_| !self.is_flushing) {
             let Some(tag) = self.outstanding.iter().position(Option::is_none) else { return };
-            let op = match request.op {
-                Op::Read => CommandOp::Read,
-                Op::Write | Op::WriteZeroes if request.fua => CommandOp::WriteFua,
-                Op::Write | Op::WriteZeroes => CommandOp::Write,
-                Op::Discard => CommandOp::Discard,
-                Op::Flush if self.outstanding.iter().any(Option::is_some) => return,
-                Op::Flush => CommandOp::Flush,
-            };
+            let op = CommandOp::of(request.op, request.fua);
+            if op == CommandOp::Flush && self.outstanding.iter().any(Option::is_some) {
+                return;
+            }
             self.is_flushing = op == CommandOp::Flush;
             self.waiting.pop_front();
             self.outstanding[tag] = Some(request.id);

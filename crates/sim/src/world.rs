@@ -14,6 +14,7 @@ use crate::cpu::Cpu;
 use crate::crypt::{Crypt, CryptConfig};
 use crate::data::{Data, Phantom};
 use crate::drive::{Command, CommandOp, Drive, Surroundings};
+use crate::random::Random;
 use crate::report::{MemberReport, SimReport};
 use crate::rig::{Rig, RigError};
 use crate::trace::TraceHash;
@@ -173,8 +174,9 @@ impl<D: Data> World<D> {
         stack.raise(payload.as_ref(), cache)?;
         let attached = rig.attach(&config.volume.geometry.member_sectors).map_err(SimError::Rig)?;
         let mut members = Vec::with_capacity(attached.len());
-        for (slot, &controller) in attached.iter().enumerate() {
-            let drive = Drive::new(&rig.drive, split_mix(config.seed, slot as u64));
+        let mut seeds = Random::new(config.seed);
+        for &controller in &attached {
+            let drive = Drive::new(&rig.drive, seeds.next_u64());
             let model = &rig.controllers[controller].model;
             let request_sectors = rig.block.request_sectors_max.min(model.command_sectors_max);
             let depth = model.queue_depth.min(drive.queue_depth());
@@ -435,13 +437,7 @@ impl<D: Data> World<D> {
     fn member_io(&mut self, io: &MemberIo) {
         self.data.io(io, &self.out);
         let slot = io.member.index() as u32;
-        let op = match io.op {
-            Op::Read => CommandOp::Read,
-            Op::Write | Op::WriteZeroes if io.fua => CommandOp::WriteFua,
-            Op::Write | Op::WriteZeroes => CommandOp::Write,
-            Op::Flush => CommandOp::Flush,
-            Op::Discard => CommandOp::Discard,
-        };
+        let op = CommandOp::of(io.op, io.fua);
         let member = &mut self.members[slot as usize];
         let index = self.fanout.begin(io.tag);
         member.queue.add(op, io.range.start, io.range.count, index, &mut self.fanout);
@@ -499,12 +495,4 @@ fn touch(member: &mut Member, slot: u32, touched: &mut Vec<u32>) {
         member.touched = true;
         touched.push(slot);
     }
-}
-
-/// A number for each member from the seed (Steele, Lea and Flood's `SplitMix64`).
-fn split_mix(seed: u64, index: u64) -> u64 {
-    let mut z = seed.wrapping_add((index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }

@@ -15,6 +15,7 @@ mod testing;
 use crate::bus::BusPath;
 use crate::clock::{Event, Schedule};
 use crate::models::DriveModel;
+use stripewise_engine::io::Op;
 use stripewise_engine::units::SECTOR_BYTES;
 
 pub(crate) use constant::Constant;
@@ -31,6 +32,19 @@ pub(crate) enum CommandOp {
     Flush,
     /// Takes a command's overhead and moves no data.
     Discard,
+}
+
+impl CommandOp {
+    /// What a member is asked as what its drive is asked.
+    pub(crate) const fn of(op: Op, fua: bool) -> Self {
+        match op {
+            Op::Read => Self::Read,
+            Op::Write | Op::WriteZeroes if fua => Self::WriteFua,
+            Op::Write | Op::WriteZeroes => Self::Write,
+            Op::Flush => Self::Flush,
+            Op::Discard => Self::Discard,
+        }
+    }
 }
 
 /// A command to a drive.
