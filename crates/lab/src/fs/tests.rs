@@ -85,17 +85,22 @@ fn groups_lie_where_the_real_mke2fs_puts_them() {
         let real = groups(&dump);
         let spec = ExtSpec { inode_size, stride, ..spec(bytes) };
         let layout = Ext::new(&spec).unwrap();
-        assert_eq!(real.len() as u64, layout.groups, "{bytes} bytes, stride {stride}");
-        for (group, printed) in &real {
-            let kept = layout.group(*group);
-            let ours = Printed {
-                block_bitmap: kept.block_bitmap,
-                inode_bitmap: kept.inode_bitmap,
-                table: (kept.table.start, kept.table.end - 1),
-                has_copy: !kept.copy.is_empty(),
-            };
-            assert_eq!(&ours, printed, "{bytes} bytes, stride {stride}, group {group}");
-        }
+        assert_same_places(&real, &layout, &format!("{bytes} bytes, stride {stride}"));
+    }
+}
+
+/// Every group of a layout lies where dumpe2fs says.
+fn assert_same_places(real: &BTreeMap<u64, Printed>, layout: &Ext, what: &str) {
+    assert_eq!(real.len() as u64, layout.groups, "{what}");
+    for (group, printed) in real {
+        let kept = layout.group(*group);
+        let ours = Printed {
+            block_bitmap: kept.block_bitmap,
+            inode_bitmap: kept.inode_bitmap,
+            table: (kept.table.start, kept.table.end - 1),
+            has_copy: !kept.copy.is_empty(),
+        };
+        assert_eq!(&ours, printed, "{what}, group {group}");
     }
 }
 
@@ -124,17 +129,7 @@ fn flexible_groups_lie_where_the_real_mke2fs_puts_them() {
         let real = groups(&run("dumpe2fs", &[&image]).expect("dumpe2fs comes with mkfs.ext4"));
         let layout =
             Ext::new(&ExtSpec { has_extents: true, year: MkfsYear::Y2023, ..spec(mib << 20) }).unwrap();
-        assert_eq!(real.len() as u64, layout.groups, "{mib} MiB");
-        for (group, printed) in &real {
-            let kept = layout.group(*group);
-            let ours = Printed {
-                block_bitmap: kept.block_bitmap,
-                inode_bitmap: kept.inode_bitmap,
-                table: (kept.table.start, kept.table.end - 1),
-                has_copy: !kept.copy.is_empty(),
-            };
-            assert_eq!(&ours, printed, "{mib} MiB, group {group}");
-        }
+        assert_same_places(&real, &layout, &format!("{mib} MiB"));
     }
 }
 
