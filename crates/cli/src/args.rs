@@ -100,7 +100,7 @@ pub(crate) enum StudyCommand {
     /// Compare the engine and its models with real Linux md, run in user-mode-linux on this machine.
     ///
     /// What md 6.1 sends to its members is counted on RAM disks; how long it takes is measured on modelled drives that are
-    /// served in real time. Needs linux.uml, qemu-storage-daemon, mdadm, dmsetup, insmod and python3, and a quiet machine.
+    /// served in real time. Needs linux.uml, mdadm, dmsetup, insmod and python3, and a quiet machine.
     Validate(ValidateArgs),
 }
 

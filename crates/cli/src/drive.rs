@@ -1,11 +1,11 @@
 //! `stripewise drive`: a modelled drive in real time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use stripewise_engine::units::Instant;
-use stripewise_host::{DriveCommand as Asked, DriveExport, DriveServer, TimedDrive};
+use stripewise_host::{DriveCommand as Asked, DriveExport, DriveServer, TimedDrive, VhostDriveServer};
 use stripewise_sim::models::{ControllerModel, DriveModel, Model, ModelKind, Value};
 use stripewise_sim::{LoneDrive, LoneRequest};
 
@@ -16,7 +16,7 @@ use crate::output::print;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DriveCommand {
-    /// Serve a drive model over NBD, with its delays in real time.
+    /// Serve a drive model over NBD, or as a virtual machine's disk, with its delays in real time.
     ///
     /// Each command takes the time the model says, in the order the model says, with as many in the drive as its queue
     /// takes. What is written is kept only near both ends (see --keep), where superblocks and partition tables lie; all
@@ -28,9 +28,8 @@ pub(crate) enum DriveCommand {
 pub(crate) struct ServeArgs {
     /// A built-in drive model (see `models list`) or the path of a model file.
     model: String,
-    /// Listen at a unix socket.
-    #[arg(long, value_name = "PATH")]
-    socket: PathBuf,
+    #[command(flatten)]
+    at: At,
     /// Offer less than the model's capacity.
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
@@ -46,6 +45,18 @@ pub(crate) struct ServeArgs {
     /// Decides where platters and arm are at the start.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+/// Where to listen: as what.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct At {
+    /// Listen at a unix socket for NBD clients.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Listen at a unix socket for a virtual machine (vhost-user-blk): qemu, user-mode-linux.
+    #[arg(long, value_name = "PATH")]
+    vhost_user: Option<PathBuf>,
 }
 
 pub(crate) fn run(command: &DriveCommand) -> Result<Exit> {
@@ -96,20 +107,33 @@ fn serve(args: &ServeArgs) -> Result<Exit> {
     }
     let mut served = Served(LoneDrive::new(&drive, &controller, args.seed));
     let stop = stop_flag()?;
-    let server = DriveServer::bind(&args.socket)?;
-    print(&format!(
-        "stripewise: {} of {sectors} sectors, {} commands at a time. Ready at {}\n",
-        model.title,
-        served.0.queue_depth(),
-        args.socket.display()
-    ))?;
     let export = DriveExport {
         name: &model.name,
         description: &model.title,
         sectors,
         kept_bytes: [args.keep.0, args.keep.0],
     };
-    let report = server.serve(export, &mut served, &stop);
+    let ready = |drive: &Served, at: &Path| {
+        let depth = drive.0.queue_depth();
+        let title = &model.title;
+        let at = at.display();
+        print(&format!(
+            "stripewise: {title} of {sectors} sectors, {depth} commands at a time. Ready at {at}\n"
+        ))
+    };
+    let report = match (&args.at.vhost_user, &args.at.socket) {
+        (Some(path), _) => {
+            let server = VhostDriveServer::bind(path)?;
+            ready(&served, path)?;
+            server.serve(&export, &mut served, &stop)
+        }
+        (None, Some(path)) => {
+            let server = DriveServer::bind(path)?;
+            ready(&served, path)?;
+            server.serve(export, &mut served, &stop)
+        }
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
     let [late_100, late_1000] = report.late;
     print(&format!(
         "stripewise: {} commands; late by more than 0.1 ms {late_100} times, by more than 1 ms {late_1000} times\n",

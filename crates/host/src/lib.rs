@@ -14,6 +14,7 @@ mod buffers;
 mod clock;
 mod compute;
 mod delayed;
+mod drive;
 mod error;
 mod flushes;
 mod layers;
@@ -28,18 +29,18 @@ mod route;
 mod run;
 mod shard;
 mod sync;
+mod vhost;
 
 pub use array::{Array, ArrayConfig};
 pub use buffers::Memory;
+pub use drive::{DriveCommand, DriveExport, DriveReport, TimedDrive};
 pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};
 pub use layers::{CacheStatus, CryptLayer, Layers};
 pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus, NotReAddable};
 pub use members::{
     Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, create_member_file, member_file_sectors,
 };
-pub use nbd::{
-    Detail, DriveCommand, DriveExport, DriveReport, DriveServer, NbdServer, Observed, Observer, ServeConfig,
-    ServeReport, ServeStatus, TimedDrive,
-};
+pub use nbd::{Detail, DriveServer, NbdServer, Observed, Observer, ServeConfig, ServeReport, ServeStatus};
 pub use report::{MemberCounts, Note, RunReport, TimedEvent};
 pub use run::Payload;
+pub use vhost::VhostDriveServer;

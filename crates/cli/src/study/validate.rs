@@ -10,11 +10,11 @@ use stripewise_lab::validate::{Shape, Validation, check_programs};
 
 use crate::args::{ValidateArgs, ValidatePart};
 use crate::array::signals::is_watched;
-use crate::exit::Exit;
+use crate::exit::{Exit, Impossible};
 use crate::output::{Table, print, print_json};
 
 pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
-    check_programs()?;
+    check_programs().map_err(|missing| Impossible(missing.to_string()))?;
     let stripewise = std::env::current_exe().context("this program's own path")?;
     let progress = |text: &str| {
         if is_watched() {

@@ -5,79 +5,29 @@
 //! bytes. The server sleeps until shortly before and then looks at the clock. *Bytes.* See [`Kept`]. *Order.* As the drive
 //! ends the commands. *Stopping.* Clients are let go at once: there is nothing to be made durable.
 
-use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stripewise_engine::io::Op;
-use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange};
+use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES};
 
 use super::buffers::Buffers;
 use super::connection::{Accepted, Connection};
 use super::export::Export;
 use super::handshake::BASE_ALLOCATION_ID;
-use super::kept::Kept;
 use super::poller::Poller;
 use super::socket::Listener;
 use super::status;
 use super::task::Task;
 use super::wire::Head;
 use crate::clock::Clock;
+use crate::drive::{DriveCommand, DriveExport, DriveReport, Kept, Pace, TimedDrive};
 use crate::error::{HostError, ListenProblem};
 
-/// How long before an end the server stops sleeping: the system wakes it late by about as much.
-const AWAKE_BEFORE: Nanos = Nanos::from_micros(60);
-/// How often the stop flag is looked at.
-const LOOK_AT_STOP: Nanos = Nanos::from_millis(50);
 const CONNECTIONS_MAX: usize = 16;
 const DOOR: u64 = u64::MAX;
 /// The block size clients should prefer.
 const PREFERRED_BYTES: u32 = 4096;
-
-/// A command to a drive that is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DriveCommand {
-    /// The server's handle.
-    pub id: u32,
-    /// What is asked.
-    pub op: Op,
-    /// Where.
-    pub range: SectorRange,
-    /// Acknowledged only when it is on the medium.
-    pub fua: bool,
-}
-
-/// A drive that says when commands end. The time is the caller's and never goes back.
-pub trait TimedDrive {
-    /// Takes a command that arrived just now.
-    fn submit(&mut self, now: Instant, command: DriveCommand);
-    /// When something is due next.
-    fn next_time(&self) -> Option<Instant>;
-    /// Lets happen what is due; the commands that have ended are added to `ended`.
-    fn advance(&mut self, now: Instant, ended: &mut Vec<u32>);
-}
-
-/// What is served.
-#[derive(Clone, Copy, Debug)]
-pub struct DriveExport<'a> {
-    /// The export's name; clients may also use the empty name.
-    pub name: &'a str,
-    /// Its description.
-    pub description: &'a str,
-    /// Its size.
-    pub sectors: u64,
-    /// Bytes at the start, and at the end, that are kept.
-    pub kept_bytes: [u64; 2],
-}
-
-/// What a server of a drive did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DriveReport {
-    /// Commands.
-    pub commands: u64,
-    /// Of which it learned the end later than it was by more than so many microseconds: 100, 1000.
-    pub late: [u64; 2],
-}
 
 /// A drive's server that listens.
 #[derive(Debug)]
@@ -108,7 +58,6 @@ impl DriveServer {
     ) -> DriveReport {
         let bytes = export.sectors * SECTOR_BYTES;
         let [head, tail] = export.kept_bytes;
-        precise_sleep();
         let mut service = Service {
             door: self.door,
             poller: self.poller,
@@ -129,6 +78,7 @@ impl DriveServer {
             ended: Vec::new(),
             buffers: Buffers::default(),
             report: DriveReport::default(),
+            pace: Pace::of_this_thread(),
         };
         let clock = Clock::start();
         while !stop.load(Ordering::Relaxed) {
@@ -158,6 +108,7 @@ struct Service {
     ended: Vec<u32>,
     buffers: Buffers,
     report: DriveReport,
+    pace: Pace,
 }
 
 #[derive(Debug)]
@@ -170,10 +121,7 @@ impl Service {
     fn round(&mut self, clock: Clock, drive: &mut dyn TimedDrive) {
         let due = drive.next_time();
         let now = clock.now();
-        if let Some(late) = due.filter(|due| *due <= now).map(|due| now.since(due)) {
-            self.report.late[0] += u64::from(late > Nanos::from_micros(100));
-            self.report.late[1] += u64::from(late > Nanos::from_micros(1000));
-        }
+        self.report.note_due(due, now);
         drive.advance(now, &mut self.ended);
         for id in std::mem::take(&mut self.ended) {
             self.answer(id);
@@ -275,13 +223,7 @@ impl Service {
 
     /// Waits for news of sockets, or until it is time.
     fn sleep(&mut self, clock: Clock, due: Option<Instant>) {
-        let now = clock.now();
-        let left = due.map_or(LOOK_AT_STOP, |due| due.since(now.min(due)));
-        if left > AWAKE_BEFORE {
-            wait_readable(self.poller.fd(), Nanos(left.0 - AWAKE_BEFORE.0).min(LOOK_AT_STOP));
-        } else if left > Nanos(0) {
-            std::hint::spin_loop();
-        }
+        self.pace.wait(clock, due, &[self.poller.fd()]);
         let clients = &mut self.clients;
         self.poller.wait(Nanos(0), |news| {
             if let Some(Some(client)) = clients.get_mut(news.token as usize) {
@@ -289,22 +231,4 @@ impl Service {
             }
         });
     }
-}
-
-/// Waits until a descriptor is readable, at most that long, to the nanosecond as far as the system goes.
-fn wait_readable(fd: RawFd, at_most: Nanos) {
-    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let timeout = libc::timespec {
-        tv_sec: (at_most.0 / 1_000_000_000) as libc::time_t,
-        tv_nsec: (at_most.0 % 1_000_000_000) as libc::c_long,
-    };
-    // SAFETY: both structures are locals; no signal mask is given.
-    unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
-}
-
-/// Has the system wake this thread when asked instead of within 50 µs of it.
-fn precise_sleep() {
-    let one_nanosecond: libc::c_ulong = 1;
-    // SAFETY: the call takes no pointers and concerns this thread alone.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, one_nanosecond) };
 }

@@ -21,7 +21,7 @@
 //! | `control` | the control socket |
 //! | `observer` | who is told of requests |
 //! | `server` | the whole |
-//! | `drive`, `kept` | a drive that only takes its time, and what it keeps |
+//! | `drive` | a drive that only takes its time |
 
 mod buffers;
 mod connection;
@@ -33,7 +33,6 @@ mod export;
 mod handshake;
 #[cfg(test)]
 mod handshake_tests;
-mod kept;
 mod observer;
 mod poller;
 mod server;
@@ -43,7 +42,9 @@ mod status;
 mod task;
 mod wire;
 
+pub(crate) use socket::Listener;
+
 pub use control::ServeStatus;
-pub use drive::{DriveCommand, DriveExport, DriveReport, DriveServer, TimedDrive};
+pub use drive::DriveServer;
 pub use observer::{Observed, Observer};
 pub use server::{Detail, NbdServer, ServeConfig, ServeReport};

@@ -1,5 +1,4 @@
-//! Modelled drives in real time below a booted kernel: for each a server of the drive, and qemu-storage-daemon, which makes
-//! a virtio disk of it with a queue of its own.
+//! Modelled drives in real time below a booted kernel: for each a server of its own, a virtio disk to the kernel.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -42,23 +41,13 @@ impl Drives {
         let mut drives = Self { programs: Vec::new(), sockets: Vec::new(), folder };
         let folder = drives.folder.path().to_owned();
         for index in 0..count {
-            let nbd = folder.join(format!("drive{index}"));
+            let socket = folder.join(format!("drive{index}"));
             let log = folder.join(format!("drive{index}.log"));
             let mut serve = Command::new(stripewise);
-            serve.args(["drive", "serve"]).args(words).arg("--socket").arg(&nbd);
+            serve.args(["drive", "serve"]).args(words).arg("--vhost-user").arg(&socket);
             serve.args(["--seed", &(index + 1).to_string()]);
-            drives.begin(serve, &nbd, &log)?;
-            let vhost = folder.join(format!("disk{index}"));
-            let mut daemon = Command::new("qemu-storage-daemon");
-            daemon
-                .arg("--blockdev")
-                .arg(format!("driver=nbd,node-name=d,server.type=unix,server.path={}", nbd.display()));
-            daemon.arg("--export").arg(format!(
-                "type=vhost-user-blk,id=e,node-name=d,addr.type=unix,addr.path={},writable=on,num-queues=1",
-                vhost.display()
-            ));
-            drives.begin(daemon, &vhost, &folder.join(format!("disk{index}.log")))?;
-            drives.sockets.push(vhost);
+            drives.begin(serve, &socket, &log)?;
+            drives.sockets.push(socket);
         }
         Ok(drives)
     }
@@ -90,12 +79,5 @@ impl Drives {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
-    }
-}
-
-impl Drop for Drives {
-    fn drop(&mut self) {
-        // A daemon before the drive it reads from.
-        while self.programs.pop().is_some() {}
     }
 }

@@ -27,6 +27,11 @@ impl Kept {
         at < self.head || at >= self.tail
     }
 
+    /// Whether anything of a range is kept.
+    pub(crate) fn keeps(&self, at: u64, bytes: u64) -> bool {
+        at < self.head || at + bytes > self.tail
+    }
+
     /// Parts of a range within one page each: where it begins, in the page and in the range's bytes, and its length.
     fn parts(at: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
         let mut done = 0;

@@ -1,0 +1,170 @@
+//! The disk: its queue in the machine's memory, and what is under way.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+
+use stripewise_engine::io::Op;
+use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
+use virtio_queue::{Queue, QueueT};
+use vm_memory::GuestMemoryMmap;
+
+use super::protocol::Region;
+use super::request::{Asked, BlockRequest};
+use crate::drive::{DriveCommand, DriveExport, Kept};
+
+/// Requests the queue holds at most.
+pub(super) const QUEUE_SIZE_MAX: u16 = 256;
+
+/// A request by its handle in the drive.
+#[derive(Debug)]
+enum Place {
+    Free,
+    InDrive(BlockRequest),
+    /// Of a machine that is gone, or answered already; the drive has yet to end it.
+    Forgotten,
+}
+
+/// A disk that one machine at a time uses.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) sectors: u64,
+    name: Vec<u8>,
+    kept: Kept,
+    /// Whether the client may ask to be told that a message was obeyed.
+    pub(super) acknowledges: bool,
+    /// The machine's memory, by its own addresses, and where it has them in its process.
+    pub(super) memory: Option<GuestMemoryMmap>,
+    pub(super) regions: Vec<Region>,
+    pub(super) queue: Queue,
+    /// Whether requests may be taken.
+    pub(super) is_enabled: bool,
+    /// Tells of new requests,
+    pub(super) kick: Option<File>,
+    /// and tells the machine of answers.
+    pub(super) call: Option<File>,
+    /// The machine's end of a socket for requests to it; none are made.
+    pub(super) requests: Option<File>,
+    places: Vec<Place>,
+    has_answers: bool,
+}
+
+impl Device {
+    pub(super) fn new(export: &DriveExport<'_>) -> Self {
+        let [head, tail] = export.kept_bytes;
+        Self {
+            sectors: export.sectors,
+            name: export.name.as_bytes().to_vec(),
+            kept: Kept::new(export.sectors * SECTOR_BYTES, head, tail),
+            acknowledges: false,
+            memory: None,
+            regions: Vec::new(),
+            queue: Queue::new(QUEUE_SIZE_MAX).expect("a power of two"),
+            is_enabled: false,
+            kick: None,
+            call: None,
+            requests: None,
+            places: Vec::new(),
+            has_answers: false,
+        }
+    }
+
+    /// Lets the machine go: its memory is not touched any more.
+    pub(super) fn release(&mut self) {
+        self.places.iter_mut().filter(|p| matches!(p, Place::InDrive(_))).for_each(|p| *p = Place::Forgotten);
+        self.acknowledges = false;
+        self.memory = None;
+        self.regions.clear();
+        self.queue.reset();
+        self.is_enabled = false;
+        (self.kick, self.call, self.requests) = (None, None, None);
+        self.has_answers = false;
+    }
+
+    /// Where new requests are told of; negative if nowhere.
+    pub(super) fn kick_fd(&self) -> RawFd {
+        self.kick.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Takes note that new requests were told of.
+    pub(super) fn kicked(&mut self) {
+        if let Some(kick) = &mut self.kick
+            && kick.read(&mut [0; 8]).is_err()
+        {
+            self.kick = None;
+        }
+    }
+
+    /// The next command for the drive, if the machine has one. What asks for something else is answered.
+    pub(super) fn next(&mut self) -> Option<DriveCommand> {
+        if !self.is_enabled {
+            return None;
+        }
+        loop {
+            let memory = self.memory.as_ref()?;
+            let request = BlockRequest::new(&self.queue.pop_descriptor_chain(memory)?, self.sectors);
+            let (op, range): (Op, SectorRange) = match request.asked {
+                Ok(Asked::Drive { op, range }) => (op, range),
+                Ok(Asked::Name) | Err(_) => {
+                    self.answer(&request);
+                    continue;
+                }
+            };
+            let id = self.places.iter().position(|p| matches!(p, Place::Free)).unwrap_or_else(|| {
+                self.places.push(Place::Free);
+                self.places.len() - 1
+            });
+            self.places[id] = Place::InDrive(request);
+            return Some(DriveCommand { id: id as u32, op, range, fua: false });
+        }
+    }
+
+    /// Asks to be told of the next request. True if one has come meanwhile.
+    pub(super) fn listen(&mut self) -> bool {
+        match &self.memory {
+            Some(memory) if self.is_enabled && self.queue.ready() => {
+                self.queue.enable_notification(memory).unwrap_or(false)
+            }
+            _ => false,
+        }
+    }
+
+    /// A command has ended in the drive.
+    pub(super) fn ended(&mut self, id: u32) {
+        if let Place::InDrive(request) = std::mem::replace(&mut self.places[id as usize], Place::Free) {
+            self.answer(&request);
+        }
+    }
+
+    /// Answers what is under way without waiting for the drive: the machine takes its queue back.
+    pub(super) fn end_all(&mut self) {
+        for place in 0..self.places.len() {
+            if let Place::InDrive(_) = self.places[place]
+                && let Place::InDrive(request) = std::mem::replace(&mut self.places[place], Place::Forgotten)
+            {
+                self.answer(&request);
+            }
+        }
+        self.tell();
+    }
+
+    fn answer(&mut self, request: &BlockRequest) {
+        let Some(memory) = &self.memory else { return };
+        let status = request.carry_out(memory, &mut self.kept, &self.name);
+        let written = request.end(memory, status);
+        // A queue that lies outside the memory is the machine's own loss.
+        self.has_answers |= self.queue.add_used(memory, request.head, written).is_ok();
+    }
+
+    /// Tells the machine of the answers, if it wants to be.
+    pub(super) fn tell(&mut self) {
+        if !std::mem::take(&mut self.has_answers) {
+            return;
+        }
+        let (Some(memory), Some(call)) = (&self.memory, &mut self.call) else { return };
+        if self.queue.needs_notification(memory).unwrap_or(true) {
+            // Who does not listen any more is noticed at the socket.
+            let _told = call.write(&1_u64.to_ne_bytes());
+        }
+    }
+}

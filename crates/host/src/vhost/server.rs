@@ -1,0 +1,130 @@
+//! The loop: messages, requests, and the drive's ends on one thread.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::device::Device;
+use super::message::Link;
+use super::protocol::Answer;
+use crate::clock::Clock;
+use crate::drive::{DriveExport, DriveReport, Pace, TimedDrive};
+use crate::error::HostError;
+use crate::nbd::Listener;
+
+/// A drive's vhost-user server that listens.
+#[derive(Debug)]
+pub struct VhostDriveServer {
+    door: Listener,
+}
+
+impl VhostDriveServer {
+    /// Listens at a unix socket. The socket of a server that is gone is replaced.
+    ///
+    /// # Errors
+    /// The socket cannot be had; the message says what would be right.
+    pub fn bind(socket: &Path) -> Result<Self, HostError> {
+        Ok(Self { door: Listener::unix(socket)? })
+    }
+
+    /// Serves a drive until the flag is set.
+    pub fn serve(
+        self,
+        export: &DriveExport<'_>,
+        drive: &mut dyn TimedDrive,
+        stop: &AtomicBool,
+    ) -> DriveReport {
+        let mut service = Service {
+            door: self.door,
+            client: None,
+            device: Device::new(export),
+            ended: Vec::new(),
+            report: DriveReport::default(),
+            pace: Pace::of_this_thread(),
+        };
+        let clock = Clock::start();
+        while !stop.load(Ordering::Relaxed) {
+            service.round(clock, drive);
+        }
+        service.report
+    }
+}
+
+struct Service {
+    door: Listener,
+    client: Option<Link>,
+    device: Device,
+    ended: Vec<u32>,
+    report: DriveReport,
+    pace: Pace,
+}
+
+impl Service {
+    fn round(&mut self, clock: Clock, drive: &mut dyn TimedDrive) {
+        let due = drive.next_time();
+        let now = clock.now();
+        self.report.note_due(due, now);
+        drive.advance(now, &mut self.ended);
+        for id in self.ended.drain(..) {
+            self.device.ended(id);
+        }
+        loop {
+            while let Some(command) = self.device.next() {
+                self.report.commands += 1;
+                drive.submit(clock.now(), command);
+            }
+            if !self.device.listen() {
+                break;
+            }
+        }
+        self.device.tell();
+        let kick = self.device.kick_fd();
+        let (door, client) = match &self.client {
+            Some(client) => (-1, client.fd()),
+            None => (self.door.fd(), -1),
+        };
+        let [someone, message, is_kicked] = self.pace.wait(clock, drive.next_time(), &[door, client, kick]);
+        if is_kicked {
+            self.device.kicked();
+        }
+        if message {
+            self.message();
+        }
+        if someone {
+            self.welcome();
+        }
+    }
+
+    /// Lets a client in; without a descriptor for it, it is asked again in the next round.
+    fn welcome(&mut self) {
+        if let Ok(Some(socket)) = self.door.accept() {
+            self.client = Link::new(UnixStream::from(socket)).ok();
+        }
+    }
+
+    /// Does what a message says. A client that is gone is let go, and one whose message makes no sense.
+    fn message(&mut self) {
+        if self.obey().is_none() {
+            self.client = None;
+            self.device.release();
+        }
+    }
+
+    fn obey(&mut self) -> Option<()> {
+        let client = self.client.as_mut()?;
+        let message = client.receive().ok()?;
+        let (request, wants_reply) = (message.request, message.wants_reply);
+        let answer = self.device.obey(message);
+        match answer {
+            Some(Answer::Bytes(bytes)) => client.reply(request, &bytes).ok(),
+            Some(Answer::Done) if wants_reply && self.device.acknowledges => {
+                client.reply(request, &0_u64.to_ne_bytes()).ok()
+            }
+            Some(Answer::Done) => Some(()),
+            None if wants_reply && self.device.acknowledges => {
+                client.reply(request, &1_u64.to_ne_bytes()).ok()
+            }
+            None => None,
+        }
+    }
+}
