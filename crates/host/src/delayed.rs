@@ -1,14 +1,14 @@
 //! Reads of members in memory, carried out a little later than asked for.
 //!
-//! What a read of memory costs is mostly the wait for its first bytes. So the copies are put off until the requests at
-//! hand are handled, and memory is told at once what is going to be read: the waits of the reads at hand pass together,
-//! beside the engine's work.
+//! What a read of memory costs is mostly the wait for its bytes. So the copies are put off until the requests at hand
+//! are handled, and memory is told what is going to be read: of every read the first lines at once, which pass beside the
+//! engine's work, and all the others while the copy before it runs.
 
 use std::collections::VecDeque;
 
 use stripewise_engine::io::Tag;
 
-/// The first lines of a page. Once these are read, the CPU fetches the others by itself.
+/// The first lines of a page, which are asked for at once.
 const LINES_ASKED_FOR: usize = 4;
 const LINE_BYTES: usize = 64;
 
@@ -52,9 +52,34 @@ impl DelayedReads {
     pub(crate) unsafe fn run_next(&mut self) -> Option<Tag> {
         let DelayedRead { tag, from, to, bytes } = self.0.pop_front()?;
         // SAFETY: upheld by the caller.
-        unsafe { to.copy_from_nonoverlapping(from, bytes) };
+        unsafe {
+            match self.0.front() {
+                Some(next) => copy_asking_for(from, to, bytes, next.from, next.bytes),
+                None => to.copy_from_nonoverlapping(from, bytes),
+            }
+        }
         Some(tag)
     }
+}
+
+/// Copies, and asks for the lines of what is copied next on the way.
+///
+/// # Safety
+/// `from` is `bytes` readable and `to` as many writable bytes, apart from each other.
+unsafe fn copy_asking_for(from: *const u8, to: *mut u8, bytes: usize, next: *const u8, next_bytes: usize) {
+    type Line = [u64; LINE_BYTES / 8];
+    let lines = bytes / LINE_BYTES;
+    for line in 0..lines {
+        let at = line * LINE_BYTES;
+        if at < next_bytes {
+            ask_for(next.wrapping_add(at));
+        }
+        // SAFETY: upheld by the caller; the line lies within.
+        unsafe { to.add(at).cast::<Line>().write_unaligned(from.add(at).cast::<Line>().read_unaligned()) };
+    }
+    let done = lines * LINE_BYTES;
+    // SAFETY: as above.
+    unsafe { to.add(done).copy_from_nonoverlapping(from.add(done), bytes - done) };
 }
 
 /// Has the CPU fetch a line; a hint, which may name any address.
