@@ -1,12 +1,12 @@
-//! Reads of members in memory, carried out a little later than asked for.
+//! Reads of memory, a member's or the page cache's, carried out a little later than asked for.
 //!
-//! What a read of memory costs is mostly the wait for its bytes. So the copies are put off until the requests at hand
+//! What they cost is mostly the wait for its bytes. So the copies are put off until the requests at hand
 //! are handled, and memory is told what is going to be read: of every read the first lines at once, which pass beside the
 //! engine's work, and all the others while the copy before it runs.
 
 use std::collections::VecDeque;
 
-use stripewise_engine::io::Tag;
+use stripewise_engine::io::Input;
 
 /// The first lines of a page, which are asked for at once.
 const LINES_ASKED_FOR: usize = 4;
@@ -15,7 +15,8 @@ const LINE_BYTES: usize = 64;
 /// A copy that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DelayedRead {
-    pub(crate) tag: Tag,
+    /// What the engine is told afterwards.
+    pub(crate) answer: Input,
     pub(crate) from: *const u8,
     pub(crate) to: *mut u8,
     pub(crate) bytes: usize,
@@ -45,12 +46,12 @@ impl DelayedReads {
         self.0.push_back(read);
     }
 
-    /// Carries out the oldest copy, and answers its tag.
+    /// Carries out the oldest copy, and says what the engine is told.
     ///
     /// # Safety
     /// What was pushed is readable, and writable by nobody else, until it is answered.
-    pub(crate) unsafe fn run_next(&mut self) -> Option<Tag> {
-        let DelayedRead { tag, from, to, bytes } = self.0.pop_front()?;
+    pub(crate) unsafe fn run_next(&mut self) -> Option<Input> {
+        let DelayedRead { answer, from, to, bytes } = self.0.pop_front()?;
         // SAFETY: upheld by the caller.
         unsafe {
             match self.0.front() {
@@ -58,7 +59,7 @@ impl DelayedReads {
                 None => to.copy_from_nonoverlapping(from, bytes),
             }
         }
-        Some(tag)
+        Some(answer)
     }
 }
 
@@ -84,7 +85,7 @@ unsafe fn copy_asking_for(from: *const u8, to: *mut u8, bytes: usize, next: *con
 
 /// Has the CPU fetch a line; a hint, which may name any address.
 #[inline]
-fn ask_for(address: *const u8) {
+pub(crate) fn ask_for(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: prefetching never faults.
     unsafe {
@@ -97,6 +98,8 @@ fn ask_for(address: *const u8) {
 
 #[cfg(test)]
 mod tests {
+    use stripewise_engine::io::Tag;
+
     use super::*;
 
     #[test]
@@ -106,11 +109,13 @@ mod tests {
         let mut delayed = DelayedReads::default();
         for (i, (source, target)) in sources.iter().zip(&mut targets).enumerate() {
             let (from, to) = (source.as_ptr(), target.as_mut_ptr());
-            delayed.push(DelayedRead { tag: Tag(i as u64), from, to, bytes: 4096 });
+            let answer = Input::IoDone { tag: Tag(i as u64), result: Ok(()) };
+            delayed.push(DelayedRead { answer, from, to, bytes: 4096 });
         }
         // SAFETY: the vectors live on and nothing else uses them.
-        let tags: Vec<Tag> = std::iter::from_fn(|| unsafe { delayed.run_next() }).collect();
-        assert_eq!(tags, [Tag(0), Tag(1), Tag(2)]);
+        let answers: Vec<Input> = std::iter::from_fn(|| unsafe { delayed.run_next() }).collect();
+        let is_answer = |i: usize| matches!(answers[i], Input::IoDone { tag, .. } if tag == Tag(i as u64));
+        assert!(answers.len() == 3 && (0..3).all(is_answer), "{answers:?}");
         assert_eq!(targets, sources);
         assert!(delayed.is_empty());
     }

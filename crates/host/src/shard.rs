@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use stripewise_engine::array::members::Standing;
 use stripewise_engine::array::sync::SyncStatus;
+use stripewise_engine::cache::Cache;
 use stripewise_engine::io::{
-    Action, ActionQueue, AdminCommand, AdminReply, Area, ArrayEvent, Buf, Flags, Input, IoError, IoResult,
-    MemberIo, Op, Request, RequestId, Seg, SyncAction,
+    Action, ActionQueue, AdminCommand, AdminReply, Area, ArrayEvent, Buf, Compute, Flags, Input, IoError,
+    IoResult, Kernel, MemberIo, Op, Operand, Request, RequestId, Seg, SyncAction, Verdict,
 };
 use stripewise_engine::metadata::MemberMetadata;
 use stripewise_engine::stack::Stack;
@@ -21,7 +22,7 @@ use stripewise_engine::volume::{Volume, VolumeConfig};
 
 use crate::buffers::{Arena, Mapping, Pages, ZEROES_BYTES, Zeroes};
 use crate::compute::Computer;
-use crate::delayed::{DelayedRead, DelayedReads};
+use crate::delayed::{DelayedRead, DelayedReads, ask_for};
 use crate::error::HostError;
 use crate::layers::Layers;
 use crate::mailbox::{Mailbox, Message, PartBuffer};
@@ -36,6 +37,9 @@ const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 /// Inputs handled in the middle of a queue of actions: the answers of a stripe's members, not those of a recovery that
 /// goes on and on.
 const AT_ONCE_MAX: usize = 64;
+
+/// How many requests ahead the page cache's places are fetched: a miss takes about as long as two hits.
+const LOOK_AHEAD: usize = 6;
 
 /// Who is told when a request of the engine ends.
 #[derive(Clone, Copy, Debug)]
@@ -319,8 +323,8 @@ impl Shard {
     /// Carries out the reads that were put off, before what they read or read into goes.
     fn finish_delayed(&mut self) {
         // SAFETY: until they are answered both ends belong to them.
-        while let Some(tag) = unsafe { self.delayed.run_next() } {
-            self.completions.push_back(Input::IoDone { tag, result: Ok(()) });
+        while let Some(answer) = unsafe { self.delayed.run_next() } {
+            self.completions.push_back(answer);
         }
     }
 
@@ -473,10 +477,11 @@ impl Shard {
             completion
         } else if let Some(mut request) = self.requests.pop_front() {
             request.flags.more |= !self.requests.is_empty();
+            self.look_ahead();
             Input::Request(request)
-        // SAFETY: what a member's read is asked for belongs to it until it is answered, which is now.
-        } else if let Some(tag) = unsafe { self.delayed.run_next() } {
-            Input::IoDone { tag, result: Ok(()) }
+        // SAFETY: what a read is asked for belongs to it until it is answered, which is now.
+        } else if let Some(answer) = unsafe { self.delayed.run_next() } {
+            answer
         } else if self.stack.next_deadline().is_some_and(|deadline| deadline <= now) {
             Input::Timer
         } else {
@@ -484,6 +489,16 @@ impl Shard {
         };
         self.handle(input, now, context);
         true
+    }
+
+    /// Fetches what the page cache will look at for requests that come soon.
+    fn look_ahead(&self) {
+        let Some(cache) = self.stack.cache() else { return };
+        let place = |ahead: usize, look: fn(&Cache, u64) -> Option<*const u8>| {
+            self.requests.get(ahead).and_then(|request| look(cache, request.range.start))
+        };
+        let places = [place(LOOK_AHEAD, Cache::first_look), place(LOOK_AHEAD / 2, Cache::second_look)];
+        places.into_iter().flatten().for_each(ask_for);
     }
 
     /// Whether [`Self::step`] would do nothing.
@@ -510,6 +525,16 @@ impl Shard {
                         zeroes: context.zeroes,
                         metadata: &queue.metadata,
                     };
+                    if let Some((from, to)) = cache_hit(compute, &queue) {
+                        let length = compute.bytes as u32;
+                        self.delayed.push(DelayedRead {
+                            answer: Input::Computed { tag: compute.tag, verdict: Verdict::Consistent },
+                            from: bytes.address(from, 0, length),
+                            to: bytes.address(to, 0, length),
+                            bytes: length as usize,
+                        });
+                        continue;
+                    }
                     let verdict = self.computer.run(compute, &queue, &bytes);
                     self.completions.push_back(Input::Computed { tag: compute.tag, verdict });
                     self.go_on_at_once(now, context);
@@ -558,7 +583,8 @@ impl Shard {
             Member::Memory(_) if io.area == Area::Device => Err(IoError::Range),
             Member::Memory(memory) if is_delayed(io) => match (memory.address(io.range), runs.next()) {
                 (Ok(from), Some((to, bytes))) => {
-                    return self.delayed.push(DelayedRead { tag: io.tag, from, to, bytes });
+                    let answer = Input::IoDone { tag: io.tag, result: Ok(()) };
+                    return self.delayed.push(DelayedRead { answer, from, to, bytes });
                 }
                 (from, _) => from.map(drop),
             },
@@ -722,6 +748,22 @@ impl Shard {
 /// Whether an I/O to memory is a short read into one run of bytes.
 fn is_delayed(io: &MemberIo) -> bool {
     io.op == Op::Read && io.segs.count == 1 && io.range.count * SECTOR_BYTES <= DelayedReads::BYTES_MAX as u64
+}
+
+/// The two ends of a computation that is a short copy of one run of the page cache to a caller.
+fn cache_hit(compute: &Compute, queue: &ActionQueue) -> Option<(Buf, Buf)> {
+    if compute.kernel != Kernel::Copy || compute.bytes > DelayedReads::BYTES_MAX as u64 {
+        return None;
+    }
+    let one = |operands| match *queue.operands(operands) {
+        [Operand { segs, .. }] => match *queue.segs(segs) {
+            [seg] => Some(seg.buf),
+            _ => None,
+        },
+        _ => None,
+    };
+    let (from, to) = (one(compute.sources)?, one(compute.targets)?);
+    matches!((from, to), (Buf::CachePage { .. }, Buf::Request { .. })).then_some((from, to))
 }
 
 fn count(counts: &mut MemberCounts, io: &MemberIo) {

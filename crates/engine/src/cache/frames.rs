@@ -107,6 +107,11 @@ impl Frames {
         &self.table[frame as usize]
     }
 
+    /// Where a frame's state is: not looked at.
+    pub(super) fn address(&self, frame: u32) -> Option<*const u8> {
+        self.table.get(frame as usize).map(|at| std::ptr::from_ref(at).cast())
+    }
+
     /// Changes a frame's state, counting what can be given up.
     pub(super) fn change<R>(&mut self, frame: u32, change: impl FnOnce(&mut Frame) -> R) -> R {
         let at = &mut self.table[frame as usize];

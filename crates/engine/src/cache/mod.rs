@@ -297,6 +297,17 @@ impl Cache {
         }
     }
 
+    /// What a request that begins at this sector will look at first, and, once that is at hand, second: places in memory
+    /// for a loop to fetch ahead.
+    pub fn first_look(&self, sector: u64) -> Option<*const u8> {
+        self.index.address(sector / PAGE_SECTORS)
+    }
+
+    /// See [`first_look`](Self::first_look).
+    pub fn second_look(&self, sector: u64) -> Option<*const u8> {
+        self.index.get(sector / PAGE_SECTORS).and_then(|frame| self.frames.address(frame))
+    }
+
     fn run(&mut self, key: RequestKey, out: &mut ActionQueue) {
         let state = *self.state(key);
         match (state.step, state.request.op) {
