@@ -17,6 +17,7 @@ mod delayed;
 mod drive;
 mod error;
 mod flushes;
+mod fused;
 mod layers;
 mod mailbox;
 mod manage;

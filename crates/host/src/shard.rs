@@ -24,6 +24,7 @@ use crate::buffers::{Arena, Mapping, Pages, ZEROES_BYTES, Zeroes};
 use crate::compute::Computer;
 use crate::delayed::{DelayedRead, DelayedReads, ask_for};
 use crate::error::HostError;
+use crate::fused::Fused;
 use crate::layers::Layers;
 use crate::mailbox::{Mailbox, Message, PartBuffer};
 use crate::members::Member;
@@ -136,7 +137,7 @@ impl Bytes<'_> {
     }
 
     /// The contiguous runs of a list of segments.
-    fn runs<'b>(&'b self, segs: &'b [Seg]) -> impl Iterator<Item = (*mut u8, usize)> + 'b {
+    pub(crate) fn runs<'b>(&'b self, segs: &'b [Seg]) -> impl Iterator<Item = (*mut u8, usize)> + 'b {
         segs.iter().flat_map(move |seg| {
             let most = if seg.buf == Buf::Zero { ZEROES_BYTES as u32 } else { u32::MAX };
             (0..seg.bytes.div_ceil(most)).map(move |piece| {
@@ -173,6 +174,7 @@ pub(crate) struct Shard {
     completions: VecDeque<Input>,
     requests: VecDeque<Request>,
     delayed: DelayedReads,
+    fused: Fused,
     entries: Entries,
     arena: Option<Arena>,
     /// Of the page cache.
@@ -220,6 +222,7 @@ impl Shard {
             completions: VecDeque::new(),
             requests: VecDeque::new(),
             delayed: DelayedReads::default(),
+            fused: Fused::default(),
             entries: Entries::default(),
             arena,
             frames: None,
@@ -517,6 +520,8 @@ impl Shard {
             match action {
                 Action::Io(io) => self.start_io(io, &queue, context),
                 Action::Compute(compute) => {
+                    // It could read what the one that waits computes.
+                    self.finish_fused();
                     let bytes = Bytes {
                         arena: self.arena.as_ref(),
                         frames: self.frames.as_ref(),
@@ -533,6 +538,19 @@ impl Shard {
                             to: bytes.address(to, 0, length),
                             bytes: length as usize,
                         });
+                        continue;
+                    }
+                    if compute.kernel == Kernel::Generate
+                        && self.is_fusing()
+                        && self.fused.begin(compute, &queue, &bytes)
+                    {
+                        self.handle(
+                            Input::Computed { tag: compute.tag, verdict: Verdict::Consistent },
+                            now,
+                            context,
+                        );
+                        self.finish_fused();
+                        self.go_on_at_once(now, context);
                         continue;
                     }
                     let verdict = self.computer.run(compute, &queue, &bytes);
@@ -554,6 +572,47 @@ impl Shard {
         self.queues.push(queue);
     }
 
+    /// Whether a computation may wait for the writes that follow it: they are copies within memory, and none waits yet.
+    fn is_fusing(&self) -> bool {
+        let is_immediate = |member: &Arc<Member>| matches!(**member, Member::Memory(_) | Member::Missing);
+        self.depth == 1 && !self.fused.is_pending() && self.members.iter().all(is_immediate)
+    }
+
+    /// Takes up a write of the stripe whose computation waits.
+    fn fuse(&mut self, io: &MemberIo, queue: &ActionQueue, context: &Context<'_>) -> bool {
+        let mut fused = std::mem::take(&mut self.fused);
+        let is_fused = match &*self.members[io.member.index()] {
+            Member::Memory(memory) if io.op == Op::Write && io.area == Area::Data => {
+                let bytes = self.bytes(queue, context);
+                let place = memory.address(io.range);
+                place.is_ok_and(|to| fused.take(io.tag, to, bytes.runs(queue.segs(io.segs))))
+            }
+            _ => false,
+        };
+        self.fused = fused;
+        is_fused
+    }
+
+    /// Finds the bytes that a queue of actions names.
+    fn bytes<'a>(&'a self, queue: &'a ActionQueue, context: &'a Context<'_>) -> Bytes<'a> {
+        Bytes {
+            arena: self.arena.as_ref(),
+            frames: self.frames.as_ref(),
+            crypt_pages: self.crypt_pages.as_ref(),
+            entries: &self.entries,
+            zeroes: context.zeroes,
+            metadata: &queue.metadata,
+        }
+    }
+
+    /// Carries out the computation that waits, with the writes that were named.
+    fn finish_fused(&mut self) {
+        let Self { fused, completions, .. } = self;
+        let answer = |tag| completions.push_back(Input::IoDone { tag, result: Ok(()) });
+        // SAFETY: blocks and members' sectors belong to the computation and the writes until these are answered.
+        unsafe { fused.finish(answer) };
+    }
+
     /// Has what was just computed written before the next is computed: its bytes are still in the CPU's caches. Only
     /// from the outermost queue of actions, so that what goes on from there does not nest without end.
     fn go_on_at_once(&mut self, now: Instant, context: &Context<'_>) {
@@ -568,6 +627,12 @@ impl Shard {
 
     fn start_io(&mut self, io: &MemberIo, queue: &ActionQueue, context: &Context<'_>) {
         count(&mut self.counts[io.member.index()], io);
+        if self.fused.is_pending() {
+            if self.fuse(io, queue, context) {
+                return;
+            }
+            self.finish_fused();
+        }
         let bytes = Bytes {
             arena: self.arena.as_ref(),
             frames: self.frames.as_ref(),

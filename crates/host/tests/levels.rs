@@ -30,6 +30,7 @@ fn volumes() -> Vec<VolumeConfig> {
         volume(Level::Raid5, parity(ParityLayout::RightAsymmetric), 3, 64, MEMBER_SECTORS),
         volume(Level::Raid6, parity(ParityLayout::LeftSymmetric), 6, 16, MEMBER_SECTORS),
         volume(Level::Raid6, parity(ParityLayout::DdfNContinue), 5, 8, MEMBER_SECTORS),
+        volume(Level::Raid6, parity(ParityLayout::RightSymmetric), 5, 64, MEMBER_SECTORS),
         near(4, 2, 1, false),
         near(3, 1, 2, false),
         near(3, 1, 2, true),

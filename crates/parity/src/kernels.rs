@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use crate::Change;
 use crate::race::{self, Heat};
 use crate::scalar::SCALAR;
 use crate::simd::set::Set;
+use crate::{Change, Copied, Made};
 
 /// The widest stripe whose P and Q are streamed. `benches/parity.rs` shows streaming ahead at 8 data
 /// blocks in memory and behind at 22.
@@ -120,6 +120,16 @@ impl Kernels {
         } else {
             self.pq_set.pq(p, q, data);
         }
+    }
+
+    /// Copies the blocks of `data`, of which there is one or more, and makes P, and Q if given, with copies of theirs, where wanted: as
+    /// [`xor`](Self::xor) or [`pq`](Self::pq) and then [`copy_streaming`](Self::copy_streaming) of every block, reading
+    /// each once. Block `i` has the coefficient `2^i`. Past the caches if what is written is aligned to 64 bytes.
+    ///
+    /// A stripe of 4+1 in memory is written 1.5 times as fast as in two passes (Zen 3).
+    pub fn generate_copying(&self, data: &mut [Copied<'_>], p: Made<'_>, q: Option<Made<'_>>) {
+        let set = if q.is_some() { self.pq_set } else { self.xor_set };
+        set.copying(data, p, q);
     }
 
     /// Brings P and Q, where given, from the old to the new contents of `changes` (read-modify-write).

@@ -52,3 +52,21 @@ pub struct Change<'a> {
     /// The contents it is to cover.
     pub new: &'a [u8],
 }
+
+/// A data block and where it is copied to, for [`Kernels::generate_copying`].
+#[derive(Debug)]
+pub struct Copied<'a> {
+    /// The contents.
+    pub block: &'a [u8],
+    /// Becomes the same, if there is one.
+    pub copy: Option<&'a mut [u8]>,
+}
+
+/// A parity block and where it is copied to, for [`Kernels::generate_copying`].
+#[derive(Debug)]
+pub struct Made<'a> {
+    /// Becomes the parity.
+    pub block: &'a mut [u8],
+    /// Becomes the same, if there is one.
+    pub copy: Option<&'a mut [u8]>,
+}

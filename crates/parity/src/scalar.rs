@@ -1,8 +1,8 @@
 //! The reference kernels: eight bytes at a time in safe code, one loop for each operation, for any CPU.
 
-use crate::Change;
 use crate::field::{NIBBLES, POLYNOMIAL_LOW, exp};
 use crate::simd::set::{Data, Set, SolveP, SolveQ};
+use crate::{Change, Copied, Made};
 
 /// The scalar kernels.
 pub(crate) static SCALAR: Set = Set {
@@ -17,6 +17,7 @@ pub(crate) static SCALAR: Set = Set {
     solve_p,
     differs,
     update,
+    copying,
 };
 
 const WORD: usize = size_of::<u64>();
@@ -79,6 +80,24 @@ fn xor_into(target: &mut [u8], sources: &[&[u8]]) {
     for offset in (0..target.len()).step_by(WORD) {
         let sum = load(target, offset) ^ xor_sources(sources, offset);
         store(target, offset, sum);
+    }
+}
+
+fn copying(data: &mut [Copied<'_>], p: Made<'_>, q: Option<Made<'_>>) {
+    for one in data.iter_mut() {
+        one.copy.iter_mut().for_each(|copy| copy.copy_from_slice(one.block));
+    }
+    for offset in (0..p.block.len()).step_by(WORD) {
+        let sum = data.iter().fold(0, |sum, one| sum ^ load(one.block, offset));
+        store(p.block, offset, sum);
+    }
+    p.copy.into_iter().for_each(|copy| copy.copy_from_slice(p.block));
+    if let Some(q) = q {
+        for offset in (0..q.block.len()).step_by(WORD) {
+            let sum = data.iter().rev().fold(0, |sum, one| double(sum) ^ load(one.block, offset));
+            store(q.block, offset, sum);
+        }
+        q.copy.into_iter().for_each(|copy| copy.copy_from_slice(q.block));
     }
 }
 

@@ -13,7 +13,7 @@ const DISPLACEMENT_PAGES: usize = 5;
 
 /// Writes from this length on go past the caches, which then need not fetch the sectors they replace. Whole
 /// 64 KiB chunks gain from it, single pages do not; the limit lies between the two and is not tuned further.
-const STREAM_BYTES_MIN: usize = 16 << 10;
+pub(crate) const STREAM_BYTES_MIN: usize = 16 << 10;
 
 /// Memory, present from the start.
 #[derive(Debug)]

@@ -11,6 +11,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod copying;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod pq;
@@ -88,10 +89,10 @@ macro_rules! kernel_set {
             use std::ptr::{null, null_mut};
 
             use super::*;
-            use $crate::Change;
             use $crate::simd::set::{Data, Set, SolveP, SolveQ};
             use $crate::simd::vector::Vector;
-            use $crate::simd::{pq, update, xor};
+            use $crate::simd::{copying, pq, update, xor};
+            use $crate::{Change, Copied, Made};
 
             type V = $vector;
 
@@ -108,6 +109,7 @@ macro_rules! kernel_set {
                 solve_p,
                 differs,
                 update,
+                copying,
             };
 
             #[target_feature(enable = $features)]
@@ -188,6 +190,26 @@ macro_rules! kernel_set {
                         pq::sums::<V, _>(data, p.len(), &mut compare);
                         compare.differs()
                     }
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn copying(data: &mut [Copied<'_>], mut p: Made<'_>, q: Option<Made<'_>>) {
+                let copies =
+                    data.iter().map(|one| &one.copy).chain([&p.copy]).chain(q.iter().map(|q| &q.copy));
+                let parities = [&*p.block].into_iter().chain(q.iter().map(|q| &*q.block));
+                let places =
+                    copies.flatten().map(|copy| &**copy).chain(parities).map(|place| place.as_ptr().addr());
+                let is_aligned = places.fold(0, |all, place| all | place) % V::BYTES == 0;
+                match (q, is_aligned) {
+                    (None, true) => unsafe { copying::copying::<V, false, true>(data, &mut p, None) },
+                    (None, false) => unsafe { copying::copying::<V, false, false>(data, &mut p, None) },
+                    (Some(mut q), true) => unsafe {
+                        copying::copying::<V, true, true>(data, &mut p, Some(&mut q));
+                    },
+                    (Some(mut q), false) => unsafe {
+                        copying::copying::<V, true, false>(data, &mut p, Some(&mut q));
+                    },
                 }
             }
 

@@ -1,6 +1,6 @@
 //! The table of one instruction set's kernels, and the checks that make calling them safe.
 
-use crate::{Change, INDEX_MAX};
+use crate::{Change, Copied, INDEX_MAX, Made};
 
 /// The data blocks of a stripe by index; `None` counts as zeroes.
 pub(crate) type Data<'a> = &'a [Option<&'a [u8]>];
@@ -45,6 +45,7 @@ pub(crate) struct Set {
     pub(crate) solve_p: unsafe fn(Data<'_>, SolveP<'_>),
     pub(crate) differs: Differs,
     pub(crate) update: unsafe fn(Option<&mut [u8]>, &mut [u8], &[Change<'_>]),
+    pub(crate) copying: unsafe fn(&mut [Copied<'_>], Made<'_>, Option<Made<'_>>),
 }
 
 /// Asserts that the blocks of `data` are `len` bytes long and have indexes Q can weigh.
@@ -142,5 +143,17 @@ impl Set {
             assert_len(Some(change.new), len);
         }
         unsafe { (self.update)(p, q, changes) }
+    }
+
+    pub(crate) fn copying(&self, data: &mut [Copied<'_>], p: Made<'_>, q: Option<Made<'_>>) {
+        let len = p.block.len();
+        assert!(!data.is_empty(), "parity is made of a block or more");
+        let fits = |copy: &Option<&mut [u8]>| copy.as_ref().is_none_or(|copy| copy.len() == len);
+        let data_fit = data.iter().all(|one| one.block.len() == len && fits(&one.copy));
+        let q_fits = q.as_ref().is_none_or(|q| q.block.len() == len && fits(&q.copy));
+        assert!(data_fit && q_fits && fits(&p.copy), "blocks and copies differ in length");
+        let is_weighable = q.is_none() || data.len() <= usize::from(INDEX_MAX) + 1;
+        assert!(is_weighable, "{} data blocks are more than Q can weigh", data.len());
+        unsafe { (self.copying)(data, p, q) }
     }
 }

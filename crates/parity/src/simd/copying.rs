@@ -1,0 +1,116 @@
+//! Parity of blocks that are copied on the way, for any [`Vector`].
+//!
+//! A stripe that is written whole is read from memory once: block after block, a [`STRIP`] of each, goes to its copy and
+//! into the sums, which stay in L1. Going from block to block with every register instead would be three times slower,
+//! as memory takes streams of whole lines at few places at a time.
+
+use std::ptr::null_mut;
+
+use super::vector::{At, Vector, each_register, load, store, store_or_stream};
+use super::{STRIP, Strip};
+use crate::{Copied, Made};
+
+/// Copies the blocks of `data`, and makes P, and Q if asked for, with their copies. Copies go past the caches if `STREAM`.
+///
+/// # Safety
+/// The CPU supports `V`; there is a block; all blocks and copies are of equal length; with `STREAM`, copies and parity are
+/// aligned to `V::BYTES`.
+#[inline(always)]
+pub(super) unsafe fn copying<V: Vector, const Q: bool, const STREAM: bool>(
+    data: &mut [Copied<'_>],
+    p: &mut Made<'_>,
+    q: Option<&mut Made<'_>>,
+) {
+    let len = p.block.len();
+    let (p_block, p_copy) = (p.block.as_mut_ptr(), address(&mut p.copy));
+    let (q_block, q_copy) =
+        q.map_or((null_mut(), null_mut()), |q| (q.block.as_mut_ptr(), address(&mut q.copy)));
+    let (mut p_strip, mut q_strip) = (Strip::uninit(), Strip::uninit());
+    let mut start = 0;
+    while start < len {
+        let end = usize::min(start + STRIP, len);
+        // Addressed by the blocks' own offsets.
+        let (p_sum, q_sum) = (p_strip.addressed_from(start), q_strip.addressed_from(start));
+        let mut is_first = true;
+        for one in data.iter_mut().rev() {
+            let (from, to) = (one.block.as_ptr(), address(&mut one.copy));
+            // SAFETY: `start..end` is within every block and copy, and the strips.
+            unsafe {
+                each_register!(V, start, end, add::<V, Q, STREAM>(from, to, p_sum, q_sum, is_first));
+            }
+            is_first = false;
+        }
+        // SAFETY: as above.
+        unsafe {
+            each_register!(V, start, end, store_both::<V, STREAM>(p_sum, p_block, p_copy));
+            if Q {
+                each_register!(V, start, end, store_both::<V, STREAM>(q_sum, q_block, q_copy));
+            }
+        }
+        start = end;
+    }
+    if STREAM {
+        // SAFETY: the CPU supports `V`.
+        unsafe { V::fence() };
+    }
+}
+
+/// The first byte of a copy; null if there is none.
+#[inline(always)]
+fn address(copy: &mut Option<&mut [u8]>) -> *mut u8 {
+    copy.as_mut().map_or(null_mut(), |copy| copy.as_mut_ptr())
+}
+
+/// Copies registers and adds them to the sums: by Horner's rule to Q's, from the highest index down.
+#[inline(always)]
+unsafe fn add<V: Vector, const Q: bool, const STREAM: bool, const UNROLL: usize, const PARTIAL: bool>(
+    from: *const u8,
+    to: *mut u8,
+    p: *mut u8,
+    q: *mut u8,
+    is_first: bool,
+    at: At,
+) {
+    for lane in 0..UNROLL {
+        // SAFETY: `copying` keeps `at` within every block.
+        unsafe {
+            let at = at.lane::<V>(lane);
+            let data = load::<V, PARTIAL>(from, at);
+            if !to.is_null() {
+                store_or_stream::<V, PARTIAL, STREAM>(to, at, data);
+            }
+            if is_first {
+                store::<V, PARTIAL>(p, at, data);
+                if Q {
+                    store::<V, PARTIAL>(q, at, data);
+                }
+            } else {
+                store::<V, PARTIAL>(p, at, load::<V, PARTIAL>(p, at).xor(data));
+                if Q {
+                    store::<V, PARTIAL>(q, at, load::<V, PARTIAL>(q, at).horner(data));
+                }
+            }
+        }
+    }
+}
+
+/// Stores a sum, and its copy if there is one.
+#[inline(always)]
+unsafe fn store_both<V: Vector, const STREAM: bool, const UNROLL: usize, const PARTIAL: bool>(
+    sum: *const u8,
+    block: *mut u8,
+    copy: *mut u8,
+    at: At,
+) {
+    for lane in 0..UNROLL {
+        // SAFETY: `copying` keeps `at` within every block.
+        unsafe {
+            let at = at.lane::<V>(lane);
+            let sum = load::<V, PARTIAL>(sum, at);
+            store_or_stream::<V, PARTIAL, STREAM>(block, at, sum);
+            if !copy.is_null() {
+                store_or_stream::<V, PARTIAL, STREAM>(copy, at, sum);
+            }
+        }
+    }
+}
