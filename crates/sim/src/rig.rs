@@ -82,6 +82,9 @@ pub struct Rig {
     pub cpu: CpuModel,
     /// Block layer above each member.
     pub block: BlockModel,
+    /// Nanoseconds each command is on its way to the drive, any number side by side. Zero in studies: it stands for what
+    /// lies between kernel and drive where a rig is compared with a real one.
+    pub way_ns: u64,
 }
 
 /// Why a rig does not fit an array.
@@ -172,6 +175,7 @@ impl Rig {
             buses,
             cpu: CpuModel::new(&load(names.cpu)?)?,
             block: BlockModel::new(&load(names.block)?)?,
+            way_ns: 0,
         })
     }
 
@@ -187,6 +191,9 @@ impl Rig {
     pub fn hash(&self) -> u64 {
         let mut hash = crate::trace::Fnv::new();
         self.models().for_each(|m| hash.word(m.hash()));
+        if self.way_ns > 0 {
+            hash.word(self.way_ns);
+        }
         for controller in &self.controllers {
             hash.word(controller.members.len() as u64);
             controller.members.iter().for_each(|m| hash.word(m.index() as u64));

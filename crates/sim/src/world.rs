@@ -125,6 +125,7 @@ pub struct World<D: Data> {
     crypt: Option<Crypt>,
     schedule: Schedule,
     fanout: Fanout,
+    way_ns: u64,
     computing: VecDeque<(Tag, Verdict)>,
     /// Computations under way of the layers above the array, by number, and the numbers free.
     layers: Vec<Tag>,
@@ -194,6 +195,7 @@ impl<D: Data> World<D> {
             crypt: crypt.map(|c| Crypt::new(c, &rig.cpu, &rig.block)),
             schedule: Schedule::default(),
             fanout: Fanout::default(),
+            way_ns: rig.way_ns,
             computing: VecDeque::new(),
             layers: Vec::new(),
             layers_free: Vec::new(),
@@ -458,7 +460,8 @@ impl<D: Data> World<D> {
                 let (schedule, done) = (&mut self.schedule, &mut self.done_commands);
                 let bus = self.buses.path(member.controller);
                 let mut around = Surroundings { now_ns: self.now_ns, member: slot, schedule, bus, done };
-                member.drive.submit(tag, Command { op, start, sectors, arrival_ns: ready_ns }, &mut around);
+                let command = Command { op, start, sectors, arrival_ns: ready_ns + self.way_ns };
+                member.drive.submit(tag, command, &mut around);
             }
         }
         self.touched.clear();

@@ -40,6 +40,7 @@ fn rig(drive: DriveModel, cpu: &Model) -> Result<Rig, ModelError> {
         buses: Vec::new(),
         cpu: CpuModel::new(cpu)?,
         block: BlockModel::new(&Model::load(BLOCK)?)?,
+        way_ns: 0,
     })
 }
 

@@ -126,7 +126,7 @@ pub fn grid(quick: bool) -> Vec<CountCell> {
 /// # Errors
 /// The models or the array cannot be had.
 pub fn engine(cell: &CountCell) -> Result<Vec<[u64; 4]>> {
-    let rig = rig(&Model::load(DRIVE)?, &[], cell.shape.members)?;
+    let rig = rig(&Model::load(DRIVE)?, &[], cell.shape.members, 0)?;
     let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [SEED, SEED], &rig)?;
     let through_cache = cell.requests.is_write;
     // Past the cache, a request comes to each chunk in one piece.
@@ -159,10 +159,10 @@ pub fn run(quick: bool, mut progress: impl FnMut(&str)) -> Result<Vec<CountRow>>
         ..GuestPlan::default()
     };
     let total = cells.len();
-    let (_, results) = kernel::run(&plan, &[], |index, _| {
+    let ran = kernel::run(&plan, &[], |index, _| {
         progress(&format!("what is sent: {} of {total}", index + 1));
     })?;
-    cells.into_iter().zip(results).map(|(cell, result)| compare(cell, &result)).collect()
+    cells.into_iter().zip(ran.results).map(|(cell, result)| compare(cell, &result)).collect()
 }
 
 fn guest_cell(cell: &CountCell) -> kernel::GuestCell {

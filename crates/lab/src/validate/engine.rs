@@ -99,11 +99,11 @@ pub(super) struct Simulated {
 }
 
 /// A rig of one drive model; each drive has a controller of its own, as each is served by a process of its own. The
-/// block layer is Linux 6.1's with these values changed.
+/// block layer is Linux 6.1's with these values changed; commands are so long on their way to the drive.
 ///
 /// # Errors
 /// A model has no such value.
-pub(super) fn rig(drive: &Model, block: &[(&str, f64)], members: u16) -> Result<Rig> {
+pub(super) fn rig(drive: &Model, block: &[(&str, f64)], members: u16, way_ns: u64) -> Result<Rig> {
     let controllers = (0..members)
         .map(|slot| ControllerNames { model: CONTROLLER, members: vec![Slot(slot)], bus: None })
         .collect();
@@ -115,7 +115,8 @@ pub(super) fn rig(drive: &Model, block: &[(&str, f64)], members: u16) -> Result<
         let changes = if name == BLOCK { block } else { &[] };
         changes.iter().try_fold(model, |model, (key, value)| model.with_value(key, &Value::Number(*value)))
     };
-    Ok(Rig::load_with(&RigNames { drive: DRIVE, controllers, cpu: CPU, block: BLOCK }, load)?)
+    let rig = Rig::load_with(&RigNames { drive: DRIVE, controllers, cpu: CPU, block: BLOCK }, load)?;
+    Ok(Rig { way_ns, ..rig })
 }
 
 /// Plays a cell on modelled drives; the seeds are the lists' and the drives'.

@@ -115,6 +115,19 @@ def play(target, streams, is_write):
     return seconds
 
 
+def probe(name, count):
+    """Median of the seconds that reads of 4 KiB take, one after the other."""
+    descriptor = os.open(f"/dev/{name}", os.O_RDONLY | os.O_DIRECT)
+    buffer = [mmap.mmap(-1, 4096)]
+    times = []
+    for index in range(count):
+        begin = time.monotonic()
+        os.preadv(descriptor, buffer, index * 4096)
+        times.append(time.monotonic() - begin)
+    os.close(descriptor)
+    return sorted(times)[count // 2]
+
+
 def shape(cell):
     return [cell[key] for key in ("level", "members", "chunk_kib", "member_kib", "data_offset_kib")]
 
@@ -144,7 +157,8 @@ def main(folder):
         except Exception:
             tell({"failed": traceback.format_exc()})
             return
-        tell({"kernel": os.uname().release})
+        probed = {"read_s": probe(devices[0], plan["probe_reads"])} if plan["probe_reads"] else {}
+        tell({"kernel": os.uname().release, **probed})
         running = None
         for cell in plan["cells"]:
             names = devices[:cell["members"]]

@@ -70,7 +70,18 @@ pub(super) struct GuestPlan {
     pub(super) devices: Vec<String>,
     /// Attributes of each device's queue, in the order they are set.
     pub(super) queue: Vec<(&'static str, String)>,
+    /// Reads of 4 KiB of the first device, one after the other, before the cells; zero for none.
+    pub(super) probe_reads: u32,
     pub(super) cells: Vec<GuestCell>,
+}
+
+/// What a kernel came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Ran {
+    /// Median time of the reads of `probe_reads`.
+    pub(super) read_s: Option<f64>,
+    /// Of each cell.
+    pub(super) results: Vec<GuestResult>,
 }
 
 /// What a cell came to.
@@ -87,8 +98,15 @@ pub(super) struct GuestResult {
 #[serde(untagged)]
 enum Line {
     Result(GuestResult),
-    Failed { failed: String },
-    Kernel { kernel: String },
+    Failed {
+        failed: String,
+    },
+    /// Which release it is shows that it has booted.
+    Booted {
+        #[serde(rename = "kernel")]
+        _kernel: String,
+        read_s: Option<f64>,
+    },
 }
 
 /// Fails with the names of packages if a program is not there.
@@ -111,8 +129,7 @@ pub fn check_programs() -> Result<()> {
     bail!("{} is missing; on Debian: apt-get install {}", programs.join(", "), packages.join(" "));
 }
 
-/// Boots a kernel with these arguments of its own, has it do a plan, and tells each result as it comes. Answers with
-/// the kernel's release.
+/// Boots a kernel with these arguments of its own, has it do a plan, and tells each result as it comes.
 ///
 /// # Errors
 /// The kernel does not boot, ends early, or a cell fails.
@@ -120,7 +137,7 @@ pub(super) fn run(
     plan: &GuestPlan,
     arguments: &[String],
     mut tell: impl FnMut(usize, &GuestResult),
-) -> Result<(String, Vec<GuestResult>)> {
+) -> Result<Ran> {
     let folder = tempfile::Builder::new().prefix("stripewise-validate.").tempdir_in("/var/tmp")?;
     let plan = GuestPlan { modules: MODULES.to_vec(), ..plan.clone() };
     fs::write(folder.path().join("plan.json"), serde_json::to_vec(&plan)?)?;
@@ -129,39 +146,38 @@ pub(super) fn run(
     fs::write(&init, init_script(folder.path()))?;
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
     let mut kernel = Kernel::boot(folder.path(), &init, arguments)?;
-    let mut release = None;
-    let mut results = Vec::new();
+    let mut is_booted = false;
+    let mut ran = Ran::default();
     let mut waiting_since = Instant::now();
-    while results.len() < plan.cells.len() {
+    while !is_booted || ran.results.len() < plan.cells.len() {
         let ended = kernel.has_ended()?;
-        for line in
-            lines(&folder.path().join("results.jsonl"), results.len() + usize::from(release.is_some()))?
-        {
+        for line in lines(&folder.path().join("results.jsonl"), ran.results.len() + usize::from(is_booted))? {
             waiting_since = Instant::now();
             match line {
-                Line::Kernel { kernel } => release = Some(kernel),
+                Line::Booted { read_s, .. } => (is_booted, ran.read_s) = (true, read_s),
                 Line::Failed { failed } => bail!("in user-mode-linux: {}", failed.trim()),
                 Line::Result(result) => {
-                    tell(results.len(), &result);
-                    results.push(result);
+                    tell(ran.results.len(), &result);
+                    ran.results.push(result);
                 }
             }
         }
-        let limit = if release.is_some() { CELL_MAX } else { BOOT_MAX };
-        if results.len() < plan.cells.len() && (ended || waiting_since.elapsed() > limit) {
+        let limit = if is_booted { CELL_MAX } else { BOOT_MAX };
+        if (!is_booted || ran.results.len() < plan.cells.len()) && (ended || waiting_since.elapsed() > limit)
+        {
             let console = fs::read_to_string(folder.path().join("console")).unwrap_or_default();
             let after =
                 if ended { "ended".to_owned() } else { format!("was silent for {} s", limit.as_secs()) };
             bail!(
                 "linux.uml {after} after {} of {} cells: {}",
-                results.len(),
+                ran.results.len(),
                 plan.cells.len(),
                 console.trim()
             );
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Ok((release.unwrap_or_default(), results))
+    Ok(ran)
 }
 
 fn init_script(folder: &Path) -> String {
@@ -243,7 +259,7 @@ mod tests {
         let text = "{\"kernel\": \"6.1\"}\n{\"seconds\": 1.5, \"members\": [[1, 8, 2, 16]]}\n{\"fai";
         fs::write(&file, text).unwrap();
         let read = lines(&file, 0).unwrap();
-        assert!(matches!(&read[0], Line::Kernel { kernel } if kernel == "6.1"));
+        assert!(matches!(&read[0], Line::Booted { read_s: None, .. }));
         assert!(matches!(&read[1], Line::Result(r) if r.members == [[1, 8, 2, 16]]));
         assert_eq!(read.len(), 2);
         fs::write(&file, format!("{text}led\": \"no mdadm\"}}\n")).unwrap();

@@ -5,13 +5,18 @@
 //! Each cell is run once more on drives that take no time. What it takes then is the time of this machine's CPUs: of the
 //! kernel and its programs, of the disks' daemons, of copies. Where that is more than [`CPU_SHARE_MAX`] of the cell's
 //! time, the kernel's CPU time is the limit and the cell is shown but not judged.
+//!
+//! # The way between kernel and drive
+//! A command passes from the kernel to a drive's server and back by wake-ups of processes, which real hardware does not
+//! have. How long that takes is measured before the cells, on a drive of a known latency, and every command of the
+//! engine's runs takes as much longer: see [`Rig::way_ns`].
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use stripewise_sim::Rig;
-use stripewise_sim::models::{Model, Value};
+use stripewise_sim::models::{DriveModel, Model, Value};
 
 use super::drives::Drives;
 use super::engine::{Shape, rig, simulate};
@@ -31,10 +36,13 @@ const MEMBER_KIB: u64 = 16 << 20;
 const DATA_OFFSET_KIB: u64 = 1 << 10;
 /// Above it, the drives have destaged what the cell before left in their caches.
 const REST_SECONDS: f64 = 0.7;
-/// qemu's NBD client has so many requests under way (`MAX_NBD_REQUESTS`); no drive takes more.
+/// Commands a drive takes, where the model does not say another number.
 const QUEUE_DEPTH: f64 = 16.0;
-/// Largest request of the guest's queues: virtio disks of qemu take 126 segments, which pages of a stripe cache are.
-const REQUEST_KIB: f64 = 256.0;
+/// Largest request of the guest's queues: the disks take 254 segments, which pages of a stripe cache are.
+const REQUEST_KIB: f64 = 512.0;
+/// The drive on which the way is measured: as long as it takes, the kernel has nothing else to do and sleeps.
+const PROBE_LATENCY_US: f64 = 2_000.0;
+const PROBE_READS: u32 = 400;
 /// Requests a queue holds.
 const NR_REQUESTS: f64 = 128.0;
 /// The simulator's runs, with platters elsewhere in each.
@@ -85,9 +93,25 @@ impl DriveSetup {
         std::iter::once(self.model.to_owned()).chain(changes).collect()
     }
 
-    fn rig(&self) -> Result<Rig> {
+    fn rig(&self, way_ns: u64) -> Result<Rig> {
         let block = [("request_size_max", REQUEST_KIB), ("nr_requests", NR_REQUESTS)];
-        rig(&self.load()?, &block, MEMBERS)
+        rig(&self.load()?, &block, MEMBERS, way_ns)
+    }
+
+    fn guest_plan(&self) -> Result<GuestPlan> {
+        let depth = DriveModel::new(&self.load()?)?.queue_depth();
+        Ok(GuestPlan {
+            module_options: [("virtio_blk", vec![format!("queue_depth={depth}")])].into(),
+            // The scheduler first: it comes with limits of its own.
+            queue: vec![
+                ("scheduler", "mq-deadline".to_owned()),
+                ("nr_requests", NR_REQUESTS.to_string()),
+                ("max_sectors_kb", REQUEST_KIB.to_string()),
+                // The block layer's model has no writeback throttling.
+                ("wbt_lat_usec", "0".to_owned()),
+            ],
+            ..GuestPlan::default()
+        })
     }
 }
 
@@ -114,6 +138,8 @@ pub struct TimeRow {
     pub engine_s: f64,
     /// Seconds of real md on drives that take no time.
     pub cpu_s: f64,
+    /// Microseconds of each command between kernel and drive.
+    pub way_us: f64,
     /// Sectors real md read and wrote.
     pub linux_sectors: [u64; 2],
     /// Sectors the engine read and wrote.
@@ -150,12 +176,12 @@ fn setups(quick: bool) -> Vec<DriveSetup> {
             "constant-latency",
             &[("latency", 10_000.0), ("link_rate", 20.0), ("queue_depth", 1.0)],
         ),
-        DriveSetup::new("st31000333as", &[depth, ("link_rate", 20.0)]),
+        DriveSetup::new("st31000333as", &[("link_rate", 20.0)]),
     ]
 }
 
 /// The cells of a drive: the cache-size and chunk-size studies' factors.
-fn cells(drive: &DriveSetup, quick: bool) -> Result<Vec<TimeCell>> {
+fn cells(drive: &DriveSetup, rig: &Rig, quick: bool) -> Result<Vec<TimeCell>> {
     use Order::{Random, Sequential};
     let all = [
         (64, 256, Sequential, true, 8192, 1),
@@ -174,7 +200,6 @@ fn cells(drive: &DriveSetup, quick: bool) -> Result<Vec<TimeCell>> {
         (512, 256, Sequential, false, 8192, 1),
     ];
     let chosen = if quick { &all[..8] } else { &all[..] };
-    let rig = drive.rig()?;
     chosen
         .iter()
         .map(|&(chunk_kib, stripe_cache_size, order, is_write, block_sectors, threads)| {
@@ -182,7 +207,7 @@ fn cells(drive: &DriveSetup, quick: bool) -> Result<Vec<TimeCell>> {
             let mut requests =
                 Requests { order, is_write, block_sectors, shift_sectors: 0, threads, count: COUNTS.0 };
             // As many as the engine needs for a cell's time.
-            let trial = simulate(&shape, &requests, MEMBER_KIB * 2, [LISTS_SEED, 1], &rig)?;
+            let trial = simulate(&shape, &requests, MEMBER_KIB * 2, [LISTS_SEED, 1], rig)?;
             let wanted = CELL_SECONDS / trial.seconds * requests.count as f64;
             requests.count = (wanted as u64).clamp(COUNTS.0, COUNTS.1);
             Ok(TimeCell { drive: drive.clone(), shape, requests })
@@ -199,27 +224,25 @@ fn on_linux(
     progress: &mut dyn FnMut(usize),
 ) -> Result<Vec<GuestResult>> {
     let drives = Drives::start(stripewise, &drive.words(), MEMBERS)?;
-    let depth = drive
-        .changes
-        .iter()
-        .find(|(name, _)| *name == "queue_depth")
-        .map_or(QUEUE_DEPTH, |(_, value)| *value);
     let plan = GuestPlan {
-        module_options: [("virtio_blk", vec![format!("queue_depth={depth}")])].into(),
         devices: drives.names(),
-        // The scheduler first: it comes with limits of its own.
-        queue: vec![
-            ("scheduler", "mq-deadline".to_owned()),
-            ("nr_requests", NR_REQUESTS.to_string()),
-            ("max_sectors_kb", REQUEST_KIB.to_string()),
-            // The block layer's model has no writeback throttling.
-            ("wbt_lat_usec", "0".to_owned()),
-        ],
         cells: cells.iter().map(|cell| GuestCell { rest_s, ..guest_cell(cell) }).collect(),
-        ..GuestPlan::default()
+        ..drive.guest_plan()?
     };
-    let (_, results) = kernel::run(&plan, &drives.kernel_arguments(), |index, _| progress(index))?;
-    Ok(results)
+    Ok(kernel::run(&plan, &drives.kernel_arguments(), |index, _| progress(index))?.results)
+}
+
+/// How long a command is between kernel and drive: of a read that takes a known time in the drive, the rest.
+fn way_ns(stripewise: &Path) -> Result<u64> {
+    let drive = DriveSetup::new(
+        "constant-latency",
+        &[("latency", PROBE_LATENCY_US), ("link_rate", 100_000.0), ("queue_depth", QUEUE_DEPTH)],
+    );
+    let drives = Drives::start(stripewise, &drive.words(), 1)?;
+    let plan = GuestPlan { devices: drives.names(), probe_reads: PROBE_READS, ..drive.guest_plan()? };
+    let ran = kernel::run(&plan, &drives.kernel_arguments(), |_, _| {})?;
+    let read_s = ran.read_s.context("the kernel does not say how long a read takes")?;
+    Ok((read_s * 1e9 - PROBE_LATENCY_US * 1e3).max(0.0) as u64)
 }
 
 fn guest_cell(cell: &TimeCell) -> GuestCell {
@@ -243,6 +266,7 @@ fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) ->
         linux_s: linux.seconds,
         engine_s: seconds,
         cpu_s: control.seconds,
+        way_us: rig.way_ns as f64 / 1e3,
         linux_sectors: [sum(1), sum(3)],
         engine_sectors,
         cell,
@@ -255,8 +279,11 @@ fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) ->
 /// A program does not start, the kernel cannot be booted, or a cell fails.
 pub fn run(quick: bool, stripewise: &Path, mut progress: impl FnMut(&str)) -> Result<Vec<TimeRow>> {
     let mut rows = Vec::new();
+    progress("how long it takes: from the kernel to a drive and back");
+    let way_ns = way_ns(stripewise)?;
     for drive in setups(quick) {
-        let cells = cells(&drive, quick)?;
+        let rig = drive.rig(way_ns)?;
+        let cells = cells(&drive, &rig, quick)?;
         let total = cells.len();
         let name = drive.describe();
         let linux = on_linux(stripewise, &drive, &cells, REST_SECONDS, &mut |index| {
@@ -266,7 +293,6 @@ pub fn run(quick: bool, stripewise: &Path, mut progress: impl FnMut(&str)) -> Re
         let control = on_linux(stripewise, &DriveSetup::none(), &cells, 0.0, &mut |index| {
             progress(&format!("the same without drives' time: {} of {total}", index + 1));
         })?;
-        let rig = drive.rig()?;
         for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {
             rows.push(row(cell, linux, control, &rig)?);
         }

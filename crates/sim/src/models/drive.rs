@@ -32,6 +32,15 @@ impl DriveModel {
         }
     }
 
+    /// Commands outstanding at a time.
+    pub fn queue_depth(&self) -> u32 {
+        match self {
+            Self::Hdd(hdd) => hdd.queue_depth,
+            Self::Ssd(ssd) => ssd.queue_depth,
+            Self::Constant(constant) => constant.queue_depth,
+        }
+    }
+
     /// Sectors the drive offers.
     pub fn capacity_sectors(&self) -> u64 {
         match self {
