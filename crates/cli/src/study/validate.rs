@@ -46,6 +46,13 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
         );
         let _ = writeln!(text, "{}", time_table(&validation.times));
     }
+    if let Some(row) = validation.times.first() {
+        let _ = writeln!(
+            text,
+            "Between kernel and drive a command took {:.2} ms, which the engine's commands take too.",
+            row.way_us / 1000.0
+        );
+    }
     text.push_str(&summary(&validation.summary));
     print(&text)?;
     Ok(Exit::Done)
