@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::claims::{ClaimResult, Verdict};
+use crate::claims::{ClaimResult, Claims, Test, Verdict};
 use crate::plan::{Choices, Plan};
 use crate::recommend::Weights;
 use crate::results::{Provenance, StudyResults};
@@ -48,8 +48,8 @@ pub struct Moved {
 }
 
 /// Moves those parameters of a plan's models that are `wanted` by `step` (0.2 is a fifth) either way and tells of each;
-/// the results are kept in `folder`, so that a run that was ended goes on from there, and cells whose rig does not have
-/// the model are run once.
+/// the results are kept in `folder`, so that a run that was ended goes on from there, cells whose rig does not have the model
+/// are run once, and cells that no claim looks at never.
 pub fn run(
     plan: &Plan,
     choices: Choices,
@@ -60,8 +60,10 @@ pub fn run(
     mut told: impl FnMut(usize, usize, &Moved),
 ) -> Result<Vec<Moved>> {
     let mut store = Store::open(folder)?;
+    let claims = Claims::of(plan.name())?;
+    let tests: Vec<&Test> = claims.iter().flat_map(|c| &c.claim).map(|claim| &claim.test).collect();
     let study = Study::simulated(plan.clone(), choices)?;
-    let before = judged(&study, &mut store, cancel)?;
+    let before = judged(study, &tests, &mut store, cancel)?;
     let parameters: Vec<&Provenance> = before.environment.provenance.iter().filter(|p| wanted(p)).collect();
     let total = parameters.len() * 2;
     let mut all = Vec::with_capacity(total);
@@ -70,7 +72,10 @@ pub fn run(
             if cancel.load(Ordering::Relaxed) {
                 return Ok(all);
             }
-            let outcome = moved(plan, choices, provenance, factor, &mut store, cancel);
+            let Provenance { model, parameter, .. } = provenance.clone();
+            let target = changed(Change { model, parameter, factor });
+            let outcome = Study::with_target(plan.clone(), choices, target)
+                .and_then(|study| judged(study, &tests, &mut store, cancel));
             // What was cut short tells nothing of this parameter.
             if cancel.load(Ordering::Relaxed) {
                 return Ok(all);
@@ -89,20 +94,14 @@ pub fn run(
     Ok(all)
 }
 
-fn moved(
-    plan: &Plan,
-    choices: Choices,
-    provenance: &Provenance,
-    factor: f64,
+/// Judges the claims by the cells that any of them looks at.
+fn judged(
+    mut study: Study,
+    tests: &[&Test],
     store: &mut Store,
     cancel: &Arc<AtomicBool>,
 ) -> Result<StudyResults> {
-    let Provenance { model, parameter, .. } = provenance.clone();
-    let target = changed(Change { model, parameter, factor });
-    judged(&Study::with_target(plan.clone(), choices, target)?, store, cancel)
-}
-
-fn judged(study: &Study, store: &mut Store, cancel: &Arc<AtomicBool>) -> Result<StudyResults> {
+    study.keep(|cell| tests.iter().any(|test| test.looks_at(&cell.factors, cell.target())));
     let outcome = study.run(store, cancel, |_| ())?;
     results(store, outcome.run, &Weights::default())
 }

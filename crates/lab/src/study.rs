@@ -130,6 +130,12 @@ impl Study {
         Ok(Self { notes: unused.collect(), plan, choices, resolved, target, cells: expansion.cells, keys })
     }
 
+    /// Leaves out the cells that are not wanted.
+    pub fn keep(&mut self, is_wanted: impl Fn(&Cell) -> bool) {
+        let pairs = std::mem::take(&mut self.cells).into_iter().zip(std::mem::take(&mut self.keys));
+        (self.cells, self.keys) = pairs.filter(|(cell, _)| is_wanted(cell)).unzip();
+    }
+
     /// The cells, in the plan's order.
     pub fn cells(&self) -> &[Cell] {
         &self.cells

@@ -6,8 +6,8 @@
 //! which the cores share.
 
 use crate::models::CpuModel;
-use stripewise_engine::io::{ActionQueue, Compute, Kernel, Role};
-use stripewise_engine::units::PAGE_BYTES;
+use stripewise_engine::io::{ActionQueue, Compute, Kernel, Op, Request, Role};
+use stripewise_engine::units::{PAGE_BYTES, SECTOR_BYTES};
 
 /// The cores and their counters.
 #[derive(Clone, Debug)]
@@ -36,10 +36,17 @@ impl Cpu {
         }
     }
 
-    /// Prepares a request of so many bytes on the thread of its stream; returns when it is ready.
-    pub(crate) fn submit(&mut self, now_ns: u64, stream: u16, bytes: u64) -> u64 {
-        let cost = self.model.request_submit_ns + bytes.div_ceil(PAGE_BYTES) * self.model.page_ns;
-        self.enter(Some(stream));
+    /// Prepares a request on the thread of its stream; returns when it is ready. One through the page cache builds no bio
+    /// and pins nothing: what it has to read or to write is told of as I/Os to members.
+    pub(crate) fn submit(&mut self, now_ns: u64, request: &Request) -> u64 {
+        let pages = (request.range.count * SECTOR_BYTES).div_ceil(PAGE_BYTES);
+        let m = &self.model;
+        let cost = if request.flags.buffered && request.op != Op::Flush {
+            m.cached_request_ns + pages * m.cached_page_ns
+        } else {
+            m.request_submit_ns + pages * m.page_ns
+        };
+        self.enter(Some(request.flags.stream));
         let end = self.serve_thread(now_ns, cost);
         self.enter(None);
         end
@@ -78,10 +85,10 @@ impl Cpu {
         end
     }
 
-    /// Copies between a caller's buffer and cached pages, on a core, and through the memory that all cores share;
-    /// returns the end.
+    /// Copies between a caller's buffer and cached pages, on the thread acted for, and through the memory that all cores
+    /// share; returns the end.
     pub(crate) fn copy(&mut self, now_ns: u64, bytes: u64) -> u64 {
-        let end = self.serve(now_ns, bytes * self.model.copy_byte_ps / 1000);
+        let end = self.serve_thread(now_ns, bytes * self.model.copy_byte_ps / 1000);
         let passing = bytes * self.model.copy_passing_ps / 1000;
         self.memory_free_ns = self.memory_free_ns.max(now_ns) + passing;
         end.max(self.memory_free_ns)

@@ -23,7 +23,8 @@ use std::fmt;
 use stripewise_engine::cache::{Cache, CacheConfig, CacheError};
 use stripewise_engine::crypt::{Crypt as CryptLayer, CryptError};
 use stripewise_engine::io::{
-    Action, ActionQueue, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Tag, Verdict,
+    Action, ActionQueue, Compute, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Tag,
+    Verdict,
 };
 use stripewise_engine::stack::{Stack, StackError};
 use stripewise_engine::units::{Instant, SECTOR_BYTES, SectorRange};
@@ -131,6 +132,10 @@ pub struct World<D: Data> {
     layers: Vec<Tag>,
     layers_free: Vec<u32>,
     requests: Vec<Request>,
+    /// By request: bytes that the page cache did not have when it was asked. Their submitter sleeps until they come.
+    awaited: Vec<u64>,
+    /// The request being submitted.
+    submitting: Option<u32>,
     in_flight: u32,
     errors: Vec<Option<IoError>>,
     deadline: Option<Instant>,
@@ -200,6 +205,8 @@ impl<D: Data> World<D> {
             layers: Vec::new(),
             layers_free: Vec::new(),
             requests: Vec::new(),
+            awaited: Vec::new(),
+            submitting: None,
             in_flight: 0,
             errors: Vec::new(),
             deadline,
@@ -246,6 +253,7 @@ impl<D: Data> World<D> {
         };
         self.requests.resize(in_flight_max as usize, none);
         self.errors.resize(in_flight_max as usize, None);
+        self.awaited.resize(in_flight_max as usize, 0);
         let mut finished = self.pull(workload);
         loop {
             if finished && self.in_flight == 0 && self.members.iter().all(|m| m.queue.is_idle()) {
@@ -288,7 +296,10 @@ impl<D: Data> World<D> {
                 self.data.begin(&request);
                 self.handle(Input::Request(request));
                 self.cpu.enter(Some(request.flags.stream));
+                self.awaited[id as usize] = request.range.count * SECTOR_BYTES;
+                self.submitting = Some(id);
                 self.act();
+                self.submitting = None;
                 self.cpu.enter(None);
             }
             Event::Complete(id) => {
@@ -331,8 +342,7 @@ impl<D: Data> World<D> {
                     let RequestId(id) = request.id;
                     self.requests[id as usize] = request;
                     self.in_flight += 1;
-                    let bytes = request.range.count * SECTOR_BYTES;
-                    let ready_ns = self.cpu.submit(self.now_ns, request.flags.stream, bytes);
+                    let ready_ns = self.cpu.submit(self.now_ns, &request);
                     self.trace(8 | (request.op as u64) << 4, request.range.start);
                     self.schedule.at(ready_ns, Event::Submit(id));
                 }
@@ -390,25 +400,14 @@ impl<D: Data> World<D> {
                     self.member_io(&io);
                 }
                 Action::Compute(compute) => {
-                    let verdict = self.data.compute(&compute, &self.out);
-                    if Cache::owns(compute.tag) {
-                        // On the core of whoever asked.
-                        let end_ns = self.cpu.copy(self.now_ns, compute.bytes);
-                        self.computed_at(end_ns, compute.tag);
-                    } else if let Some(crypt) = self.crypt.as_mut().filter(|_| CryptLayer::owns(compute.tag))
-                    {
-                        let end_ns = crypt.compute(&mut self.cpu, self.now_ns, &compute);
-                        self.computed_at(end_ns, compute.tag);
-                    } else {
-                        let end_ns = self.cpu.compute(self.now_ns, &compute, &self.out);
-                        self.computing.push_back((compute.tag, verdict));
-                        self.schedule.at(end_ns, Event::Computed);
-                    }
+                    self.compute(&compute);
                 }
                 Action::Complete { id: RequestId(id), result } => {
                     let request = self.requests[id as usize];
                     self.data.end(&request, result);
-                    let end_ns = self.cpu.complete(self.now_ns);
+                    let was_cached =
+                        request.flags.buffered && request.op != Op::Flush && self.awaited[id as usize] == 0;
+                    let end_ns = if was_cached { self.now_ns } else { self.cpu.complete(self.now_ns) };
                     let event = match result {
                         Ok(()) => Event::Complete(id),
                         Err(error) => {
@@ -424,6 +423,26 @@ impl<D: Data> World<D> {
         self.out.clear();
         self.counts.member_ios += ios;
         self.send(ios);
+    }
+
+    /// Starts a computation: a copy of the page cache on the thread that asked, a cipher on its threads, parity on md's.
+    fn compute(&mut self, compute: &Compute) {
+        let verdict = self.data.compute(compute, &self.out);
+        if Cache::owns(compute.tag) {
+            if let Some(id) = self.submitting {
+                let awaited = &mut self.awaited[id as usize];
+                *awaited = awaited.saturating_sub(compute.bytes);
+            }
+            let end_ns = self.cpu.copy(self.now_ns, compute.bytes);
+            self.computed_at(end_ns, compute.tag);
+        } else if let Some(crypt) = self.crypt.as_mut().filter(|_| CryptLayer::owns(compute.tag)) {
+            let end_ns = crypt.compute(&mut self.cpu, self.now_ns, compute);
+            self.computed_at(end_ns, compute.tag);
+        } else {
+            let end_ns = self.cpu.compute(self.now_ns, compute, &self.out);
+            self.computing.push_back((compute.tag, verdict));
+            self.schedule.at(end_ns, Event::Computed);
+        }
     }
 
     /// Tells the engine of a computation's end, in whatever order such end.

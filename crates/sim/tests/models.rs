@@ -35,6 +35,10 @@ fn absurd_values_are_refused_by_name_and_line() {
     assert!(heads.contains("heads: 2.5 is not possible; give a whole number"), "{heads}");
     let negative = refused("value = 8.5", "value = -8.5");
     assert!(negative.contains("seek_average_read: -8.5 is not possible"), "{negative}");
+    let huge = refused("value = 7200", "value = 1e300");
+    assert!(huge.contains("rpm: 1e300 is not possible"), "{huge}");
+    let absent = refused("value = 7200\n", "");
+    assert_eq!(absent, "drive.toml:12: rpm: missing field `value`");
 }
 
 #[test]

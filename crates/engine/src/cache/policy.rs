@@ -35,6 +35,7 @@ pub enum ErrorReport {
 
 /// How the page cache behaves where Linux versions differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact about a kernel of its own")]
 pub struct CachePolicy {
     /// Name, that of the array's policy of the same kernel.
     pub name: &'static str,
@@ -59,6 +60,9 @@ pub struct CachePolicy {
     pub flush_reaches_array: bool,
     /// Who is told of a failed write-back.
     pub error_report: ErrorReport,
+    /// A thread may have several buffered requests in flight. Linux's asynchronous I/O does not queue them: the call
+    /// that submits one returns when it is done (fio's manual, at `iodepth`).
+    pub queues_buffered: bool,
     /// Pages in a request to the array at most (`BIO_MAX_PAGES`, 256).
     pub request_pages_max: u32,
     /// Write-backs, and as many reads ahead of need, in flight at most (`nr_requests`, 128).
@@ -81,6 +85,7 @@ impl CachePolicy {
             inactive_low: InactiveLow::ShorterThanActive,
             flush_reaches_array: false,
             error_report: ErrorReport::FirstFlush,
+            queues_buffered: false,
             request_pages_max: 256,
             in_flight_max: 128,
         }
@@ -115,9 +120,9 @@ impl CachePolicy {
         }
     }
 
-    /// This engine's own choice: that of the newest kernel.
+    /// This engine's own choice: that of the newest kernel, but with as many requests in flight as come.
     pub const fn stripewise() -> Self {
-        Self { name: "stripewise", ..Self::linux_6_1() }
+        Self { name: "stripewise", queues_buffered: true, ..Self::linux_6_1() }
     }
 
     /// All policies, oldest kernel first.

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use stripewise_crypt::cipher::SectorCipher;
+use stripewise_engine::cache::{CacheConfig, CachePolicy};
 use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::{Nanos, SECTOR_BYTES};
 use stripewise_engine::volume::VolumeConfig;
 use stripewise_format::luks::Encryption;
-use stripewise_host::{Array, ArrayConfig, Caching, FileSpec, Fill, MemberSpec, create_member_file};
+use stripewise_host::{Array, ArrayConfig, Caching, FileSpec, Fill, Layers, MemberSpec, create_member_file};
 use stripewise_parity::kernels;
 use stripewise_sim::models::{Model, Provenance};
 
@@ -151,17 +152,19 @@ struct Case {
     chunk: u64,
     rw: Rw,
     bs: u64,
+    /// From a page cache that holds all of it.
+    is_cached: bool,
 }
 
 impl Case {
     /// Random reads of a RAID-0 of two members in memory.
     const fn reads(chunk: u64, bs: u64) -> Self {
-        Self { level: Level::Raid0, members: 2, chunk, rw: Rw::RandRead, bs }
+        Self { level: Level::Raid0, members: 2, chunk, rw: Rw::RandRead, bs, is_cached: false }
     }
 
     /// Whole rows written: one page to each data member.
     const fn rows(level: Level, members: u16) -> Self {
-        Self { level, members, chunk: 4096, rw: Rw::RandWrite, bs: 16 << 10 }
+        Self { level, members, chunk: 4096, rw: Rw::RandWrite, bs: 16 << 10, is_cached: false }
     }
 
     /// The least microseconds a request takes, with so many in flight on one thread.
@@ -175,11 +178,16 @@ impl Case {
         let volume = VolumeConfig::new(geometry, Policy::stripewise());
         let members = vec![member.clone(); self.members.into()];
         let mut array = Array::open(ArrayConfig::new(volume, members))?;
+        if self.is_cached {
+            let cache = CacheConfig::new(CachePolicy::stripewise(), 4 * MEMBER_SECTORS * SECTOR_BYTES);
+            array.raise(&Layers { cache: Some(cache), ..Layers::default() })?;
+        }
         let sectors = array.geometry().array_sectors();
         let job = Job {
             rw: self.rw,
             bs: self.bs,
             iodepth: DEPTH,
+            direct: !self.is_cached,
             runtime: Nanos::from_millis(TURN.as_millis() as u64),
             ..Job::default()
         };
@@ -214,12 +222,27 @@ fn costs(row_xor: f64) -> Result<Vec<Measured>, CalibrateError> {
     let parity = Case::rows(Level::Raid5, 5).microseconds(&memory)?;
     let row = parity - plain - member_io - copied - row_xor;
     let command = command(small - copied)?;
+    let cached = |bs| Case { is_cached: true, ..Case::reads(64 << 10, bs) }.microseconds(&memory);
+    let (cached_small, cached_large) = (cached(4 << 10)?, cached(64 << 10)?);
+    let cached_page = ((cached_large - cached_small) / 15.0 - copied).max(0.0);
+    let cached_request = cached_small - cached_page - copied;
     let halves = "reads of 4 KiB on members in memory, 16 in flight, without copy, page and member I/O; half of it, since submission \
                   and completion are not told apart";
     Ok(vec![
         ("request_submit", request / 2.0, halves.to_owned()),
         ("request_complete", request / 2.0, halves.to_owned()),
         ("page_cost", page, "reads of 64 KiB less reads of 4 KiB, for each page, without the copy".to_owned()),
+        (
+            "cached_request",
+            cached_request,
+            "reads of 4 KiB from stripewise's page cache, 16 in flight, without copy and page".to_owned(),
+        ),
+        (
+            "cached_page",
+            cached_page,
+            "reads of 64 KiB from stripewise's page cache less reads of 4 KiB, for each page, without the copy"
+                .to_owned(),
+        ),
         ("member_io_cost", member_io, "reads of 64 KiB by 16 I/Os to two members less by one, for each".to_owned()),
         (
             "command_cost",

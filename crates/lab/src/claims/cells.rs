@@ -120,6 +120,13 @@ fn matches(factors: &BTreeMap<String, String>, wanted: &Where) -> bool {
     named && (!is_array_meant || factors.get("target").is_some_and(|t| t == "array"))
 }
 
+/// Whether a cell of those factors is among the ones chosen.
+pub(super) fn is_chosen(factors: &BTreeMap<String, String>, target: &str, wanted: &Where) -> bool {
+    let mut factors = factors.clone();
+    factors.insert("target".to_owned(), target.to_owned());
+    matches(&factors, wanted)
+}
+
 /// The figures of every combination of factors, one for each replicate, in the order of the study.
 pub(super) fn trials(
     cells: &[CellResult],

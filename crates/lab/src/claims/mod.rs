@@ -5,6 +5,7 @@
 //! model or plan exists for a claim's sake, so a claim that does not hold is told as such, with the likely reason.
 
 mod cells;
+mod compare;
 mod file;
 mod layout;
 mod test;

@@ -1,10 +1,15 @@
 //! The checks a claim may state.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use stripewise_sim::models::Model;
 
 use super::Basis;
-use super::cells::{Metric, Point, Where, groups, points, trials};
+use super::cells::{Metric, Where, is_chosen, points, trials};
+use super::compare::{
+    best, middle, no_winner, order, overall_best, pathology, ratios, spread, spread_of_trials,
+};
 use super::layout::GroupStarts;
 use crate::results::CellResult;
 
@@ -123,6 +128,36 @@ pub enum Test {
         /// The share.
         below: f64,
     },
+    /// A value of a factor is neither the best nor the worst in a share of the groups, and never far below the others.
+    Middle {
+        /// The factor.
+        over: String,
+        /// The value.
+        value: String,
+        /// Cells.
+        #[serde(rename = "where", default)]
+        cells: Where,
+        /// Figure.
+        #[serde(default)]
+        metric: Metric,
+        /// The share of groups.
+        share: f64,
+        /// How far below the worst of the others it may be in any group, as a share.
+        slack: f64,
+    },
+    /// No value of a factor is alone the best in more than a share of the groups.
+    NoWinner {
+        /// The factor.
+        over: String,
+        /// Cells.
+        #[serde(rename = "where", default)]
+        cells: Where,
+        /// Figure.
+        #[serde(default)]
+        metric: Metric,
+        /// The share.
+        share: f64,
+    },
     /// Replicates of each combination lie within a share of their mean.
     Trials {
         /// Cells.
@@ -196,11 +231,11 @@ pub enum Found {
 }
 
 impl Found {
-    fn of(holds: bool, here: String) -> Self {
+    pub(super) fn of(holds: bool, here: String) -> Self {
         if holds { Self::Holds(here) } else { Self::Not(here) }
     }
 
-    fn no_cells() -> Self {
+    pub(super) fn no_cells() -> Self {
         Self::Unknown("the cells it needs have not been run; the shortened plan lacks them".to_owned())
     }
 }
@@ -210,7 +245,7 @@ const fn all() -> f64 {
 }
 
 impl Take {
-    fn of(self, figures: &[f64]) -> f64 {
+    pub(super) fn of(self, figures: &[f64]) -> f64 {
         match self {
             Self::Mean => figures.iter().sum::<f64>() / figures.len() as f64,
             Self::Least => figures.iter().copied().fold(f64::INFINITY, f64::min),
@@ -227,29 +262,12 @@ impl Take {
     }
 }
 
-fn print(figure: f64) -> String {
+pub(super) fn print(figure: f64) -> String {
     if figure.abs() >= 100.0 { format!("{figure:.0}") } else { format!("{figure:.2}") }
 }
 
 fn is_within(figure: f64, low: Option<f64>, high: Option<f64>) -> bool {
     low.is_none_or(|low| figure >= low) && high.is_none_or(|high| figure <= high)
-}
-
-/// Holds where a share of the groups passes; says so with the group that is furthest off.
-fn by_groups(judged: &[(String, bool, f64)], share: f64, worst_is_low: bool) -> Found {
-    if judged.is_empty() {
-        return Found::no_cells();
-    }
-    let passed = judged.iter().filter(|(_, holds, _)| *holds).count();
-    let worst = judged.iter().min_by(|a, b| {
-        let order = a.2.total_cmp(&b.2);
-        if worst_is_low { order } else { order.reverse() }
-    });
-    let mut here = format!("{passed} of {} workloads", judged.len());
-    if let Some((name, _, figure)) = worst {
-        here = format!("{here}; furthest off {figure:.3} at {name}");
-    }
-    Found::of(passed as f64 >= share * judged.len() as f64, here)
 }
 
 impl Test {
@@ -260,6 +278,27 @@ impl Test {
             Self::Model { .. } => Basis::Model,
             Self::Product { .. } | Self::GroupStarts(_) => Basis::Arithmetic,
             _ => Basis::Run,
+        }
+    }
+
+    /// Whether its outcome depends on the figures of a cell with those factors.
+    pub fn looks_at(&self, factors: &BTreeMap<String, String>, target: &str) -> bool {
+        let is_chosen = |wanted| is_chosen(factors, target, wanted);
+        match self {
+            Self::Ratio { top, bottom, .. } => is_chosen(top) || is_chosen(bottom),
+            Self::Spread { cells, .. }
+            | Self::Value { cells, .. }
+            | Self::Order { cells, .. }
+            | Self::Best { cells, .. }
+            | Self::Pathology { cells, .. }
+            | Self::Middle { cells, .. }
+            | Self::NoWinner { cells, .. }
+            | Self::Trials { cells, .. } => is_chosen(cells),
+            Self::Count { .. }
+            | Self::Product { .. }
+            | Self::Model { .. }
+            | Self::GroupStarts(_)
+            | Self::NotCheckable { .. } => false,
         }
     }
 
@@ -303,17 +342,14 @@ impl Test {
             Self::Pathology { over, sets, cells: wanted, metric, below } => {
                 pathology(&points(cells, wanted, metric), over, sets, *below)
             }
+            Self::Middle { over, value, cells: wanted, metric, share, slack } => {
+                middle(&points(cells, wanted, metric), over, value, *share, *slack)
+            }
+            Self::NoWinner { over, cells: wanted, metric, share } => {
+                no_winner(&points(cells, wanted, metric), over, *share)
+            }
             Self::Trials { cells: wanted, metric, at_most } => {
-                let judged: Vec<_> = trials(cells, wanted, metric)
-                    .into_iter()
-                    .filter(|(_, figures)| figures.len() > 1)
-                    .map(|(factors, figures)| {
-                        let range = Take::Greatest.of(&figures) - Take::Least.of(&figures);
-                        let share = range / Take::Mean.of(&figures);
-                        (Point { factors, figure: share }.name(&[]), share <= *at_most, share)
-                    })
-                    .collect();
-                by_groups(&judged, 1.0, false)
+                spread_of_trials(trials(cells, wanted, metric), *at_most)
             }
             Self::Count { cells: wanted, equals } => {
                 let found = points(cells, wanted, &Metric::Seconds).len();
@@ -345,107 +381,4 @@ fn model_value(name: &str, parameter: &str, low: f64, high: f64) -> Found {
         }
         None => Found::Unknown(format!("the model {name} has no parameter {parameter}")),
     }
-}
-
-fn spread(points: &[Point], over: &str, at_most: f64, share: f64) -> Found {
-    let judged: Vec<_> = groups(points, &[over])
-        .into_iter()
-        .filter(|(_, group)| group.len() > 1)
-        .map(|(name, group)| {
-            let figures: Vec<f64> = group.iter().map(|p| p.figure).collect();
-            let ratio = Take::Greatest.of(&figures) / Take::Least.of(&figures);
-            (name, ratio <= at_most, ratio)
-        })
-        .collect();
-    by_groups(&judged, share, false)
-}
-
-/// Ratios of points that agree in every factor but those named.
-fn ratios(above: &[Point], below: &[Point], named: &[&str]) -> Vec<f64> {
-    let below = groups(below, named);
-    let mean = |group: &[&Point]| group.iter().map(|p| p.figure).sum::<f64>() / group.len() as f64;
-    let above = groups(above, named);
-    let pair = |(name, group): &(String, Vec<&Point>)| {
-        below.iter().find(|(other, _)| other == name).map(|(_, other)| mean(group) / mean(other))
-    };
-    above.iter().filter_map(pair).collect()
-}
-
-fn order(points: &[Point], over: &str, values: &[String], falls: bool, slack: f64, share: f64) -> Found {
-    let judged: Vec<_> = groups(points, &[over])
-        .into_iter()
-        .filter_map(|(name, group)| {
-            let along = values.iter().filter_map(|v| group.iter().find(|p| p.has(over, v)));
-            let figures: Vec<f64> = along.map(|p| p.figure).collect();
-            let steps = figures.windows(2).map(|w| if falls { w[0] / w[1] } else { w[1] / w[0] });
-            let least = steps.fold(f64::INFINITY, f64::min);
-            (figures.len() > 1).then_some((name, least >= 1.0 - slack, least))
-        })
-        .collect();
-    by_groups(&judged, share, true)
-}
-
-/// The values' least share of the best in a group.
-fn least_share(group: &[&Point], over: &str, values: &[String]) -> Option<f64> {
-    let top = group.iter().map(|p| p.figure).fold(0.0, f64::max);
-    let found: Option<Vec<f64>> =
-        values.iter().map(|v| group.iter().find(|p| p.has(over, v)).map(|p| p.figure)).collect();
-    found.filter(|_| top > 0.0).map(|figures| Take::Least.of(&figures) / top)
-}
-
-fn best(points: &[Point], over: &str, values: &[String], within: f64, share: f64) -> Found {
-    let judged: Vec<_> = groups(points, &[over])
-        .into_iter()
-        .filter_map(|(name, group)| {
-            let least = least_share(&group, over, values)?;
-            Some((name, least >= 1.0 - within, least))
-        })
-        .collect();
-    by_groups(&judged, share, true)
-}
-
-/// Geometric mean over groups of each value's share of the best.
-fn overall_best(points: &[Point], over: &str, values: &[String], within: f64) -> Found {
-    let mut known: Vec<String> = Vec::new();
-    for value in points.iter().filter_map(|p| p.factors.get(over)) {
-        if !known.contains(value) {
-            known.push(value.clone());
-        }
-    }
-    let groups = groups(points, &[over]);
-    let score = |value: &String| {
-        let shares = groups.iter().filter_map(|(_, g)| least_share(g, over, std::slice::from_ref(value)));
-        let logs: Vec<f64> = shares.map(|s| s.max(1e-6).ln()).collect();
-        (!logs.is_empty()).then(|| Take::Mean.of(&logs).exp())
-    };
-    let scores: Vec<(String, f64)> = known.iter().filter_map(|v| score(v).map(|s| (v.clone(), s))).collect();
-    let Some((winner, top)) = scores.iter().max_by(|a, b| a.1.total_cmp(&b.1)).cloned() else {
-        return Found::no_cells();
-    };
-    let found: Option<Vec<f64>> =
-        values.iter().map(|v| scores.iter().find(|(name, _)| name == v).map(|(_, s)| *s)).collect();
-    let Some(found) = found else { return Found::no_cells() };
-    let least = Take::Least.of(&found) / top;
-    let here = format!("{} of the best, which is {winner}", print(least));
-    Found::of(least >= 1.0 - within, here)
-}
-
-fn pathology(points: &[Point], over: &str, sets: &[Vec<String>], below: f64) -> Found {
-    let groups = groups(points, &[over]);
-    let mut found = Vec::new();
-    for set in sets {
-        let shares = set.iter().flat_map(|value| {
-            groups.iter().filter_map(move |(name, group)| {
-                let share = least_share(group, over, std::slice::from_ref(value))?;
-                Some((share, format!("{value} at {name}")))
-            })
-        });
-        match shares.min_by(|a, b| a.0.total_cmp(&b.0)) {
-            Some(least) => found.push(least),
-            None => return Found::no_cells(),
-        }
-    }
-    let words: Vec<String> =
-        found.iter().map(|(share, name)| format!("{share:.2} of the best: {name}")).collect();
-    Found::of(found.iter().all(|(share, _)| *share < below), words.join("; "))
 }

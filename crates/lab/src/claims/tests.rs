@@ -65,6 +65,11 @@ fn every_kind_of_check_can_hold_and_fail() {
         ("kind = 'best'\nover = 'chunk'\nvalues = ['b']\nwithin = 0.1\noverall = true", false),
         ("kind = 'pathology'\nover = 'chunk'\nsets = [['b']]\nbelow = 0.7", true),
         ("kind = 'pathology'\nover = 'chunk'\nsets = [['b'], ['a']]\nbelow = 0.7", false),
+        ("kind = 'middle'\nover = 'chunk'\nvalue = 'b'\nshare = 0.0\nslack = 0.6", true),
+        ("kind = 'middle'\nover = 'chunk'\nvalue = 'b'\nshare = 0.0\nslack = 0.4", false),
+        ("kind = 'middle'\nover = 'chunk'\nvalue = 'b'\nshare = 0.5\nslack = 0.6", false),
+        ("kind = 'no-winner'\nover = 'chunk'\nshare = 1.0", true),
+        ("kind = 'no-winner'\nover = 'chunk'\nshare = 0.6", false),
         ("kind = 'count'\nequals = 4", true),
         ("kind = 'count'\nwhere = { chunk = 'a' }\nequals = 4", false),
         ("kind = 'count'\nwhere = { chunk = 'c' }\nequals = 0", true),
@@ -111,6 +116,19 @@ fn verdicts_without_a_run_are_counted_apart() {
 }
 
 #[test]
+fn a_check_looks_at_the_cells_it_chooses_and_no_others() {
+    let looks = |test: &str| -> Vec<usize> {
+        let test: Test = toml::from_str(test).unwrap();
+        let cells = cells();
+        (0..cells.len()).filter(|i| test.looks_at(&cells[*i].factors, &cells[*i].target)).collect()
+    };
+    assert_eq!(looks("kind = 'value'\nwhere = { chunk = 'a' }"), [0, 1]);
+    assert_eq!(looks("kind = 'ratio'\ntop = { bs = '1', chunk = 'a' }\nbottom = { chunk = 'b' }"), [0, 2, 3]);
+    assert_eq!(looks("kind = 'value'\nwhere = { target = 'drive' }"), [0; 0]);
+    assert_eq!(looks("kind = 'count'\nequals = 4"), [0; 0]);
+}
+
+#[test]
 fn cells_that_are_missing_leave_a_claim_open() {
     for test in [
         "kind = 'value'\nwhere = { chunk = 'c' }",
@@ -145,9 +163,16 @@ fn built_in_claims_read_and_name_what_the_plans_have() {
                     request_bytes: 1,
                     ..crate::results::MemberIos::default()
                 }),
-                figures: ["cpu_busy_share", "parity_busy_share", "bus_mb_s", "sync_kib_s", "cache_hit_share"]
-                    .map(|name| (name.to_owned(), 1.0))
-                    .into(),
+                figures: [
+                    "cpu_busy_share",
+                    "parity_busy_share",
+                    "bus_mb_s",
+                    "sync_kib_s",
+                    "cache_hit_share",
+                    "requests_per_flush",
+                ]
+                .map(|name| (name.to_owned(), 1.0))
+                .into(),
                 ..cell(&[], 1)
             })
             .collect();

@@ -33,6 +33,20 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// The parser's error with the key in whose line it lies.
+    pub(super) fn syntax(self, error: &toml::de::Error) -> PlanError {
+        let message = error.message().trim().replace('\n', "; ");
+        let line = error.span().and_then(|span| {
+            let before = self.text.get(..span.start)?;
+            self.text[before.rfind('\n').map_or(0, |at| at + 1)..].lines().next()
+        });
+        let key = line.and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
+        match key.filter(|key| !key.is_empty() && !message.contains(key)) {
+            Some(key) => self.error(error.span(), format!("{key}: {message}")),
+            None => self.error(error.span(), message),
+        }
+    }
+
     /// The error at a place in the text.
     pub(super) fn error(self, span: Option<Range<usize>>, message: impl Into<String>) -> PlanError {
         let line = span.map(|span| {

@@ -179,8 +179,7 @@ impl Plan {
     /// Reads a plan from TOML; `file` is named in errors.
     pub fn parse(file: &str, text: &str) -> Result<Self, PlanError> {
         let source = Source { file, text };
-        let document: Document = toml::from_str(text)
-            .map_err(|e| source.error(e.span(), e.message().trim().replace('\n', "; ")))?;
+        let document: Document = toml::from_str(text).map_err(|e| source.syntax(&e))?;
         let plan = Self { file: file.to_owned(), text: text.to_owned(), document };
         // Every value of every variant is read now, so that a fault shows before anything runs.
         for (quick, real) in [(false, false), (true, false), (false, true), (true, true)] {

@@ -125,7 +125,8 @@ fn impossible_arrays_are_refused_with_what_would_be_right() {
 fn faults_of_the_layers_name_file_line_and_key() {
     for (stack, line, words) in [
         ("readahead = 0", 14, "no readahead"),
-        ("readahead = 1099511627776000", 14, "no readahead"),
+        ("readahead = 1099511627776", 14, "no readahead"),
+        ("readahead = 18446744073709551616", 14, "readahead: invalid type"),
         ("memory = \"4m\"\nreadahead = 1048576", 15, "half of the cache's memory"),
         ("memory = \"1k\"", 14, "it must be 1048576"),
         ("dirty_ratio = 101", 14, "no percentage"),

@@ -36,9 +36,14 @@ impl Html {
         if number.is_finite() { self.text(&format!("{number:.decimals$}")) } else { self.raw("–") }
     }
 
-    /// Appends a share of 1 as a percentage.
+    /// Appends a share of 1 as a percentage, which is never broken.
     pub(super) fn percent(&mut self, share: f64, decimals: usize) -> &mut Self {
-        self.number(share * 100.0, decimals).raw(" %")
+        self.number(share * 100.0, decimals).raw("\u{a0}%")
+    }
+
+    /// Appends a sentence whose percentages are never broken.
+    pub(super) fn sentence(&mut self, text: &str) -> &mut Self {
+        self.text(&text.replace(" %", "\u{a0}%"))
     }
 
     /// Appends a value as JSON that can stand in a `<script>` element: nothing in it can close the element
@@ -88,6 +93,6 @@ mod tests {
     fn a_number_that_is_not_finite_is_a_dash() {
         let mut html = Html::default();
         html.number(f64::NAN, 2).number(f64::INFINITY, 0).percent(0.5, 1);
-        assert_eq!(html.finish(), "––50.0 %");
+        assert_eq!(html.finish(), "––50.0\u{a0}%");
     }
 }

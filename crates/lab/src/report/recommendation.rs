@@ -45,7 +45,7 @@ fn hero(html: &mut Html, results: &StudyResults) {
         html.raw("<i>or</i>");
         value(html, results, other);
     }
-    html.raw("</p></div><div class=\"reasons\"><p class=\"summary\">").text(&advice.summary).raw("</p>");
+    html.raw("</p></div><div class=\"reasons\"><p class=\"summary\">").sentence(&advice.summary).raw("</p>");
     if let Some(best) = advice.ranking.iter().find(|ranked| ranked.value == advice.best) {
         evidence(html, best);
     }
@@ -122,7 +122,13 @@ fn commands(html: &mut Html, results: &StudyResults) {
         "<button type=\"button\" class=\"copy\" data-copy=\"apply-commands\" hidden>Copy</button></div>",
     );
     html.raw("<pre id=\"apply-commands\" tabindex=\"0\" aria-labelledby=\"apply\"><code>");
-    html.text(&results.recommendation.commands.join("\n")).raw("</code></pre></div>");
+    for (index, line) in results.recommendation.commands.iter().enumerate() {
+        html.raw(if index == 0 { "" } else { "\n" });
+        for (index, word) in line.split(' ').enumerate() {
+            html.raw(if index == 0 { "<span>" } else { " <span>" }).text(word).raw("</span>");
+        }
+    }
+    html.raw("</code></pre></div>");
 }
 
 fn notes(html: &mut Html, results: &StudyResults) {

@@ -18,7 +18,7 @@ use crate::cell::Cell;
 use crate::fs::{BLOCK_SECTORS, InFile, Mkfs};
 use crate::plan::Work;
 use crate::results::{DirectionResult, Provenance};
-use crate::workload::{JobRunner, Measured};
+use crate::workload::{Job, JobRunner, Measured};
 
 pub(super) const KIND: TargetKind = TargetKind {
     name: "model",
@@ -168,16 +168,22 @@ impl Target for ModelTarget {
         }
         let file = file(cell, sectors).map_err(CellError)?;
         let sectors = file.as_ref().map_or(sectors, |file| file.blocks() * BLOCK_SECTORS);
-        let runner = JobRunner::new(&cell.parameters.job, sectors).map_err(|e| CellError(e.to_string()))?;
+        let runner = JobRunner::new(&job(cell), sectors).map_err(|e| CellError(e.to_string()))?;
         let mut runner = runner.with_cancel(Arc::clone(cancel));
         let mut world = world(cell, &config)?;
         let (report, recovery) = match &file {
             Some(file) => run_job(cell, &mut world, &mut InFile::new(file, &mut runner))?,
             None => run_job(cell, &mut world, &mut runner)?,
         };
-        let mut measurement = Measurement::of(runner.measured(), members(&report))?;
+        let measured = runner.measured();
+        let (requests, flushes) = (measured.read.ios + measured.write.ios, measured.flushes);
+        let mut measurement = Measurement::of(measured, members(&report))?;
         measurement.figures = figures(&report);
         measurement.figures.extend(recovery);
+        if flushes > 0 {
+            let each = requests as f64 / flushes as f64;
+            measurement.figures.insert("requests_per_flush".to_owned(), each);
+        }
         if let (Some(stats), Some(ios)) = (world.cache().map(Cache::stats), measurement.member_ios) {
             let read = (stats.pages_read * PAGE_BYTES) as f64 / ios.request_bytes.max(1) as f64;
             measurement.figures.insert("cache_hit_share".to_owned(), (1.0 - read).max(0.0));
@@ -190,6 +196,15 @@ impl Target for ModelTarget {
 fn world(cell: &Cell, config: &SimConfig) -> Result<World<Phantom>, CellError> {
     let made = World::layered(config, cell.parameters.crypt(), cell.parameters.cache().as_ref(), Phantom);
     made.map_err(|e| CellError(e.to_string()))
+}
+
+/// The cell's job as far as its kernel's page cache lets a thread have several requests in flight.
+fn job(cell: &Cell) -> Job {
+    let mut job = cell.parameters.job.clone();
+    if cell.parameters.cache().is_some_and(|cache| !cache.policy.queues_buffered) {
+        job.iodepth = 1;
+    }
+    job
 }
 
 /// Runs the cell's job, beside a recovery if that is the cell's work: with the figures of that recovery.

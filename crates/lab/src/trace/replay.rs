@@ -191,7 +191,8 @@ impl Replay {
             open.rest = SectorRange::new(piece.end(), range.count - piece.count);
         }
         let buffered = self.is_buffered && matches!(op, Op::Read | Op::Write | Op::Flush);
-        let flags = Flags { fua, buffered, stream: stream as u16, ..Flags::default() };
+        let sync = op == Op::Write && !buffered;
+        let flags = Flags { fua, buffered, sync, stream: stream as u16, ..Flags::default() };
         Request { id: RequestId(id), op, range: piece, flags }
     }
 }

@@ -251,7 +251,10 @@ impl Workload for JobRunner {
             } else {
                 SectorRange::new(job.region.start_sector + block * self.block_sectors, self.block_sectors)
             };
-            let flags = Flags { buffered: self.buffered, stream: request.job as u16, ..Flags::default() };
+            // Linux marks the writes of direct I/O as waited for (`REQ_SYNC`).
+            let sync = op == Op::Write && !self.buffered;
+            let flags =
+                Flags { buffered: self.buffered, sync, stream: request.job as u16, ..Flags::default() };
             return Next::Issue(Request { id: RequestId(id), op, range, flags });
         }
         if self.jobs.iter().all(|job| job.blocks_left == 0) { Next::Finished } else { Next::Wait }

@@ -31,6 +31,10 @@ pub struct CpuModel {
     pub request_complete_ns: u64,
     /// Each page of a request.
     pub page_ns: u64,
+    /// A request that the page cache answers, besides its pages and the copy.
+    pub cached_request_ns: u64,
+    /// Each page of it.
+    pub cached_page_ns: u64,
     /// Each I/O to a member.
     pub member_io_ns: u64,
     /// Each command to a drive.
@@ -57,6 +61,8 @@ impl CpuModel {
             request_submit_ns: model.microseconds("request_submit"),
             request_complete_ns: model.microseconds("request_complete"),
             page_ns: model.microseconds("page_cost"),
+            cached_request_ns: model.microseconds("cached_request"),
+            cached_page_ns: model.microseconds("cached_page"),
             member_io_ns: model.microseconds("member_io_cost"),
             command_ns: model.microseconds("command_cost"),
             row_ns: model.microseconds("row_cost"),

@@ -127,7 +127,9 @@ impl fmt::Display for Problem {
             Self::WrongShape { wanted } => write!(f, "the value must be {wanted}"),
             Self::OutOfBounds { found, min, max, whole } => {
                 let what = if *whole { "a whole number" } else { "a number" };
-                write!(f, "{found} is not possible; give {what} from {min} to {max}")
+                // Hundreds of digits tell less than the exponent.
+                if found.abs() < 1e15 { write!(f, "{found}") } else { write!(f, "{found:e}") }?;
+                write!(f, " is not possible; give {what} from {min} to {max}")
             }
             Self::Contradiction(what) => f.write_str(what),
         }

@@ -73,8 +73,8 @@ pub(super) fn model(file: &str, text: &str) -> Result<Model, ModelError> {
 
 /// The parameter whose table a place in the text is in.
 fn parameter_at(text: &str, offset: usize) -> Option<String> {
-    let before = text.get(..offset)?;
-    let header = before.lines().rfind(|line| line.starts_with('['))?;
+    let line_end = text.get(offset..)?.find('\n').map_or(text.len(), |at| offset + at);
+    let header = text[..line_end].lines().rfind(|line| line.starts_with('['))?;
     Some(header.trim().strip_prefix("[parameter.")?.strip_suffix(']')?.to_owned())
 }
 
