@@ -88,7 +88,7 @@ fn a_study_runs_recommends_and_writes_its_report() {
     assert!(text.contains("mdadm --create") && text.contains("--chunk="), "{text}");
     let report = folder.path().join("stripewise-results/small/report.html");
     let html = std::fs::read_to_string(report).unwrap();
-    assert!(html.contains("simulated") && html.contains("mdadm --create"));
+    assert!(html.contains("simulated") && html.contains("<span>mdadm</span> <span>--create</span>"));
 
     let shown = stripewise(folder.path(), &["study", "show", "small", "--json"]);
     assert_eq!(json(&shown)["cells"].as_array().unwrap().len(), 16);
