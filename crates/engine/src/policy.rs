@@ -55,6 +55,10 @@ pub struct SyncPolicy {
 
 /// How the array behaves where Linux versions differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent habits, each with a kernel that has it and one that has not"
+)]
 pub struct Policy {
     /// Name, as written in plans.
     pub name: &'static str,
@@ -74,6 +78,9 @@ pub struct Policy {
     pub raid6_rmw_level: RmwLevel,
     /// Written pages are copied into the stripe cache and stay readable there (off is md's `skip_copy`).
     pub writes_fill_cache: bool,
+    /// What stripes that are written whole, and the array's own work, bring into the stripe cache stays readable there, as
+    /// in md. Otherwise such entries are the next to be used: few take turns, whose pages stay in the CPU's caches.
+    pub whole_stripes_fill_cache: bool,
     /// Sectors of a request that are taken at a time, row after row of each stripe; none: the whole request, chunk after
     /// chunk. (md takes the rows of a request in turn since 6.0, and requests of `RAID5_MAX_REQ_STRIPES` pages.)
     pub rows_in_turn: Option<u64>,
@@ -102,6 +109,7 @@ impl Policy {
             rmw_level: RmwLevel::Cheaper,
             raid6_rmw_level: RmwLevel::Never,
             writes_fill_cache: true,
+            whole_stripes_fill_cache: true,
             rows_in_turn: None,
             cache_wake_quarters: 3,
             sync: SyncPolicy {
@@ -156,7 +164,11 @@ impl Policy {
             preread_active_max: u32::MAX,
             unplug_requests: 64,
             unplug_delay: Nanos::from_millis(1),
+            // As many reads, of members that are written anyway: the others are left to others.
+            rmw_level: RmwLevel::Prefer,
+            raid6_rmw_level: RmwLevel::Prefer,
             writes_fill_cache: false,
+            whole_stripes_fill_cache: false,
             rows_in_turn: None,
             // Short pauses and a short average: the least speed is kept evenly, and full speed comes back at once.
             sync: SyncPolicy {

@@ -161,7 +161,13 @@ impl Volume {
                 return Err(VolumeError::StripeCacheSize(entries));
             }
             let logs = config.metadata.as_ref().filter(|_| !config.read_only).and_then(MetadataConfig::logs);
-            Machine::Parity(Box::new(Parity::new(shape.clone(), geometry.chunk_sectors(), entries, logs)))
+            Machine::Parity(Box::new(Parity::new(
+                shape.clone(),
+                geometry.chunk_sectors(),
+                entries,
+                &config.policy,
+                logs,
+            )))
         } else {
             Machine::Copies(Copies::new(geometry.raid_disks(), geometry.copies() > 1))
         };

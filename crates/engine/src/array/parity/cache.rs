@@ -2,7 +2,8 @@
 //!
 //! # Contract
 //! *Ownership.* An entry is active while a window of rows holds it, else it is on the list of inactive ones
-//! and keeps its content until it is needed for another row. Entries given out one after the other are
+//! and keeps its content until it is needed for another row. Where the policy says so, those without content are needed
+//! first. Entries given out one after the other are
 //! neighbours where possible, so that a run of rows is a run of memory.
 
 use rustc_hash::FxHashMap;
@@ -23,11 +24,13 @@ pub(crate) struct StripeCache {
     newest: u32,
     active_count: u32,
     by_row: FxHashMap<u64, u32>,
+    /// Entries without content are used before those that have been inactive for longer.
+    empty_first: bool,
 }
 
 impl StripeCache {
-    /// A cache of so many entries.
-    pub(crate) fn new(entries: u32) -> Self {
+    /// A cache of so many entries, of which those without content are used first or not.
+    pub(crate) fn new(entries: u32, empty_first: bool) -> Self {
         let mut cache = Self {
             rows: vec![u64::MAX; entries as usize],
             uptodate: vec![SlotSet::EMPTY; entries as usize],
@@ -37,9 +40,10 @@ impl StripeCache {
             newest: NONE,
             active_count: entries,
             by_row: FxHashMap::default(),
+            empty_first,
         };
         cache.by_row.reserve(entries as usize);
-        (0..entries).for_each(|e| cache.release(e));
+        (0..entries).for_each(|e| cache.retire(e));
         cache
     }
 
@@ -77,18 +81,42 @@ impl StripeCache {
         Some(entry)
     }
 
+    /// Whether an entry will be the next to be used if it is given back now.
+    pub(crate) fn is_next(&self, entry: u32) -> bool {
+        self.empty_first && self.uptodate[entry as usize].is_empty()
+    }
+
     /// Gives an active entry back; it keeps its content.
     pub(crate) fn release(&mut self, entry: u32) {
-        let index = entry as usize;
-        assert!(self.active[index], "only an active entry is released");
-        self.active[index] = false;
-        self.active_count -= 1;
-        self.links[index] = (self.newest, NONE);
+        if self.is_next(entry) {
+            self.deactivate(entry);
+            self.links[entry as usize] = (NONE, self.oldest);
+            match self.oldest {
+                NONE => self.newest = entry,
+                oldest => self.links[oldest as usize].0 = entry,
+            }
+            self.oldest = entry;
+        } else {
+            self.retire(entry);
+        }
+    }
+
+    /// Puts an entry behind all others.
+    fn retire(&mut self, entry: u32) {
+        self.deactivate(entry);
+        self.links[entry as usize] = (self.newest, NONE);
         match self.newest {
             NONE => self.oldest = entry,
             newest => self.links[newest as usize].1 = entry,
         }
         self.newest = entry;
+    }
+
+    fn deactivate(&mut self, entry: u32) {
+        let index = entry as usize;
+        assert!(self.active[index], "only an active entry is released");
+        self.active[index] = false;
+        self.active_count -= 1;
     }
 
     fn unlink(&mut self, entry: u32) {
@@ -138,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_row_is_replaced() {
-        let mut cache = StripeCache::new(3);
+        let mut cache = StripeCache::new(3, false);
         let entries: Vec<u32> = (0..3).map(|row| cache.acquire(row).unwrap()).collect();
         assert_eq!(entries, [0, 1, 2], "neighbours, for a run of rows");
         assert_eq!(cache.acquire(9), None);
@@ -153,5 +181,16 @@ mod tests {
         cache.forget(1, 1);
         assert!(cache.uptodate(1).is_empty());
         cache.check();
+    }
+
+    #[test]
+    fn entries_without_content_are_next_if_so_wanted() {
+        let mut cache = StripeCache::new(5, true);
+        let entries: Vec<u32> = (0..4).map(|row| cache.acquire(row).unwrap()).collect();
+        cache.uptodate(1).insert(Slot(0));
+        entries.into_iter().rev().for_each(|entry| cache.release(entry));
+        cache.check();
+        let next: Vec<u32> = (10..15).map(|row| cache.acquire(row).unwrap()).collect();
+        assert_eq!(next, [0, 2, 3, 4, 1], "in order, and the one with content last");
     }
 }

@@ -28,6 +28,7 @@ use super::core::{Core, IoRecord, Owner, RequestKey, RequestState};
 use super::slab::Slab;
 use crate::geometry::ParityShape;
 use crate::io::{ActionQueue, Flags, IoError, IoResult, Op, Request, SegList};
+use crate::policy::Policy;
 use crate::units::{Instant, PAGE_SECTORS, SectorRange, Slot};
 use cache::StripeCache;
 pub(crate) use log::LogPlaces;
@@ -69,11 +70,17 @@ pub(crate) struct Parity {
 }
 
 impl Parity {
-    pub(crate) fn new(shape: ParityShape, chunk_sectors: u64, entries: u32, logs: Option<LogPlaces>) -> Self {
+    pub(crate) fn new(
+        shape: ParityShape,
+        chunk_sectors: u64,
+        entries: u32,
+        policy: &Policy,
+        logs: Option<LogPlaces>,
+    ) -> Self {
         let slots = shape.data_disks() + shape.parity_disks();
         Self {
             shape,
-            cache: StripeCache::new(entries),
+            cache: StripeCache::new(entries, !policy.whole_stripes_fill_cache),
             windows: Windows::new(chunk_sectors),
             ops: Slab::new(),
             singles: Slab::new(),

@@ -456,13 +456,18 @@ impl Parity {
         if op.kind == Kind::Write && !op.split {
             let computed = if op.plan.method == WriteMethod::NoParity { SlotSet::EMPTY } else { op.parity };
             let all = SlotSet::first(core.geometry.raid_disks());
+            let is_whole = op.covered.len() == op.data.len();
             if op.result.is_ok() {
-                let known = op.drained(core).union(computed);
+                let passes = is_whole && !core.policy.whole_stripes_fill_cache;
+                let known = if passes { SlotSet::EMPTY } else { op.drained(core).union(computed) };
                 let written = op.covered.union(op.partial);
                 self.mark_all(&op, known, all.minus(op.data).union(written).minus(known));
             } else {
                 self.mark_all(&op, SlotSet::EMPTY, all);
             }
+        }
+        if op.kind == Kind::Job && !core.policy.whole_stripes_fill_cache {
+            self.mark_all(&op, SlotSet::EMPTY, SlotSet::first(core.geometry.raid_disks()));
         }
         if op.result.is_ok() && !op.unreadable.is_empty() {
             report_corrected(out, core, &op);

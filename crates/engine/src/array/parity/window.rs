@@ -112,14 +112,22 @@ pub(crate) struct Window {
 impl Window {
     /// Gives back the entries of rows that nothing waits for any more.
     pub(crate) fn release_rows(&mut self, rows: Rows, cache: &mut StripeCache) {
-        for row in rows.0..rows.1 {
+        let Self { queue, active, entries, .. } = self;
+        let is_released = |row: u32| {
             let is_it = |rows| share(rows, (row, row + 1));
-            let wanted =
-                self.queue.iter().any(|p| is_it(p.rows())) || self.active.iter().any(|o| is_it(o.rows));
-            let entry = &mut self.entries[row as usize];
-            if !wanted && *entry != NO_ENTRY {
-                cache.release(*entry);
-                *entry = NO_ENTRY;
+            !queue.iter().any(|p| is_it(p.rows())) && !active.iter().any(|o| is_it(o.rows))
+        };
+        for row in rows.0..rows.1 {
+            let entry = &mut entries[row as usize];
+            if *entry != NO_ENTRY && !cache.is_next(*entry) && is_released(row) {
+                cache.release(std::mem::replace(entry, NO_ENTRY));
+            }
+        }
+        // Those that are next come in the same order as they went.
+        for row in (rows.0..rows.1).rev() {
+            let entry = &mut entries[row as usize];
+            if *entry != NO_ENTRY && is_released(row) {
+                cache.release(std::mem::replace(entry, NO_ENTRY));
             }
         }
     }
