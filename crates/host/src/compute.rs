@@ -114,7 +114,8 @@ impl Computer {
                 cursor.seg += 1;
                 cursor.used = 0;
             }
-            length = length.min(segs[cursor.seg as usize].bytes - cursor.used);
+            let seg = segs[cursor.seg as usize];
+            length = bytes.contiguous(seg.buf, cursor.used, length.min(seg.bytes - cursor.used));
         }
         self.pieces.clear();
         for cursor in &mut self.cursors {

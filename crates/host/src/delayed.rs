@@ -5,12 +5,15 @@
 //! engine's work, and all the others while the copy before it runs.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use stripewise_engine::io::Input;
 
 /// The first lines of a page, which are asked for at once.
 const LINES_ASKED_FOR: usize = 4;
 const LINE_BYTES: usize = 64;
+/// Of bytes that are used where they are, those of this many reads later are fetched: the next write's.
+const USED_AHEAD: usize = 2;
 
 /// A copy that waits.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +21,17 @@ pub(crate) struct DelayedRead {
     /// What the engine is told afterwards.
     pub(crate) answer: Input,
     pub(crate) from: *const u8,
-    pub(crate) to: *mut u8,
+    /// Nowhere if the bytes are used where they are.
+    pub(crate) to: Option<*mut u8>,
     pub(crate) bytes: usize,
+}
+
+impl DelayedRead {
+    fn ask_for_lines(&self, lines: Range<usize>) {
+        for line in lines.start..lines.end.min(self.bytes / LINE_BYTES) {
+            ask_for(self.from.wrapping_add(line * LINE_BYTES));
+        }
+    }
 }
 
 /// Copies that wait, oldest first.
@@ -40,9 +52,7 @@ impl DelayedReads {
 
     /// Puts a copy off and asks for its first bytes.
     pub(crate) fn push(&mut self, read: DelayedRead) {
-        for line in 0..LINES_ASKED_FOR.min(read.bytes / LINE_BYTES) {
-            ask_for(read.from.wrapping_add(line * LINE_BYTES));
-        }
+        read.ask_for_lines(0..LINES_ASKED_FOR);
         self.0.push_back(read);
     }
 
@@ -52,6 +62,14 @@ impl DelayedReads {
     /// What was pushed is readable, and writable by nobody else, until it is answered.
     pub(crate) unsafe fn run_next(&mut self) -> Option<Input> {
         let DelayedRead { answer, from, to, bytes } = self.0.pop_front()?;
+        let Some(to) = to else {
+            // What is computed next takes about as long as one of these.
+            self.0
+                .get(USED_AHEAD)
+                .into_iter()
+                .for_each(|later| later.ask_for_lines(LINES_ASKED_FOR..usize::MAX));
+            return Some(answer);
+        };
         // SAFETY: upheld by the caller.
         unsafe {
             match self.0.front() {
@@ -110,7 +128,7 @@ mod tests {
         for (i, (source, target)) in sources.iter().zip(&mut targets).enumerate() {
             let (from, to) = (source.as_ptr(), target.as_mut_ptr());
             let answer = Input::IoDone { tag: Tag(i as u64), result: Ok(()) };
-            delayed.push(DelayedRead { answer, from, to, bytes: 4096 });
+            delayed.push(DelayedRead { answer, from, to: Some(to), bytes: 4096 });
         }
         // SAFETY: the vectors live on and nothing else uses them.
         let answers: Vec<Input> = std::iter::from_fn(|| unsafe { delayed.run_next() }).collect();

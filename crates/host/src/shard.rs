@@ -136,14 +136,26 @@ impl Bytes<'_> {
         }
     }
 
+    /// How many of `bytes` from `skip` on follow each other in memory.
+    pub(crate) fn contiguous(&self, buf: Buf, skip: u32, bytes: u32) -> u32 {
+        match buf {
+            Buf::Page { entry, slot, offset } => {
+                self.arena.map_or(bytes, |arena| arena.contiguous(entry, slot, offset + skip, bytes))
+            }
+            Buf::Zero => bytes.min(ZEROES_BYTES as u32),
+            _ => bytes,
+        }
+    }
+
     /// The contiguous runs of a list of segments.
     pub(crate) fn runs<'b>(&'b self, segs: &'b [Seg]) -> impl Iterator<Item = (*mut u8, usize)> + 'b {
         segs.iter().flat_map(move |seg| {
-            let most = if seg.buf == Buf::Zero { ZEROES_BYTES as u32 } else { u32::MAX };
-            (0..seg.bytes.div_ceil(most)).map(move |piece| {
-                let skip = piece * most;
-                let bytes = (seg.bytes - skip).min(most);
-                (self.address(seg.buf, skip, bytes), bytes as usize)
+            let mut skip = 0;
+            std::iter::from_fn(move || {
+                let bytes = self.contiguous(seg.buf, skip, seg.bytes - skip);
+                let run = (bytes > 0).then(|| (self.address(seg.buf, skip, bytes), bytes as usize));
+                skip += bytes;
+                run
             })
         })
     }
@@ -441,6 +453,10 @@ impl Shard {
     /// Closes a member that is none of the array's any more, once its last I/O is answered.
     pub(crate) fn let_go(&mut self, member: MemberIndex) {
         self.finish_delayed();
+        if let (Some(arena), Member::Memory(memory)) = (&mut self.arena, &*self.members[member.index()]) {
+            // SAFETY: the member is there still.
+            unsafe { arena.reclaim_from(memory.addresses()) };
+        }
         self.closing.push(member);
         self.close_members();
     }
@@ -518,10 +534,23 @@ impl Shard {
         self.depth += 1;
         for action in &queue.actions {
             match action {
-                Action::Io(io) => self.start_io(io, &queue, context),
+                Action::Io(io) => {
+                    self.start_io(io, &queue, context);
+                    if io.op == Op::Read && io.range.count > DelayedReads::BYTES_MAX as u64 / SECTOR_BYTES {
+                        self.go_on_at_once(now, context);
+                    }
+                }
                 Action::Compute(compute) => {
                     // It could read what the one that waits computes.
                     self.finish_fused();
+                    // Parity that is brought up to date may be so in its member: it is written there next, by the same
+                    // operation.
+                    if compute.kernel != Kernel::Update {
+                        let is_kept = compute.kernel == Kernel::Copy;
+                        for target in queue.operands(compute.targets) {
+                            self.reclaim(queue.segs(target.segs), is_kept);
+                        }
+                    }
                     let bytes = Bytes {
                         arena: self.arena.as_ref(),
                         frames: self.frames.as_ref(),
@@ -535,7 +564,7 @@ impl Shard {
                         self.delayed.push(DelayedRead {
                             answer: Input::Computed { tag: compute.tag, verdict: Verdict::Consistent },
                             from: bytes.address(from, 0, length),
-                            to: bytes.address(to, 0, length),
+                            to: Some(bytes.address(to, 0, length)),
                             bytes: length as usize,
                         });
                         continue;
@@ -570,6 +599,48 @@ impl Shard {
         self.depth -= 1;
         queue.clear();
         self.queues.push(queue);
+    }
+
+    /// Makes pages their own that are about to be written to.
+    fn reclaim(&mut self, segs: &[Seg], is_kept: bool) {
+        let Some(arena) = &mut self.arena else { return };
+        for seg in segs {
+            if let Buf::Page { entry, slot, offset } = seg.buf {
+                // SAFETY: what is lent is a member's, which is there or took its bytes back.
+                unsafe { arena.reclaim(entry, slot, offset, seg.bytes, is_kept) };
+            }
+        }
+    }
+
+    /// Answers a read into pages by lending them the bytes of a member in memory: a page that is up to date holds what its
+    /// member holds. Answers whether that can be done.
+    fn lend(&mut self, io: &MemberIo, queue: &ActionQueue) -> bool {
+        let Self { arena: Some(arena), members, .. } = self else { return false };
+        let Member::Memory(memory) = &*members[io.member.index()] else { return false };
+        let Ok(from) = memory.address(io.range) else { return false };
+        let segs = queue.segs(io.segs);
+        if !segs.iter().all(|seg| matches!(seg.buf, Buf::Page { offset: 0, .. })) {
+            return false;
+        }
+        let mut at = from;
+        for seg in segs {
+            if let Buf::Page { entry, slot, .. } = seg.buf {
+                arena.lend(entry, slot, seg.bytes, at);
+            }
+            at = at.wrapping_add(seg.bytes as usize);
+        }
+        let answer = Input::IoDone { tag: io.tag, result: Ok(()) };
+        if is_delayed(io) {
+            self.delayed.push(DelayedRead {
+                answer,
+                from,
+                to: None,
+                bytes: (io.range.count * SECTOR_BYTES) as usize,
+            });
+        } else {
+            self.completions.push_back(answer);
+        }
+        true
     }
 
     /// Whether a computation may wait for the writes that follow it: they are copies within memory, and none waits yet.
@@ -613,7 +684,7 @@ impl Shard {
         unsafe { fused.finish(answer) };
     }
 
-    /// Has what was just computed written before the next is computed: its bytes are still in the CPU's caches. Only
+    /// Has what was just read computed, and what was computed written, before the next is: its bytes are still in the CPU's caches. Only
     /// from the outermost queue of actions, so that what goes on from there does not nest without end.
     fn go_on_at_once(&mut self, now: Instant, context: &Context<'_>) {
         if self.depth > 1 {
@@ -633,6 +704,12 @@ impl Shard {
             }
             self.finish_fused();
         }
+        if io.op == Op::Read {
+            if self.lend(io, queue) {
+                return;
+            }
+            self.reclaim(queue.segs(io.segs), true);
+        }
         let bytes = Bytes {
             arena: self.arena.as_ref(),
             frames: self.frames.as_ref(),
@@ -649,7 +726,7 @@ impl Shard {
             Member::Memory(memory) if is_delayed(io) => match (memory.address(io.range), runs.next()) {
                 (Ok(from), Some((to, bytes))) => {
                     let answer = Input::IoDone { tag: io.tag, result: Ok(()) };
-                    return self.delayed.push(DelayedRead { answer, from, to, bytes });
+                    return self.delayed.push(DelayedRead { answer, from, to: Some(to), bytes });
                 }
                 (from, _) => from.map(drop),
             },

@@ -1,5 +1,7 @@
 //! A member in memory: the copy is the I/O.
 
+use std::ops::Range;
+
 use stripewise_engine::io::{IoError, IoResult};
 use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
 use stripewise_parity::kernels;
@@ -48,6 +50,12 @@ impl MemoryMember {
         Ok(unsafe { self.mapping.base().add(self.skip + (range.start * SECTOR_BYTES) as usize) })
     }
 
+    /// Where all its sectors are.
+    pub(crate) fn addresses(&self) -> Range<*mut u8> {
+        let start = self.mapping.base().wrapping_add(self.skip);
+        start..start.wrapping_add(self.bytes as usize)
+    }
+
     /// Copies sectors to the buffers, in order.
     ///
     /// # Safety
@@ -72,8 +80,8 @@ impl MemoryMember {
     /// Copies the buffers, in order, to sectors.
     ///
     /// # Safety
-    /// Each buffer is that many readable bytes, outside every member, which nothing writes; together they
-    /// are as long as the range.
+    /// Each buffer is that many readable bytes, outside every member or the very ones of the range, which nothing
+    /// writes; together they are as long as the range.
     pub(crate) unsafe fn write(
         &self,
         range: SectorRange,
@@ -83,7 +91,9 @@ impl MemoryMember {
         for (from, bytes) in buffers {
             // SAFETY: upheld by the caller; the sum of the lengths is the checked range.
             unsafe {
-                if bytes < STREAM_BYTES_MIN {
+                if to.cast_const() == from.cast_const() {
+                    // Pages lent by this very place.
+                } else if bytes < STREAM_BYTES_MIN {
                     to.copy_from_nonoverlapping(from, bytes);
                 } else {
                     let source = std::slice::from_raw_parts(from, bytes);
