@@ -14,9 +14,34 @@ function segments(label, options, chosen, change) {
   return element('div', { class: 'control' }, element('span', { 'aria-hidden': 'true' }, label), group);
 }
 
+/** How to show of each facet that all its values pass. */
+const widened = new Map();
+
+/** Sets one filter. What it leaves nothing of, because parts of a plan do not combine, the other filters let pass. */
+function filter(id, value) {
+  choices.facets.set(id, value);
+  if (shownPanels().length === 0) {
+    for (const other of choices.facets.keys()) {
+      if (other === id) continue;
+      choices.facets.set(other, null);
+      widened.get(other)();
+    }
+  }
+  showFigureGroups();
+}
+
 /** A filter for one facet; few values are buttons, many a list. */
 function facetControl({ id, values }) {
-  const change = (value) => { choices.facets.set(id, value); showFigureGroups(); };
+  const change = (value) => filter(id, value);
+  const control = facetChoice(id, values, change);
+  widened.set(id, () => {
+    control.querySelectorAll('button').forEach((button, index) => button.setAttribute('aria-pressed', String(index === 0)));
+    for (const select of control.querySelectorAll('select')) select.selectedIndex = 0;
+  });
+  return control;
+}
+
+function facetChoice(id, values, change) {
   const words = (value) => (id === 'share' ? `${value ?? '–'} %` : value ?? 'none');
   if (values.length <= 5) return segments(factorName(id), [[null, 'All'], ...values.map((value) => [value, words(value)])], choices.facets.get(id), change);
   const options = [['', 'All'], ...values.map((value) => [value ?? '', words(value)])];
@@ -41,9 +66,11 @@ function legend() {
 }
 
 function showControls() {
-  // One value of the facets beside access and read share at first, so that panels differ in what is titled.
-  for (const { id, values } of model.facets) {
-    choices.facets.set(id, id === 'access' || id === 'share' ? null : values[0]);
+  // One value of the facets beside access and read share at first, so that panels differ in what is titled: those of a panel
+  // that compares the subject, because the parts of a plan do not combine.
+  const { facets } = model.panels.find(comparesSubject) ?? model.panels[0];
+  for (const { id } of model.facets) {
+    choices.facets.set(id, id === 'access' || id === 'share' ? null : facets[id] ?? null);
   }
   document.getElementById('controls').replaceChildren(
     legend(),

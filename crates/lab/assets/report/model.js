@@ -176,6 +176,11 @@ function gather() {
   };
 }
 
+/** Whether a panel has cells of the subject's values. */
+function comparesSubject(panel) {
+  return [...panel.points.keys()].some((key) => JSON.parse(key)[1].startsWith('value:'));
+}
+
 /** Panels by threads, then access, then read share: what is beside each other differs in the last. */
 function orderPanels(panels, facets) {
   const order = facets.filter(({ id }) => id !== 'access' && id !== 'share').reverse()
