@@ -129,3 +129,14 @@ fn hash_follows_values_and_not_words() {
     assert_eq!(original, hash(&ST31000333AS.replace("not confirmed", "unconfirmed")));
     assert_ne!(original, hash(&ST31000333AS.replace("value = 8.5", "value = 8.6")));
 }
+
+#[test]
+fn a_scaled_whole_number_stays_whole_and_within_bounds() {
+    let cpu = Model::load("athlon64-2.0").unwrap();
+    let stays = cpu.scaled("cores", 0.8).unwrap_err().to_string();
+    assert!(stays.contains("cores: 0.8 times 1 is rounded to the same"), "{stays}");
+    let xeon = Model::load("xeon-e5-2600-2s").unwrap().scaled("cores", 0.8).unwrap();
+    assert_eq!(xeon.parameters.iter().find(|p| p.name == "cores").unwrap().value.numbers(), [13.0]);
+    let low = Model::load("opteron-244").unwrap().scaled("copy_traffic", 0.1).unwrap_err().to_string();
+    assert!(low.contains("copy_traffic: ") && low.contains("from 1 to 10"), "{low}");
+}

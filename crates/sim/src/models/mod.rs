@@ -224,17 +224,31 @@ impl Model {
         Ok(model)
     }
 
-    /// The model with every number of a parameter multiplied.
+    /// The model with every number of a parameter multiplied; whole numbers are rounded.
     ///
     /// # Errors
-    /// What the model then contradicts.
+    /// What the model then contradicts, a value that is out of its bounds, or one that rounding leaves as it was.
     pub fn scaled(&self, parameter: &str, factor: f64) -> Result<Self, ModelError> {
         let mut model = self.clone();
         for found in model.parameters.iter_mut().filter(|p| p.name == parameter) {
-            match &mut found.value {
-                Value::Number(number) => *number *= factor,
-                Value::List(list) => list.iter_mut().for_each(|number| *number *= factor),
+            let spec = schema::of(self.kind).iter().find(|spec| spec.name == parameter);
+            let spec = spec.expect("a model has the parameters of its kind");
+            let is_whole = spec.shape != schema::Shape::Number;
+            let scaled = |number: &f64| {
+                let product = number * factor;
+                if is_whole { product.round() } else { product }
+            };
+            let value = match &found.value {
+                Value::Number(number) => Value::Number(scaled(number)),
+                Value::List(list) => Value::List(list.iter().map(scaled).collect()),
+            };
+            let fault = |problem| ModelError::at(&self.file, Some(found.line), parameter, problem);
+            if is_whole && value == found.value {
+                let what = format!("{factor} times {value} is rounded to the same: it does not move");
+                return Err(fault(Problem::Contradiction(what)));
             }
+            parse::check(spec, &value).map_err(fault)?;
+            found.value = value;
         }
         model.check()?;
         Ok(model)
