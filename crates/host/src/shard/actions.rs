@@ -1,0 +1,243 @@
+//! Carrying out what the engine asks for.
+
+use stripewise_engine::io::{
+    Action, ActionQueue, Area, ArrayEvent, Input, IoError, Kernel, MemberIo, Op, Verdict,
+};
+use stripewise_engine::units::{Instant, SECTOR_BYTES};
+
+use super::memory::{cache_hit, is_delayed};
+use super::{Bytes, Context, Entry, Shard};
+use crate::delayed::{DelayedRead, DelayedReads};
+use crate::mailbox::Message;
+use crate::members::Member;
+use crate::report::{MemberCounts, TimedEvent};
+
+/// Inputs handled in the middle of a queue of actions: the answers of a stripe's members, not those of a recovery that
+/// goes on and on.
+const AT_ONCE_MAX: usize = 64;
+
+impl Shard {
+    /// Handles one input, if there is one.
+    pub(crate) fn step(&mut self, now: Instant, context: &Context<'_>) -> bool {
+        let input = if let Some(completion) = self.completions.pop_front() {
+            completion
+        } else if let Some(mut request) = self.requests.pop_front() {
+            request.flags.more |= !self.requests.is_empty();
+            self.look_ahead();
+            Input::Request(request)
+        // SAFETY: what a read is asked for belongs to it until it is answered, which is now.
+        } else if let Some(answer) = unsafe { self.delayed.run_next() } {
+            answer
+        } else if self.stack.next_deadline().is_some_and(|deadline| deadline <= now) {
+            Input::Timer
+        } else {
+            return false;
+        };
+        self.handle(input, now, context);
+        true
+    }
+
+    /// Whether [`Self::step`] would do nothing.
+    pub(crate) fn has_nothing_to_handle(&self, now: Instant) -> bool {
+        self.completions.is_empty()
+            && self.requests.is_empty()
+            && self.delayed.is_empty()
+            && self.stack.next_deadline().is_none_or(|deadline| deadline > now)
+    }
+
+    pub(super) fn handle(&mut self, input: Input, now: Instant, context: &Context<'_>) {
+        let mut queue = self.queues.pop().unwrap_or_default();
+        self.stack.handle(now, input, &mut queue);
+        self.depth += 1;
+        for action in &queue.actions {
+            match action {
+                Action::Io(io) => {
+                    self.start_io(io, &queue, context);
+                    if io.op == Op::Read && io.range.count > DelayedReads::BYTES_MAX as u64 / SECTOR_BYTES {
+                        self.go_on_at_once(now, context);
+                    }
+                }
+                Action::Compute(compute) => {
+                    // It could read what the one that waits computes.
+                    self.finish_fused();
+                    // Parity that is brought up to date may be so in its member: it is written there next, by the same
+                    // operation.
+                    if compute.kernel != Kernel::Update {
+                        let is_kept = compute.kernel == Kernel::Copy;
+                        for target in queue.operands(compute.targets) {
+                            self.reclaim(queue.segs(target.segs), is_kept);
+                        }
+                    }
+                    let bytes = Bytes {
+                        arena: self.arena.as_ref(),
+                        frames: self.frames.as_ref(),
+                        crypt_pages: self.crypt_pages.as_ref(),
+                        entries: &self.entries,
+                        zeroes: context.zeroes,
+                        metadata: &queue.metadata,
+                    };
+                    if let Some((from, to)) = cache_hit(compute, &queue) {
+                        let length = compute.bytes as u32;
+                        self.delayed.push(DelayedRead {
+                            answer: Input::Computed { tag: compute.tag, verdict: Verdict::Consistent },
+                            from: bytes.address(from, 0, length),
+                            to: Some(bytes.address(to, 0, length)),
+                            bytes: length as usize,
+                        });
+                        continue;
+                    }
+                    if compute.kernel == Kernel::Generate
+                        && self.is_fusing()
+                        && self.fused.begin(compute, &queue, &bytes)
+                    {
+                        self.handle(
+                            Input::Computed { tag: compute.tag, verdict: Verdict::Consistent },
+                            now,
+                            context,
+                        );
+                        self.finish_fused();
+                        self.go_on_at_once(now, context);
+                        continue;
+                    }
+                    let verdict = self.computer.run(compute, &queue, &bytes);
+                    self.completions.push_back(Input::Computed { tag: compute.tag, verdict });
+                    self.go_on_at_once(now, context);
+                }
+                Action::Complete { id, result } => {
+                    let Entry { op, origin, .. } = self.entries.remove(*id);
+                    // The engine flushes the members that work; what was acknowledged may be on the others.
+                    let is_lost = op == Op::Flush && self.is_array_failed;
+                    self.answer(origin, if is_lost { result.and(Err(IoError::Lost)) } else { *result });
+                }
+                Action::Replied { reply, .. } => self.reply = Some(*reply),
+                Action::Event(event) => self.note(*event, now),
+            }
+        }
+        self.depth -= 1;
+        queue.clear();
+        self.queues.push(queue);
+    }
+
+    /// Finds the bytes that a queue of actions names.
+    pub(super) fn bytes<'a>(&'a self, queue: &'a ActionQueue, context: &'a Context<'_>) -> Bytes<'a> {
+        Bytes {
+            arena: self.arena.as_ref(),
+            frames: self.frames.as_ref(),
+            crypt_pages: self.crypt_pages.as_ref(),
+            entries: &self.entries,
+            zeroes: context.zeroes,
+            metadata: &queue.metadata,
+        }
+    }
+
+    /// Has what was just read computed, and what was computed written, before the next is: its bytes are still in the CPU's
+    /// caches. Only from the outermost queue of actions, so that what goes on from there does not nest without end.
+    pub(super) fn go_on_at_once(&mut self, now: Instant, context: &Context<'_>) {
+        if self.depth > 1 {
+            return;
+        }
+        for _ in 0..AT_ONCE_MAX {
+            let Some(completion) = self.completions.pop_front() else { return };
+            self.handle(completion, now, context);
+        }
+    }
+
+    pub(super) fn start_io(&mut self, io: &MemberIo, queue: &ActionQueue, context: &Context<'_>) {
+        count(&mut self.counts[io.member.index()], io);
+        if self.fused.is_pending() {
+            if self.fuse(io, queue, context) {
+                return;
+            }
+            self.finish_fused();
+        }
+        if io.op == Op::Read {
+            if self.lend(io, queue) {
+                return;
+            }
+            self.reclaim(queue.segs(io.segs), true);
+        }
+        let bytes = Bytes {
+            arena: self.arena.as_ref(),
+            frames: self.frames.as_ref(),
+            crypt_pages: self.crypt_pages.as_ref(),
+            entries: &self.entries,
+            zeroes: context.zeroes,
+            metadata: &queue.metadata,
+        };
+        let mut runs = bytes.runs(queue.segs(io.segs));
+        let result = match &*self.members[io.member.index()] {
+            Member::Missing => Err(IoError::Gone),
+            // Memory that is gone with the array bears no metadata.
+            Member::Memory(_) if io.area == Area::Device => Err(IoError::Range),
+            Member::Memory(memory) if is_delayed(io) => match (memory.address(io.range), runs.next()) {
+                (Ok(from), Some((to, bytes))) => {
+                    let answer = Input::IoDone { tag: io.tag, result: Ok(()) };
+                    return self.delayed.push(DelayedRead { answer, from, to: Some(to), bytes });
+                }
+                (from, _) => from.map(drop),
+            },
+            // SAFETY: the engine's buffers are as long as the range, lie outside every member, and belong to
+            // the I/O until it is answered.
+            Member::Memory(memory) => unsafe {
+                match io.op {
+                    Op::Read => memory.read(io.range, runs),
+                    Op::Write => memory.write(io.range, runs),
+                    Op::Flush => Ok(()),
+                    Op::Discard | Op::WriteZeroes => memory.zero(io.range),
+                }
+            },
+            // SAFETY: as above.
+            Member::Overlay(overlay) => unsafe {
+                let base = overlay.start_bytes(io.area);
+                match io.op {
+                    Op::Read => overlay.read(base, io.range, runs),
+                    Op::Write => overlay.write(base, io.range, runs),
+                    Op::Flush => overlay.flush(),
+                    Op::Discard | Op::WriteZeroes => overlay.zero(base, io.range),
+                }
+            },
+            Member::File(_) => {
+                let ring = self.ring.as_mut().expect("a shard with file members has a ring");
+                // SAFETY: as above.
+                unsafe { ring.start(&self.members, io, runs) };
+                return;
+            }
+        };
+        self.counts[io.member.index()].errors += u64::from(result.is_err());
+        self.completions.push_back(Input::IoDone { tag: io.tag, result });
+    }
+
+    pub(super) fn note(&mut self, event: ArrayEvent, now: Instant) {
+        self.is_array_failed |= event == ArrayEvent::ArrayFailed;
+        if let ArrayEvent::MemberFailed { slot } = event {
+            // A failure heard of from another shard has been noted there.
+            let is_known = std::mem::replace(&mut self.failed[slot.index()], true);
+            if is_known && self.outboxes.len() > 1 {
+                return;
+            }
+            let own = self.index as usize;
+            for (_, outbox) in self.outboxes.iter_mut().enumerate().filter(|(shard, _)| *shard != own) {
+                outbox.push(Message::Failed(slot));
+            }
+        }
+        self.events.push(TimedEvent { at: now, event });
+    }
+}
+
+fn count(counts: &mut MemberCounts, io: &MemberIo) {
+    match io.op {
+        Op::Read => {
+            counts.reads += 1;
+            counts.read_sectors += io.range.count;
+        }
+        Op::Write => {
+            counts.writes += 1;
+            counts.write_sectors += io.range.count;
+        }
+        Op::Flush => counts.flushes += 1,
+        Op::Discard | Op::WriteZeroes => {
+            counts.discards += 1;
+            counts.discard_sectors += io.range.count;
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! One shard: an engine with its queues, its part of the stripe cache and its ring.
+//!
+//! *Ordering.* Completions are handled before new requests, so that what has begun ends soon and its
+//! buffers are used again while they are in the caches. Memory members complete at once; their completions
+//! are queued and never handled from within the action they answer.
+
+mod actions;
+mod bytes;
+mod memory;
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use stripewise_engine::array::members::Standing;
+use stripewise_engine::array::sync::SyncStatus;
+use stripewise_engine::io::{
+    ActionQueue, AdminCommand, AdminReply, Flags, Input, IoError, IoResult, Op, Request, SyncAction,
+};
+use stripewise_engine::metadata::MemberMetadata;
+use stripewise_engine::stack::Stack;
+use stripewise_engine::units::{Instant, MemberIndex, Nanos, SECTOR_BYTES, SectorRange, Slot};
+use stripewise_engine::volume::{Volume, VolumeConfig};
+
+pub(crate) use bytes::Bytes;
+use bytes::{Entries, Entry, Origin};
+
+use crate::buffers::{Arena, Mapping, Pages, Zeroes};
+use crate::compute::Computer;
+use crate::delayed::DelayedReads;
+use crate::error::HostError;
+use crate::fused::Fused;
+use crate::layers::Layers;
+use crate::mailbox::{Mailbox, Message, PartBuffer};
+use crate::members::Member;
+use crate::report::{MemberCounts, TimedEvent};
+use crate::ring::Ring;
+use crate::route::Router;
+
+/// Longest sleep: the stop flag is looked at this often.
+const SLEEP_MAX: Nanos = Nanos::from_millis(100);
+
+/// What the shards of an array share while they are driven.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) zeroes: &'a Zeroes,
+    pub(crate) mailboxes: &'a [Mailbox],
+    pub(crate) clock: crate::clock::Clock,
+}
+
+/// A whole request or a part that ended: the issuer's handle and the result.
+pub(crate) type Ended = (u32, IoResult);
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    index: u32,
+    // Declared before the arena: a ring waits for its I/O when it is dropped, while the buffers still exist.
+    ring: Option<Ring>,
+    stack: Stack,
+    /// Queues of actions that are not being carried out.
+    queues: Vec<ActionQueue>,
+    /// How many are.
+    depth: u32,
+    completions: VecDeque<Input>,
+    requests: VecDeque<Request>,
+    delayed: DelayedReads,
+    fused: Fused,
+    entries: Entries,
+    arena: Option<Arena>,
+    /// Of the page cache.
+    frames: Option<Pages>,
+    /// What writes are encrypted into.
+    crypt_pages: Option<Pages>,
+    computer: Computer,
+    /// By member index; dropped after the ring, whose I/O goes to them.
+    members: Vec<Arc<Member>>,
+    /// Members let go of while the ring still has I/O of theirs.
+    closing: Vec<MemberIndex>,
+    outboxes: Vec<Vec<Message>>,
+    inbox: Vec<Message>,
+    failed: Vec<bool>,
+    is_array_failed: bool,
+    /// The array's own work waits for the next run.
+    is_paused: bool,
+    reply: Option<AdminReply>,
+    pub(crate) ended: Vec<Ended>,
+    pub(crate) counts: Vec<MemberCounts>,
+    pub(crate) events: Vec<TimedEvent>,
+}
+
+impl Shard {
+    pub(crate) fn new(
+        index: u32,
+        shards: u32,
+        config: &VolumeConfig,
+        members: &[Arc<Member>],
+    ) -> Result<Self, HostError> {
+        let volume = Volume::new(config)?;
+        let slots = config.geometry.member_sectors.len();
+        let entries = volume.stripe_cache_entries();
+        let arena = if entries > 0 { Some(Arena::new(slots as u16, entries)?) } else { None };
+        let mut failed = vec![false; slots];
+        for slot in &config.failed {
+            failed[slot.index()] = true;
+        }
+        Ok(Self {
+            index,
+            ring: None,
+            stack: Stack::of(volume),
+            queues: Vec::new(),
+            depth: 0,
+            completions: VecDeque::new(),
+            requests: VecDeque::new(),
+            delayed: DelayedReads::default(),
+            fused: Fused::default(),
+            entries: Entries::default(),
+            arena,
+            frames: None,
+            crypt_pages: None,
+            computer: Computer::new(),
+            members: members.to_vec(),
+            closing: Vec::new(),
+            outboxes: vec![Vec::new(); shards as usize],
+            inbox: Vec::new(),
+            failed,
+            is_array_failed: false,
+            is_paused: false,
+            reply: None,
+            ended: Vec::new(),
+            counts: vec![MemberCounts::default(); members.len()],
+            events: Vec::new(),
+        })
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn volume(&self) -> &Volume {
+        self.stack.volume()
+    }
+
+    /// The array with the layers above it.
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Puts layers above the array. No request is in flight.
+    pub(crate) fn raise(&mut self, layers: &Layers) -> Result<(), HostError> {
+        let crypt = layers.crypt.as_ref().map(crate::layers::CryptLayer::config);
+        let crypt_pages = crypt.map(|c| Pages::new(c.pages(), "encrypted writes")).transpose()?;
+        self.stack.raise(crypt.as_ref(), layers.cache.as_ref())?;
+        let frames = self.stack.cache().map(|c| Pages::new(c.frames_max(), "the page cache"));
+        self.frames = frames.transpose()?;
+        self.crypt_pages = crypt_pages;
+        self.computer.cipher = layers.crypt.as_ref().map(|c| Arc::clone(&c.cipher));
+        Ok(())
+    }
+
+    /// A client comes whose requests bear this stream number.
+    pub(crate) fn open_stream(&mut self, number: u16) {
+        if let Some(cache) = self.stack.cache_mut() {
+            cache.open_stream(number);
+        }
+    }
+
+    /// Makes the ring ready for the calling thread, if a member needs one. `pool` is the memory of the
+    /// requests to come, if it is known; a sleep ends when `wake_fd` becomes readable, which stands for the
+    /// mailbox where it is given.
+    pub(crate) fn prepare(
+        &mut self,
+        context: &Context<'_>,
+        pool: Option<&Mapping>,
+        wake_fd: Option<RawFd>,
+    ) -> Result<(), HostError> {
+        while self.is_prepared() && !self.comes_to_rest(context.clock.now(), context) {
+            // The old ring's answers are for the engine.
+            while self.step(context.clock.now(), context) {}
+            self.sleep(None, context);
+        }
+        self.ring = None;
+        if self.members.iter().all(|m| m.file().is_none()) {
+            self.resume(context.clock.now(), context);
+            return Ok(());
+        }
+        let own = || (context.mailboxes.len() > 1).then(|| context.mailboxes[self.index as usize].wake_fd());
+        let wake_fd = wake_fd.or_else(own);
+        let mappings: Vec<_> = pool
+            .into_iter()
+            .chain(self.arena.as_ref().map(Arena::mapping))
+            .chain(self.crypt_pages.as_ref().map(Pages::mapping))
+            .collect();
+        self.ring = Some(Ring::new(
+            self.index as usize,
+            &self.members,
+            &mappings,
+            context.zeroes.address(),
+            wake_fd,
+        )?);
+        self.resume(context.clock.now(), context);
+        Ok(())
+    }
+
+    /// Drops what was to be told or handled about a run that another shard gave up.
+    pub(crate) fn forget_messages(&mut self) {
+        self.outboxes.iter_mut().for_each(Vec::clear);
+        self.ended.clear();
+    }
+
+    /// Gives up the ring: its pinned buffers are about to go.
+    pub(crate) fn release(&mut self) {
+        self.finish_delayed();
+        self.ring = None;
+    }
+
+    /// Whether the ring, if one is needed, was made for the calling thread.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.ring.as_ref().is_some_and(Ring::is_own)
+    }
+
+    /// Takes one of this shard's own requests and deals its parts to the shards they belong to; answers how
+    /// many there are. Each is answered in `ended`.
+    pub(crate) fn start_whole(&mut self, router: &Router, request: Request, buffer: PartBuffer) -> u32 {
+        let mut parts = 0;
+        let mut rest = request.range;
+        loop {
+            // A flush concerns members, not sectors: the shard that has it tells them all.
+            let own = !matches!(request.op, Op::Read | Op::Write | Op::Discard | Op::WriteZeroes);
+            let (shard, range) = if own { (self.index, rest) } else { router.first_part(rest) };
+            let skip = (range.start - request.range.start).saturating_mul(SECTOR_BYTES);
+            let buffer = PartBuffer {
+                base: buffer.base.wrapping_add(skip as usize),
+                bytes: buffer.bytes.saturating_sub(skip),
+            };
+            self.start(shard, Request { range, ..request }, buffer);
+            parts += 1;
+            if range.count >= rest.count {
+                return parts;
+            }
+            rest = SectorRange::new(range.end(), rest.count - range.count);
+        }
+    }
+
+    /// Takes a part of one of this shard's own requests, for any shard; answered in `ended`.
+    fn start(&mut self, shard: u32, request: Request, buffer: PartBuffer) {
+        let whole = request.id.0;
+        if shard == self.index {
+            self.accept(request.op, request.range, request.flags, buffer, Origin::Own { whole });
+        } else {
+            self.outboxes[shard as usize].push(Message::Part {
+                op: request.op,
+                range: request.range,
+                flags: request.flags,
+                buffer,
+                from: self.index,
+                whole,
+            });
+        }
+    }
+
+    fn accept(&mut self, op: Op, range: SectorRange, flags: Flags, buffer: PartBuffer, origin: Origin) {
+        let moves_bytes = matches!(op, Op::Read | Op::Write);
+        let fits = !moves_bytes || range.count.checked_mul(SECTOR_BYTES).is_some_and(|b| b <= buffer.bytes);
+        if fits {
+            let id = self.entries.insert(Entry { op, buffer, origin });
+            self.requests.push_back(Request { id, op, range, flags });
+        } else {
+            self.answer(origin, Err(IoError::Range));
+        }
+    }
+
+    fn answer(&mut self, origin: Origin, result: IoResult) {
+        match origin {
+            Origin::Own { whole } => self.ended.push((whole, result)),
+            Origin::Other { shard, whole } => {
+                self.outboxes[shard as usize].push(Message::PartDone { whole, result });
+            }
+        }
+    }
+
+    /// Fails a member by command, here and in the other shards.
+    pub(crate) fn fail(&mut self, slot: Slot, now: Instant, context: &Context<'_>) -> AdminReply {
+        self.admin(AdminCommand::Fail(slot), now, context)
+    }
+
+    /// Carries out an administrator's command that is answered at once.
+    pub(crate) fn admin(&mut self, command: AdminCommand, now: Instant, context: &Context<'_>) -> AdminReply {
+        self.handle(Input::Admin { id: 0, command }, now, context);
+        self.reply.take().unwrap_or(AdminReply::Done)
+    }
+
+    /// Names the superblock of a member that the next command adds.
+    pub(crate) fn introduce(&mut self, member: MemberIndex, metadata: MemberMetadata) {
+        self.stack.introduce(member, metadata);
+    }
+
+    /// The members, by index.
+    pub(crate) fn members(&self) -> &[Arc<Member>] {
+        &self.members
+    }
+
+    /// Gives a member a place in the table.
+    pub(crate) fn admit(&mut self, member: Member) -> MemberIndex {
+        let is_free = |index: usize| {
+            let place = MemberIndex(index as u16);
+            matches!(*self.members[index], Member::Missing)
+                && self.volume().standing(place) == Standing::Absent
+                && self.completions.is_empty()
+        };
+        let index = (0..self.members.len()).find(|index| is_free(*index)).unwrap_or(self.members.len());
+        if index == self.members.len() {
+            self.members.push(Arc::new(Member::Missing));
+            self.counts.push(MemberCounts::default());
+        }
+        self.members[index] = Arc::new(member);
+        let place = MemberIndex(index as u16);
+        if let Some(ring) = &mut self.ring {
+            ring.admit(place);
+        }
+        place
+    }
+
+    /// Closes a member that is none of the array's any more, once its last I/O is answered.
+    pub(crate) fn let_go(&mut self, member: MemberIndex) {
+        self.finish_delayed();
+        if let (Some(arena), Member::Memory(memory)) = (&mut self.arena, &*self.members[member.index()]) {
+            // SAFETY: the member is there still.
+            unsafe { arena.reclaim_from(memory.addresses()) };
+        }
+        self.closing.push(member);
+        self.close_members();
+    }
+
+    fn close_members(&mut self) {
+        let Self { ring, members, closing, .. } = self;
+        closing.retain(|member| {
+            let is_used = ring.as_ref().is_some_and(|ring| ring.has_in_flight(*member));
+            if !is_used {
+                if let Some(ring) = ring {
+                    ring.forget(*member);
+                }
+                members[member.index()] = Arc::new(Member::Missing);
+            }
+            is_used
+        });
+    }
+
+    /// Tells the engine to leave the array clean; [`Self::take_reply`] has the answer.
+    pub(crate) fn stop(&mut self, now: Instant, context: &Context<'_>) {
+        self.handle(Input::Admin { id: 0, command: AdminCommand::Stop }, now, context);
+    }
+
+    /// The answer to an administrator's command, once.
+    pub(crate) fn take_reply(&mut self) -> Option<AdminReply> {
+        self.reply.take()
+    }
+
+    /// Whether more is lost than the level survives.
+    pub(crate) fn is_array_failed(&self) -> bool {
+        self.is_array_failed
+    }
+
+    /// Takes the messages of the other shards.
+    pub(crate) fn take_messages(&mut self, now: Instant, context: &Context<'_>) {
+        if context.mailboxes.len() == 1 {
+            return;
+        }
+        let mut inbox = std::mem::take(&mut self.inbox);
+        context.mailboxes[self.index as usize].take(&mut inbox);
+        for message in inbox.drain(..) {
+            match message {
+                Message::Part { op, range, flags, buffer, from, whole } => {
+                    self.accept(op, range, flags, buffer, Origin::Other { shard: from, whole });
+                }
+                Message::PartDone { whole, result } => self.ended.push((whole, result)),
+                Message::Failed(slot) => {
+                    if !std::mem::replace(&mut self.failed[slot.index()], true) {
+                        self.fail(slot, now, context);
+                    }
+                }
+            }
+        }
+        self.inbox = inbox;
+    }
+
+    /// Delivers what this shard has to tell the others.
+    pub(crate) fn send_messages(&mut self, context: &Context<'_>) {
+        for (outbox, mailbox) in self.outboxes.iter_mut().zip(context.mailboxes) {
+            if !outbox.is_empty() {
+                mailbox.deliver(outbox);
+            }
+        }
+    }
+
+    /// Whether nothing is under way. The array's own work, which may take hours, is paused for that, until
+    /// [`Self::resume`].
+    pub(crate) fn comes_to_rest(&mut self, now: Instant, context: &Context<'_>) -> bool {
+        let at_work = |status: SyncStatus| !matches!(status.action, SyncAction::Idle | SyncAction::Frozen);
+        if !self.is_paused && self.volume().sync_status().is_some_and(at_work) {
+            self.is_paused = true;
+            self.admin(AdminCommand::Sync(SyncAction::Frozen), now, context);
+        }
+        self.is_idle()
+    }
+
+    /// Lets the array's own work go on.
+    pub(crate) fn resume(&mut self, now: Instant, context: &Context<'_>) {
+        if std::mem::take(&mut self.is_paused) {
+            self.admin(AdminCommand::Sync(SyncAction::Idle), now, context);
+        }
+    }
+
+    /// Whether nothing is under way in the engine or with a member.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.completions.is_empty()
+            && self.requests.is_empty()
+            && self.delayed.is_empty()
+            && self.ended.is_empty()
+            && self.stack.is_idle()
+            && self.ring.as_ref().is_none_or(|r| !r.is_busy())
+    }
+
+    /// Gives the kernel what is queued and takes completions, without sleeping.
+    pub(crate) fn poll(&mut self) {
+        if let Some(ring) = self.ring.as_mut().filter(|r| r.is_busy()) {
+            ring.submit();
+            self.reap();
+        }
+    }
+
+    /// How long the shard may sleep.
+    pub(crate) fn sleep_time(&self, until: Option<Instant>, context: &Context<'_>) -> Nanos {
+        let now = context.clock.now();
+        let deadline = [until, self.stack.next_deadline()].into_iter().flatten().min();
+        deadline.map_or(SLEEP_MAX, |d| Nanos(d.since(now).0.min(SLEEP_MAX.0)))
+    }
+
+    /// Whether sleeping is the ring's part.
+    pub(crate) fn has_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Members out of use, as this shard knows.
+    pub(crate) fn failed_slots(&self) -> Vec<Slot> {
+        (0..self.failed.len() as u16).map(Slot).filter(|s| self.volume().member_of(*s).is_none()).collect()
+    }
+
+    /// Gives the kernel what is queued and sleeps until something happens: a completion, a message, the
+    /// engine's deadline, or `until`.
+    pub(crate) fn sleep(&mut self, until: Option<Instant>, context: &Context<'_>) {
+        let timeout = self.sleep_time(until, context);
+        match &mut self.ring {
+            Some(ring) => {
+                ring.wait(Some(timeout));
+                self.reap();
+            }
+            None => context.mailboxes[self.index as usize].sleep(timeout),
+        }
+    }
+
+    fn reap(&mut self) {
+        let Self { ring: Some(ring), members, completions, counts, .. } = self else { return };
+        ring.reap(members, |slot, tag, result| {
+            counts[slot.index()].errors += u64::from(result.is_err());
+            completions.push_back(Input::IoDone { tag, result });
+        });
+        if !self.closing.is_empty() {
+            self.close_members();
+        }
+    }
+}
