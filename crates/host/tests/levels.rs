@@ -3,7 +3,9 @@
 mod common;
 
 use common::{SECTOR, Verify, assert_same, files, memory, volume};
+use stripewise_engine::array::sync::SpeedLimits;
 use stripewise_engine::geometry::{Holds, Place};
+use stripewise_engine::io::AdminReply;
 use stripewise_engine::level::{Layout, Level, ParityLayout, Raid10Layout};
 use stripewise_engine::units::{SectorRange, Slot};
 use stripewise_engine::volume::VolumeConfig;
@@ -152,6 +154,36 @@ fn member_bytes_lie_where_the_geometry_says() {
                     sum
                 });
                 assert!(sum == [0; SECTOR], "parity of member sector {sector}");
+            }
+        }
+    }
+}
+
+#[test]
+fn members_in_memory_are_filled_and_checked_beside_writes() {
+    let is_redundant = |v: &VolumeConfig| !matches!(v.geometry.level, Level::Linear | Level::Raid0);
+    for volume in volumes().into_iter().filter(is_redundant) {
+        for is_recovery in [true, false] {
+            println!("recovery {is_recovery}, {:?}", volume.geometry);
+            let members = volume.geometry.member_sectors.len();
+            let mut volume = volume.clone();
+            volume.sync.start = true;
+            volume.sync.speed = SpeedLimits { min_kib: u32::MAX, max_kib: u32::MAX };
+            if is_recovery {
+                volume.recovering = vec![(Slot(members as u16 - 1), 0)];
+            } else {
+                volume.resync_from = Some(0);
+            }
+            // Only one shard works on an array by itself.
+            let mut array = Array::open(ArrayConfig::new(volume, memory(members))).unwrap();
+            let workloads = write_and_read_back(&mut array, 1, 150);
+            array.sync(|_| {}).unwrap();
+            assert_eq!(array.fail(Slot(0)), AdminReply::Done);
+            let again = workloads.into_iter().map(|w| w.again(150)).collect();
+            let (_, workloads) = array.run_with_payload(again).unwrap();
+            for workload in &workloads {
+                assert_eq!(workload.errors, []);
+                workload.verify(&mut array);
             }
         }
     }

@@ -47,7 +47,7 @@ impl Shard {
     /// Answers a read into pages by lending them the bytes of a member in memory: a page that is up to date holds what its
     /// member holds. Answers whether that can be done.
     pub(super) fn lend(&mut self, io: &MemberIo, queue: &ActionQueue) -> bool {
-        let Self { arena: Some(arena), members, .. } = self else { return false };
+        let Self { arena: Some(arena), is_in_memory: true, members, .. } = self else { return false };
         let Member::Memory(memory) = &*members[io.member.index()] else { return false };
         let Ok(from) = memory.address(io.range) else { return false };
         let segs = queue.segs(io.segs);
@@ -75,10 +75,27 @@ impl Shard {
         true
     }
 
+    /// Looks whether every member is in memory: nothing is then under way that the engine has not been told the end of, but
+    /// for what this shard puts off itself.
+    pub(super) fn look_at_members(&mut self) {
+        let is_immediate = |member: &Arc<Member>| matches!(**member, Member::Memory(_) | Member::Missing);
+        self.is_in_memory = self.members.iter().all(is_immediate);
+        if !self.is_in_memory {
+            (0..self.members.len()).for_each(|index| self.take_back(index));
+        }
+    }
+
+    /// Gives the pages their bytes that a member in memory lends them: it may go, or be written from by others.
+    pub(super) fn take_back(&mut self, member: usize) {
+        if let (Some(arena), Member::Memory(memory)) = (&mut self.arena, &*self.members[member]) {
+            // SAFETY: the member is there still.
+            unsafe { arena.reclaim_from(memory.addresses()) };
+        }
+    }
+
     /// Whether a computation may wait for the writes that follow it: they are copies within memory, and none waits yet.
     pub(super) fn is_fusing(&self) -> bool {
-        let is_immediate = |member: &Arc<Member>| matches!(**member, Member::Memory(_) | Member::Missing);
-        self.depth == 1 && !self.fused.is_pending() && self.members.iter().all(is_immediate)
+        self.depth == 1 && self.is_in_memory && !self.fused.is_pending()
     }
 
     /// Takes up a write of the stripe whose computation waits.

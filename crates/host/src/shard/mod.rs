@@ -75,6 +75,8 @@ pub(crate) struct Shard {
     computer: Computer,
     /// By member index; dropped after the ring, whose I/O goes to them.
     members: Vec<Arc<Member>>,
+    /// Whether all of them are in memory.
+    is_in_memory: bool,
     /// Members let go of while the ring still has I/O of theirs.
     closing: Vec<MemberIndex>,
     outboxes: Vec<Vec<Message>>,
@@ -104,7 +106,7 @@ impl Shard {
         for slot in &config.failed {
             failed[slot.index()] = true;
         }
-        Ok(Self {
+        let mut shard = Self {
             index,
             ring: None,
             stack: Stack::of(volume),
@@ -120,6 +122,7 @@ impl Shard {
             crypt_pages: None,
             computer: Computer::new(),
             members: members.to_vec(),
+            is_in_memory: false,
             closing: Vec::new(),
             outboxes: vec![Vec::new(); shards as usize],
             inbox: Vec::new(),
@@ -130,7 +133,9 @@ impl Shard {
             ended: Vec::new(),
             counts: vec![MemberCounts::default(); members.len()],
             events: Vec::new(),
-        })
+        };
+        shard.look_at_members();
+        Ok(shard)
     }
 
     pub(crate) fn index(&self) -> u32 {
@@ -314,6 +319,7 @@ impl Shard {
             self.counts.push(MemberCounts::default());
         }
         self.members[index] = Arc::new(member);
+        self.look_at_members();
         let place = MemberIndex(index as u16);
         if let Some(ring) = &mut self.ring {
             ring.admit(place);
@@ -324,10 +330,7 @@ impl Shard {
     /// Closes a member that is none of the array's any more, once its last I/O is answered.
     pub(crate) fn let_go(&mut self, member: MemberIndex) {
         self.finish_delayed();
-        if let (Some(arena), Member::Memory(memory)) = (&mut self.arena, &*self.members[member.index()]) {
-            // SAFETY: the member is there still.
-            unsafe { arena.reclaim_from(memory.addresses()) };
-        }
+        self.take_back(member.index());
         self.closing.push(member);
         self.close_members();
     }
