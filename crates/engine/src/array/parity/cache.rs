@@ -12,14 +12,20 @@ use crate::array::slots::SlotSet;
 
 const NONE: u32 = u32::MAX;
 
+/// An entry, with all that is looked at together in one or two lines of memory.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    row: u64,
+    /// Neighbours on the inactive list.
+    links: (u32, u32),
+    is_active: bool,
+    uptodate: SlotSet,
+}
+
 /// The cache of one array.
 #[derive(Debug)]
 pub(crate) struct StripeCache {
-    rows: Vec<u64>,
-    uptodate: Vec<SlotSet>,
-    active: Vec<bool>,
-    /// Neighbours on the inactive list.
-    links: Vec<(u32, u32)>,
+    table: Vec<Entry>,
     oldest: u32,
     newest: u32,
     active_count: u32,
@@ -31,11 +37,9 @@ pub(crate) struct StripeCache {
 impl StripeCache {
     /// A cache of so many entries, of which those without content are used first or not.
     pub(crate) fn new(entries: u32, empty_first: bool) -> Self {
+        let empty = Entry { row: u64::MAX, links: (NONE, NONE), is_active: true, uptodate: SlotSet::EMPTY };
         let mut cache = Self {
-            rows: vec![u64::MAX; entries as usize],
-            uptodate: vec![SlotSet::EMPTY; entries as usize],
-            active: vec![true; entries as usize],
-            links: vec![(NONE, NONE); entries as usize],
+            table: vec![empty; entries as usize],
             oldest: NONE,
             newest: NONE,
             active_count: entries,
@@ -49,7 +53,7 @@ impl StripeCache {
 
     /// Number of entries.
     pub(crate) fn entries(&self) -> u32 {
-        self.rows.len() as u32
+        self.table.len() as u32
     }
 
     /// Entries in use.
@@ -68,32 +72,33 @@ impl StripeCache {
                 return None;
             }
             let index = entry as usize;
-            self.by_row.remove(&self.rows[index]);
+            let at = &mut self.table[index];
+            self.by_row.remove(&at.row);
             self.by_row.insert(row, entry);
-            self.rows[index] = row;
-            self.uptodate[index] = SlotSet::EMPTY;
+            at.row = row;
+            at.uptodate = SlotSet::EMPTY;
             entry
         };
-        assert!(!self.active[entry as usize], "a row is held once");
+        assert!(!self.table[entry as usize].is_active, "a row is held once");
         self.unlink(entry);
-        self.active[entry as usize] = true;
+        self.table[entry as usize].is_active = true;
         self.active_count += 1;
         Some(entry)
     }
 
     /// Whether an entry will be the next to be used if it is given back now.
     pub(crate) fn is_next(&self, entry: u32) -> bool {
-        self.empty_first && self.uptodate[entry as usize].is_empty()
+        self.empty_first && self.table[entry as usize].uptodate.is_empty()
     }
 
     /// Gives an active entry back; it keeps its content.
     pub(crate) fn release(&mut self, entry: u32) {
         if self.is_next(entry) {
             self.deactivate(entry);
-            self.links[entry as usize] = (NONE, self.oldest);
+            self.table[entry as usize].links = (NONE, self.oldest);
             match self.oldest {
                 NONE => self.newest = entry,
-                oldest => self.links[oldest as usize].0 = entry,
+                oldest => self.table[oldest as usize].links.0 = entry,
             }
             self.oldest = entry;
         } else {
@@ -104,45 +109,45 @@ impl StripeCache {
     /// Puts an entry behind all others.
     fn retire(&mut self, entry: u32) {
         self.deactivate(entry);
-        self.links[entry as usize] = (self.newest, NONE);
+        self.table[entry as usize].links = (self.newest, NONE);
         match self.newest {
             NONE => self.oldest = entry,
-            newest => self.links[newest as usize].1 = entry,
+            newest => self.table[newest as usize].links.1 = entry,
         }
         self.newest = entry;
     }
 
     fn deactivate(&mut self, entry: u32) {
         let index = entry as usize;
-        assert!(self.active[index], "only an active entry is released");
-        self.active[index] = false;
+        assert!(self.table[index].is_active, "only an active entry is released");
+        self.table[index].is_active = false;
         self.active_count -= 1;
     }
 
     fn unlink(&mut self, entry: u32) {
-        let (before, after) = self.links[entry as usize];
+        let (before, after) = self.table[entry as usize].links;
         match before {
             NONE => self.oldest = after,
-            before => self.links[before as usize].1 = after,
+            before => self.table[before as usize].links.1 = after,
         }
         match after {
             NONE => self.newest = before,
-            after => self.links[after as usize].0 = before,
+            after => self.table[after as usize].links.0 = before,
         }
     }
 
     /// Slots whose page of an entry holds what the member holds.
     pub(crate) fn uptodate(&mut self, entry: u32) -> &mut SlotSet {
-        &mut self.uptodate[entry as usize]
+        &mut self.table[entry as usize].uptodate
     }
 
     /// Forgets the content of rows that changed behind the cache. None of them may be active.
     pub(crate) fn forget(&mut self, first_row: u64, rows: u64) {
         let is_within = |row: u64| row >= first_row && row - first_row < rows;
-        for index in 0..self.rows.len() {
-            if is_within(self.rows[index]) {
-                assert!(!self.active[index], "content is forgotten only where nothing is under way");
-                self.uptodate[index] = SlotSet::EMPTY;
+        for index in 0..self.table.len() {
+            if is_within(self.table[index].row) {
+                assert!(!self.table[index].is_active, "content is forgotten only where nothing is under way");
+                self.table[index].uptodate = SlotSet::EMPTY;
             }
         }
     }
@@ -150,10 +155,10 @@ impl StripeCache {
     /// Panics if the entries are not each active or listed.
     pub(crate) fn check(&self) {
         let inactive = std::iter::successors((self.oldest != NONE).then_some(self.oldest), |e| {
-            let next = self.links[*e as usize].1;
+            let next = self.table[*e as usize].links.1;
             (next != NONE).then_some(next)
         })
-        .inspect(|e| assert!(!self.active[*e as usize], "only inactive entries are on the list"))
+        .inspect(|e| assert!(!self.table[*e as usize].is_active, "only inactive entries are on the list"))
         .count();
         assert_eq!(inactive as u32 + self.active_count, self.entries(), "every entry is active or listed");
     }
