@@ -70,12 +70,15 @@ pub struct DriveReport {
 }
 
 impl DriveReport {
-    /// Takes note of how late it is for what was due.
-    pub(crate) fn note_due(&mut self, due: Option<Instant>, now: Instant) {
+    /// Lets happen in the drive what is due, and takes note of how late it is for that.
+    pub(crate) fn advance(&mut self, clock: Clock, drive: &mut dyn TimedDrive, ended: &mut Vec<u32>) {
+        let due = drive.next_time();
+        let now = clock.now();
         if let Some(late) = due.filter(|due| *due <= now).map(|due| now.since(due)) {
             self.late[0] += u64::from(late > Nanos::from_micros(100));
             self.late[1] += u64::from(late > Nanos::from_micros(1000));
         }
+        drive.advance(now, ended);
     }
 }
 

@@ -119,10 +119,7 @@ struct Client {
 
 impl Service {
     fn round(&mut self, clock: Clock, drive: &mut dyn TimedDrive) {
-        let due = drive.next_time();
-        let now = clock.now();
-        self.report.note_due(due, now);
-        drive.advance(now, &mut self.ended);
+        self.report.advance(clock, drive, &mut self.ended);
         for id in std::mem::take(&mut self.ended) {
             self.answer(id);
         }

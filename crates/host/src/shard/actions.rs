@@ -1,12 +1,13 @@
 //! Carrying out what the engine asks for.
 
 use stripewise_engine::io::{
-    Action, ActionQueue, Area, ArrayEvent, Input, IoError, Kernel, MemberIo, Op, Verdict,
+    Action, ActionQueue, Area, ArrayEvent, Compute, Input, IoError, Kernel, MemberIo, Op, Verdict,
 };
 use stripewise_engine::units::{Instant, SECTOR_BYTES};
 
+use super::bytes::Entry;
 use super::memory::{cache_hit, is_delayed};
-use super::{Bytes, Context, Entry, Shard};
+use super::{Context, Shard};
 use crate::delayed::{DelayedRead, DelayedReads};
 use crate::mailbox::Message;
 use crate::members::Member;
@@ -57,54 +58,9 @@ impl Shard {
                         self.go_on_at_once(now, context);
                     }
                 }
-                Action::Compute(compute) => {
-                    // It could read what the one that waits computes.
-                    self.finish_fused();
-                    // Parity that is brought up to date may be so in its member: it is written there next, by the same
-                    // operation.
-                    if compute.kernel != Kernel::Update {
-                        let is_kept = compute.kernel == Kernel::Copy;
-                        for target in queue.operands(compute.targets) {
-                            self.reclaim(queue.segs(target.segs), is_kept);
-                        }
-                    }
-                    let bytes = Bytes {
-                        arena: self.arena.as_ref(),
-                        frames: self.frames.as_ref(),
-                        crypt_pages: self.crypt_pages.as_ref(),
-                        entries: &self.entries,
-                        zeroes: context.zeroes,
-                        metadata: &queue.metadata,
-                    };
-                    if let Some((from, to)) = cache_hit(compute, &queue) {
-                        let length = compute.bytes as u32;
-                        self.delayed.push(DelayedRead {
-                            answer: Input::Computed { tag: compute.tag, verdict: Verdict::Consistent },
-                            from: bytes.address(from, 0, length),
-                            to: Some(bytes.address(to, 0, length)),
-                            bytes: length as usize,
-                        });
-                        continue;
-                    }
-                    if compute.kernel == Kernel::Generate
-                        && self.is_fusing()
-                        && self.fused.begin(compute, &queue, &bytes)
-                    {
-                        self.handle(
-                            Input::Computed { tag: compute.tag, verdict: Verdict::Consistent },
-                            now,
-                            context,
-                        );
-                        self.finish_fused();
-                        self.go_on_at_once(now, context);
-                        continue;
-                    }
-                    let verdict = self.computer.run(compute, &queue, &bytes);
-                    self.completions.push_back(Input::Computed { tag: compute.tag, verdict });
-                    self.go_on_at_once(now, context);
-                }
+                Action::Compute(compute) => self.compute(compute, &queue, now, context),
                 Action::Complete { id, result } => {
-                    let Entry { op, origin, .. } = self.entries.remove(*id);
+                    let Entry { op, origin, .. } = self.buffers.entries.remove(*id);
                     // The engine flushes the members that work; what was acknowledged may be on the others.
                     let is_lost = op == Op::Flush && self.is_array_failed;
                     self.answer(origin, if is_lost { result.and(Err(IoError::Lost)) } else { *result });
@@ -118,16 +74,36 @@ impl Shard {
         self.queues.push(queue);
     }
 
-    /// Finds the bytes that a queue of actions names.
-    pub(super) fn bytes<'a>(&'a self, queue: &'a ActionQueue, context: &'a Context<'_>) -> Bytes<'a> {
-        Bytes {
-            arena: self.arena.as_ref(),
-            frames: self.frames.as_ref(),
-            crypt_pages: self.crypt_pages.as_ref(),
-            entries: &self.entries,
-            zeroes: context.zeroes,
-            metadata: &queue.metadata,
+    fn compute(&mut self, compute: &Compute, queue: &ActionQueue, now: Instant, context: &Context<'_>) {
+        // It could read what the one that waits computes.
+        self.finish_fused();
+        // Parity that is brought up to date may be so in its member: it is written there next, by the same operation.
+        if compute.kernel != Kernel::Update {
+            let is_kept = compute.kernel == Kernel::Copy;
+            for target in queue.operands(compute.targets) {
+                self.reclaim(queue.segs(target.segs), is_kept);
+            }
         }
+        let answer = |verdict| Input::Computed { tag: compute.tag, verdict };
+        let is_fusing = compute.kernel == Kernel::Generate && self.is_fusing();
+        let bytes = self.buffers.named(queue, context);
+        if let Some((from, to)) = cache_hit(compute, queue) {
+            let length = compute.bytes as u32;
+            return self.delayed.push(DelayedRead {
+                answer: answer(Verdict::Consistent),
+                from: bytes.address(from, 0, length),
+                to: Some(bytes.address(to, 0, length)),
+                bytes: length as usize,
+            });
+        }
+        if is_fusing && self.fused.begin(compute, queue, &bytes) {
+            self.handle(answer(Verdict::Consistent), now, context);
+            self.finish_fused();
+        } else {
+            let verdict = self.computer.run(compute, queue, &bytes);
+            self.completions.push_back(answer(verdict));
+        }
+        self.go_on_at_once(now, context);
     }
 
     /// Has what was just read computed, and what was computed written, before the next is: its bytes are still in the CPU's
@@ -156,14 +132,7 @@ impl Shard {
             }
             self.reclaim(queue.segs(io.segs), true);
         }
-        let bytes = Bytes {
-            arena: self.arena.as_ref(),
-            frames: self.frames.as_ref(),
-            crypt_pages: self.crypt_pages.as_ref(),
-            entries: &self.entries,
-            zeroes: context.zeroes,
-            metadata: &queue.metadata,
-        };
+        let bytes = self.buffers.named(queue, context);
         let mut runs = bytes.runs(queue.segs(io.segs));
         let result = match &*self.members[io.member.index()] {
             Member::Missing => Err(IoError::Gone),

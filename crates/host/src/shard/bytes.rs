@@ -1,7 +1,8 @@
 //! What the engine names: its requests in flight, and the bytes of its buffers.
 
-use stripewise_engine::io::{Buf, Op, RequestId, Seg};
+use stripewise_engine::io::{ActionQueue, Buf, Op, RequestId, Seg};
 
+use super::Context;
 use crate::buffers::{Arena, Pages, ZEROES_BYTES, Zeroes};
 use crate::mailbox::PartBuffer;
 
@@ -48,15 +49,31 @@ impl Entries {
     }
 }
 
+/// The buffers of a shard that the engine has names for.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// Requests in flight, with their callers' buffers.
+    pub(super) entries: Entries,
+    pub(super) arena: Option<Arena>,
+    /// Of the page cache.
+    pub(super) frames: Option<Pages>,
+    /// What writes are encrypted into.
+    pub(super) crypt_pages: Option<Pages>,
+}
+
+impl Buffers {
+    /// Finds the bytes that a queue of actions names.
+    pub(super) fn named<'a>(&'a self, queue: &'a ActionQueue, context: &'a Context<'_>) -> Bytes<'a> {
+        Bytes { buffers: self, zeroes: context.zeroes, metadata: &queue.metadata }
+    }
+}
+
 /// Finds the bytes the engine names.
 #[derive(Debug)]
 pub(crate) struct Bytes<'a> {
-    pub(super) arena: Option<&'a Arena>,
-    pub(super) frames: Option<&'a Pages>,
-    pub(super) crypt_pages: Option<&'a Pages>,
-    pub(super) entries: &'a Entries,
-    pub(super) zeroes: &'a Zeroes,
-    pub(super) metadata: &'a [u8],
+    buffers: &'a Buffers,
+    zeroes: &'a Zeroes,
+    metadata: &'a [u8],
 }
 
 impl Bytes<'_> {
@@ -71,21 +88,24 @@ impl Bytes<'_> {
     pub(crate) fn address(&self, buf: Buf, skip: u32, bytes: u32) -> *mut u8 {
         match buf {
             Buf::Request { id, offset } => {
-                let PartBuffer { base, bytes: length } = self.entries.get(id).buffer;
+                let PartBuffer { base, bytes: length } = self.buffers.entries.get(id).buffer;
                 let start = offset + u64::from(skip);
                 assert!(start + u64::from(bytes) <= length, "the engine keeps to the request's buffer");
                 base.wrapping_add(start as usize)
             }
             Buf::Page { entry, slot, offset } => {
-                let arena = self.arena.expect("only an engine with a stripe cache names its pages");
+                let arena =
+                    self.buffers.arena.as_ref().expect("only an engine with a stripe cache names its pages");
                 arena.address(entry, slot, offset + skip, bytes)
             }
             Buf::CachePage { frame, offset } => {
-                let frames = self.frames.expect("only a stack with a page cache names its frames");
+                let frames =
+                    self.buffers.frames.as_ref().expect("only a stack with a page cache names its frames");
                 frames.address(frame, offset + skip, bytes)
             }
             Buf::CryptPage { page, offset } => {
-                let pages = self.crypt_pages.expect("only a stack with a cipher names its pages");
+                let pages =
+                    self.buffers.crypt_pages.as_ref().expect("only a stack with a cipher names its pages");
                 pages.address(page, offset + skip, bytes)
             }
             Buf::Metadata { offset } => {
@@ -102,9 +122,11 @@ impl Bytes<'_> {
     /// How many of `bytes` from `skip` on follow each other in memory.
     pub(crate) fn contiguous(&self, buf: Buf, skip: u32, bytes: u32) -> u32 {
         match buf {
-            Buf::Page { entry, slot, offset } => {
-                self.arena.map_or(bytes, |arena| arena.contiguous(entry, slot, offset + skip, bytes))
-            }
+            Buf::Page { entry, slot, offset } => self
+                .buffers
+                .arena
+                .as_ref()
+                .map_or(bytes, |arena| arena.contiguous(entry, slot, offset + skip, bytes)),
             Buf::Zero => bytes.min(ZEROES_BYTES as u32),
             _ => bytes,
         }

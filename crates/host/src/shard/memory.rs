@@ -35,7 +35,7 @@ impl Shard {
 
     /// Makes pages their own that are about to be written to.
     pub(super) fn reclaim(&mut self, segs: &[Seg], is_kept: bool) {
-        let Some(arena) = &mut self.arena else { return };
+        let Some(arena) = &mut self.buffers.arena else { return };
         for seg in segs {
             if let Buf::Page { entry, slot, offset } = seg.buf {
                 // SAFETY: what is lent is a member's, which is there or took its bytes back.
@@ -47,7 +47,8 @@ impl Shard {
     /// Answers a read into pages by lending them the bytes of a member in memory: a page that is up to date holds what its
     /// member holds. Answers whether that can be done.
     pub(super) fn lend(&mut self, io: &MemberIo, queue: &ActionQueue) -> bool {
-        let Self { arena: Some(arena), is_in_memory: true, members, .. } = self else { return false };
+        let Self { buffers, is_in_memory: true, members, .. } = self else { return false };
+        let Some(arena) = &mut buffers.arena else { return false };
         let Member::Memory(memory) = &*members[io.member.index()] else { return false };
         let Ok(from) = memory.address(io.range) else { return false };
         let segs = queue.segs(io.segs);
@@ -87,7 +88,7 @@ impl Shard {
 
     /// Gives the pages their bytes that a member in memory lends them: it may go, or be written from by others.
     pub(super) fn take_back(&mut self, member: usize) {
-        if let (Some(arena), Member::Memory(memory)) = (&mut self.arena, &*self.members[member]) {
+        if let (Some(arena), Member::Memory(memory)) = (&mut self.buffers.arena, &*self.members[member]) {
             // SAFETY: the member is there still.
             unsafe { arena.reclaim_from(memory.addresses()) };
         }
@@ -100,17 +101,14 @@ impl Shard {
 
     /// Takes up a write of the stripe whose computation waits.
     pub(super) fn fuse(&mut self, io: &MemberIo, queue: &ActionQueue, context: &Context<'_>) -> bool {
-        let mut fused = std::mem::take(&mut self.fused);
-        let is_fused = match &*self.members[io.member.index()] {
+        match &*self.members[io.member.index()] {
             Member::Memory(memory) if io.op == Op::Write && io.area == Area::Data => {
-                let bytes = self.bytes(queue, context);
+                let bytes = self.buffers.named(queue, context);
                 let place = memory.address(io.range);
-                place.is_ok_and(|to| fused.take(io.tag, to, bytes.runs(queue.segs(io.segs))))
+                place.is_ok_and(|to| self.fused.take(io.tag, to, bytes.runs(queue.segs(io.segs))))
             }
             _ => false,
-        };
-        self.fused = fused;
-        is_fused
+        }
     }
 
     /// Carries out the computation that waits, with the writes that were named.

@@ -23,7 +23,7 @@ use stripewise_engine::units::{Instant, MemberIndex, Nanos, SECTOR_BYTES, Sector
 use stripewise_engine::volume::{Volume, VolumeConfig};
 
 pub(crate) use bytes::Bytes;
-use bytes::{Entries, Entry, Origin};
+use bytes::{Buffers, Entry, Origin};
 
 use crate::buffers::{Arena, Mapping, Pages, Zeroes};
 use crate::compute::Computer;
@@ -55,7 +55,7 @@ pub(crate) type Ended = (u32, IoResult);
 #[derive(Debug)]
 pub(crate) struct Shard {
     index: u32,
-    // Declared before the arena: a ring waits for its I/O when it is dropped, while the buffers still exist.
+    // Declared before the buffers: a ring waits for its I/O when it is dropped, while the buffers still exist.
     ring: Option<Ring>,
     stack: Stack,
     /// Queues of actions that are not being carried out.
@@ -66,12 +66,7 @@ pub(crate) struct Shard {
     requests: VecDeque<Request>,
     delayed: DelayedReads,
     fused: Fused,
-    entries: Entries,
-    arena: Option<Arena>,
-    /// Of the page cache.
-    frames: Option<Pages>,
-    /// What writes are encrypted into.
-    crypt_pages: Option<Pages>,
+    buffers: Buffers,
     computer: Computer,
     /// By member index; dropped after the ring, whose I/O goes to them.
     members: Vec<Arc<Member>>,
@@ -116,10 +111,7 @@ impl Shard {
             requests: VecDeque::new(),
             delayed: DelayedReads::default(),
             fused: Fused::default(),
-            entries: Entries::default(),
-            arena,
-            frames: None,
-            crypt_pages: None,
+            buffers: Buffers { arena, ..Buffers::default() },
             computer: Computer::new(),
             members: members.to_vec(),
             is_in_memory: false,
@@ -157,8 +149,8 @@ impl Shard {
         let crypt_pages = crypt.map(|c| Pages::new(c.pages(), "encrypted writes")).transpose()?;
         self.stack.raise(crypt.as_ref(), layers.cache.as_ref())?;
         let frames = self.stack.cache().map(|c| Pages::new(c.frames_max(), "the page cache"));
-        self.frames = frames.transpose()?;
-        self.crypt_pages = crypt_pages;
+        self.buffers.frames = frames.transpose()?;
+        self.buffers.crypt_pages = crypt_pages;
         self.computer.cipher = layers.crypt.as_ref().map(|c| Arc::clone(&c.cipher));
         Ok(())
     }
@@ -193,8 +185,8 @@ impl Shard {
         let wake_fd = wake_fd.or_else(own);
         let mappings: Vec<_> = pool
             .into_iter()
-            .chain(self.arena.as_ref().map(Arena::mapping))
-            .chain(self.crypt_pages.as_ref().map(Pages::mapping))
+            .chain(self.buffers.arena.as_ref().map(Arena::mapping))
+            .chain(self.buffers.crypt_pages.as_ref().map(Pages::mapping))
             .collect();
         self.ring = Some(Ring::new(
             self.index as usize,
@@ -268,7 +260,7 @@ impl Shard {
         let moves_bytes = matches!(op, Op::Read | Op::Write);
         let fits = !moves_bytes || range.count.checked_mul(SECTOR_BYTES).is_some_and(|b| b <= buffer.bytes);
         if fits {
-            let id = self.entries.insert(Entry { op, buffer, origin });
+            let id = self.buffers.entries.insert(Entry { op, buffer, origin });
             self.requests.push_back(Request { id, op, range, flags });
         } else {
             self.answer(origin, Err(IoError::Range));

@@ -61,10 +61,7 @@ struct Service {
 
 impl Service {
     fn round(&mut self, clock: Clock, drive: &mut dyn TimedDrive) {
-        let due = drive.next_time();
-        let now = clock.now();
-        self.report.note_due(due, now);
-        drive.advance(now, &mut self.ended);
+        self.report.advance(clock, drive, &mut self.ended);
         for id in self.ended.drain(..) {
             self.device.ended(id);
         }

@@ -3,8 +3,7 @@
 //! # Contract
 //! *Ownership.* An entry is active while a window of rows holds it, else it is on the list of inactive ones
 //! and keeps its content until it is needed for another row. Where the policy says so, those without content are needed
-//! first. Entries given out one after the other are
-//! neighbours where possible, so that a run of rows is a run of memory.
+//! first. Entries given out one after the other are neighbours where possible, so that a run of rows is a run of memory.
 
 use rustc_hash::FxHashMap;
 
