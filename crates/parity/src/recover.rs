@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::field::{exp, inverse, mul};
-use crate::simd::set::{SolveP, SolveQ};
+use crate::simd::set::{SolveBoth, SolveP, SolveQ};
 use crate::{INDEX_MAX, Kernels};
 
 /// Which block of a stripe.
@@ -175,7 +175,7 @@ impl Kernels {
                 }
             }
             (None, Some(q), _) => {
-                let solve = SolveQ { p: None, q, a: 0, b: inverse(exp(power)), x: target, y: p_target };
+                let solve = SolveQ { q, b: inverse(exp(power)), x: target, new_p: p_target };
                 self.pq_set.solve_q(stripe.data, solve);
             }
             (None, None, _) => unreachable!("a parity block survives"),
@@ -189,8 +189,8 @@ impl Kernels {
     fn recover_two(&self, stripe: &Stripe<'_>, (x_index, x): LostData<'_>, (y_index, y): LostData<'_>) {
         let (g_x, g_y) = (exp(usize::from(x_index)), exp(usize::from(y_index)));
         let b = inverse(g_x ^ g_y);
-        let q = stripe.q.expect("both parity blocks survive");
-        self.pq_set.solve_q(stripe.data, SolveQ { p: stripe.p, q, a: mul(g_y, b), b, x, y });
+        let (p, q) = stripe.p.zip(stripe.q).expect("both parity blocks survive");
+        self.pq_set.solve_both(stripe.data, SolveBoth { p, q, a: mul(g_y, b), b, x, y });
     }
 
     /// Sets `target` to the xor of the data at hand and of P if given.

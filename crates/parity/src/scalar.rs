@@ -1,7 +1,7 @@
 //! The reference kernels: eight bytes at a time in safe code, one loop for each operation, for any CPU.
 
 use crate::field::{NIBBLES, POLYNOMIAL_LOW, exp};
-use crate::simd::set::{Data, Set, SolveP, SolveQ};
+use crate::simd::set::{Data, Set, SolveBoth, SolveP, SolveQ};
 use crate::{Change, Copied, Made};
 
 /// The scalar kernels.
@@ -13,6 +13,7 @@ pub(crate) static SCALAR: Set = Set {
     pq,
     pq_streaming: pq,
     q,
+    solve_both,
     solve_q,
     solve_p,
     differs,
@@ -115,10 +116,10 @@ fn q(q: &mut [u8], data: Data<'_>) {
     }
 }
 
-fn solve_q(data: Data<'_>, mut solve: SolveQ<'_>) {
+fn solve_both(data: Data<'_>, mut solve: SolveBoth<'_>) {
     for offset in (0..solve.q.len()).step_by(WORD) {
         let (p_sum, q_sum) = sums(data, offset);
-        let p = p_sum ^ solve.p.map_or(0, |p| load(p, offset));
+        let p = p_sum ^ load(solve.p, offset);
         let q = q_sum ^ load(solve.q, offset);
         let x = mul(p, solve.a) ^ mul(q, solve.b);
         if let Some(target) = &mut solve.x {
@@ -126,6 +127,19 @@ fn solve_q(data: Data<'_>, mut solve: SolveQ<'_>) {
         }
         if let Some(target) = &mut solve.y {
             store(target, offset, x ^ p);
+        }
+    }
+}
+
+fn solve_q(data: Data<'_>, mut solve: SolveQ<'_>) {
+    for offset in (0..solve.q.len()).step_by(WORD) {
+        let (p_sum, q_sum) = sums(data, offset);
+        let x = mul(q_sum ^ load(solve.q, offset), solve.b);
+        if let Some(target) = &mut solve.x {
+            store(target, offset, x);
+        }
+        if let Some(target) = &mut solve.new_p {
+            store(target, offset, x ^ p_sum);
         }
     }
 }

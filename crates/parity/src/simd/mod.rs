@@ -12,6 +12,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod copying;
+mod finish;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod pq;
@@ -26,12 +27,10 @@ use std::mem::MaybeUninit;
 
 use set::Set;
 
-/// Sources of an xor read side by side. Eight is the associativity of L1 on most CPUs, which bounds how
-/// many blocks it holds at one page offset; blocks usually begin at page boundaries.
-const XOR_GROUP: usize = 8;
-
-/// Data blocks read side by side for P+Q: eight less P and Q themselves.
-const PQ_GROUP: usize = 6;
+/// Blocks read side by side. Eight is the associativity of L1 on most CPUs, which bounds how many blocks it
+/// holds at one page offset; blocks usually begin at page boundaries. P and Q may come on top, as a step
+/// takes whole lines.
+const GROUP: usize = 8;
 
 /// Bytes of each block taken in one go: a multiple of every unrolled register, small enough that two
 /// strips of partial sums stay in L1 beside the data.
@@ -89,9 +88,9 @@ macro_rules! kernel_set {
             use std::ptr::{null, null_mut};
 
             use super::*;
-            use $crate::simd::set::{Data, Set, SolveP, SolveQ};
+            use $crate::simd::set::{Data, Set, SolveBoth, SolveP, SolveQ};
             use $crate::simd::vector::Vector;
-            use $crate::simd::{copying, pq, update, xor};
+            use $crate::simd::{copying, finish, pq, update, xor};
             use $crate::{Change, Copied, Made};
 
             type V = $vector;
@@ -105,6 +104,7 @@ macro_rules! kernel_set {
                 pq,
                 pq_streaming,
                 q,
+                solve_both,
                 solve_q,
                 solve_p,
                 differs,
@@ -133,14 +133,14 @@ macro_rules! kernel_set {
 
             #[target_feature(enable = $features)]
             unsafe fn pq(p: &mut [u8], q: &mut [u8], data: Data<'_>) {
-                let mut write = pq::Write::<true, false> { p: p.as_mut_ptr(), q: q.as_mut_ptr() };
+                let mut write = finish::Write::<true, false> { p: p.as_mut_ptr(), q: q.as_mut_ptr() };
                 unsafe { pq::sums::<V, _>(data, q.len(), &mut write) }
             }
 
             #[target_feature(enable = $features)]
             unsafe fn pq_streaming(p: &mut [u8], q: &mut [u8], data: Data<'_>) {
                 if (p.as_ptr().addr() | q.as_ptr().addr()) % V::BYTES == 0 {
-                    let mut write = pq::Write::<true, true> { p: p.as_mut_ptr(), q: q.as_mut_ptr() };
+                    let mut write = finish::Write::<true, true> { p: p.as_mut_ptr(), q: q.as_mut_ptr() };
                     unsafe { pq::sums::<V, _>(data, q.len(), &mut write) }
                     unsafe { V::fence() }
                 } else {
@@ -150,14 +150,14 @@ macro_rules! kernel_set {
 
             #[target_feature(enable = $features)]
             unsafe fn q(q: &mut [u8], data: Data<'_>) {
-                let mut write = pq::Write::<false, false> { p: null_mut(), q: q.as_mut_ptr() };
+                let mut write = finish::Write::<false, false> { p: null_mut(), q: q.as_mut_ptr() };
                 unsafe { pq::sums::<V, _>(data, q.len(), &mut write) }
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn solve_q(data: Data<'_>, solve: SolveQ<'_>) {
-                let mut finish = pq::SolveQ::<V> {
-                    p: solve.p.map_or(null(), <[u8]>::as_ptr),
+            unsafe fn solve_both(data: Data<'_>, solve: SolveBoth<'_>) {
+                let mut finish = finish::SolveBoth::<V> {
+                    p: solve.p.as_ptr(),
                     q: solve.q.as_ptr(),
                     a: unsafe { V::factor(solve.a) },
                     b: unsafe { V::factor(solve.b) },
@@ -168,8 +168,22 @@ macro_rules! kernel_set {
             }
 
             #[target_feature(enable = $features)]
+            unsafe fn solve_q(data: Data<'_>, solve: SolveQ<'_>) {
+                let (q, len) = (solve.q.as_ptr(), solve.q.len());
+                let b = unsafe { V::factor(solve.b) };
+                let x = solve.x.map_or(null_mut(), <[u8]>::as_mut_ptr);
+                if let Some(new_p) = solve.new_p {
+                    let mut finish = finish::SolveQ::<V, true> { q, b, x, new_p: new_p.as_mut_ptr() };
+                    unsafe { pq::sums::<V, _>(data, len, &mut finish) }
+                } else {
+                    let mut finish = finish::SolveQ::<V, false> { q, b, x, new_p: null_mut() };
+                    unsafe { pq::sums::<V, _>(data, len, &mut finish) }
+                }
+            }
+
+            #[target_feature(enable = $features)]
             unsafe fn solve_p(data: Data<'_>, solve: SolveP<'_>) {
-                let mut finish = pq::SolveP::<V> {
+                let mut finish = finish::SolveP::<V> {
                     p: solve.p.as_ptr(),
                     factor: unsafe { V::factor(solve.factor) },
                     x: solve.x.map_or(null_mut(), <[u8]>::as_mut_ptr),
@@ -182,11 +196,11 @@ macro_rules! kernel_set {
             unsafe fn differs(data: Data<'_>, p: &[u8], q: Option<&[u8]>) -> (bool, bool) {
                 unsafe {
                     if let Some(q) = q {
-                        let mut compare = pq::Compare::<V, true>::new(p.as_ptr(), q.as_ptr());
+                        let mut compare = finish::Compare::<V, true>::new(p.as_ptr(), q.as_ptr());
                         pq::sums::<V, _>(data, p.len(), &mut compare);
                         compare.differs()
                     } else {
-                        let mut compare = pq::Compare::<V, false>::new(p.as_ptr(), null());
+                        let mut compare = finish::Compare::<V, false>::new(p.as_ptr(), null());
                         pq::sums::<V, _>(data, p.len(), &mut compare);
                         compare.differs()
                     }

@@ -1,31 +1,24 @@
-//! Sums over the data blocks for P and Q by Horner's rule, for any [`Vector`], and what is done with
-//! them: written, or solved for lost blocks, or compared.
+//! Sums over the data blocks for P and Q by Horner's rule, for any [`Vector`].
 //!
 //! One pass reads every data block once and hands each position's sums to a [`Finish`]. As in
-//! [`xor`](super::xor), at most [`PQ_GROUP`] blocks are read side by side, a [`STRIP`] at a time.
+//! [`xor`](super::xor), at most [`GROUP`] blocks are read side by side, a [`STRIP`] at a time.
 
-use super::vector::{At, Vector, each_register, load, store, store_or_stream};
-use super::{PQ_GROUP, STRIP, Strip};
+use super::finish::{Finish, mul_all, store_all};
+use super::vector::{At, Vector, each_group, each_single, load};
+use super::{GROUP, STRIP, Strip};
+use crate::field::exp;
 
-/// What becomes of the sums at one position.
-pub(super) trait Finish<V: Vector> {
-    /// Whether the plain sum is wanted; without, `p` is not meaningful.
-    const P: bool;
-    /// Whether the weighted sum is wanted; without, `q` is not meaningful.
-    const Q: bool;
+/// Registers of each sum held at once. With four, P, Q and the data do not fit sixteen registers.
+const UNROLL: usize = 2;
 
-    /// Takes the sums of the data blocks at `at`.
-    ///
-    /// # Safety
-    /// The CPU supports `V`, and `at` lies within the blocks.
-    unsafe fn finish<const PARTIAL: bool>(&mut self, at: At, p: V, q: V);
-}
-
-/// Blocks of successive indexes that are read side by side.
+/// Blocks of successive indexes that are read side by side. Blocks that are missing between them or below the last count
+/// as blocks of zeroes where they fit the run.
 struct Run {
     /// First bytes, highest index first.
-    blocks: [*const u8; PQ_GROUP],
+    blocks: [*const u8; GROUP],
     count: usize,
+    /// Whether some of the blocks are zeroes, of which there are no more than a strip.
+    has_zeroes: bool,
     /// Doublings due to the gap above the run, beyond the one each block of the run brings.
     doublings_before: usize,
     /// Doublings due below the run, if it is the last one.
@@ -34,14 +27,21 @@ struct Run {
     last: bool,
 }
 
-/// Splits the present blocks of `data` below index `below` into the next run.
+/// Zeroes for a strip of a missing block.
+static ZEROES: Zeroes = Zeroes([0; STRIP]);
+
+#[repr(align(64))]
+struct Zeroes([u8; STRIP]);
+
+/// Splits the blocks of `data` below index `below` into the next run, for a strip that begins at `start`.
 ///
 /// `above` is the lowest index of the run before, if there was one.
 #[inline(always)]
-fn next_run(data: &[Option<&[u8]>], below: usize, above: Option<usize>) -> (Run, usize) {
+fn next_run(data: &[Option<&[u8]>], start: usize, below: usize, above: Option<usize>) -> (Run, usize) {
     let mut run = Run {
-        blocks: [std::ptr::null(); PQ_GROUP],
+        blocks: [std::ptr::null(); GROUP],
         count: 0,
+        has_zeroes: false,
         doublings_before: 0,
         doublings_after: 0,
         first: above.is_none(),
@@ -54,17 +54,28 @@ fn next_run(data: &[Option<&[u8]>], below: usize, above: Option<usize>) -> (Run,
     if let Some(above) = above {
         run.doublings_before = above - index;
     }
-    while index > 0 && run.count < PQ_GROUP {
-        let Some(block) = data[index - 1] else { break };
-        run.blocks[run.count] = block.as_ptr();
-        run.count += 1;
+    let (mut count, mut lowest) = (0, index);
+    while index > 0 && count < GROUP {
         index -= 1;
+        run.blocks[count] = if let Some(block) = data[index] {
+            (run.count, lowest) = (count + 1, index);
+            block.as_ptr()
+        } else {
+            ZEROES.0.as_ptr().wrapping_sub(start)
+        };
+        count += 1;
     }
-    if data[..index].iter().all(Option::is_none) {
+    if index == 0 {
+        // Zeroes to the end are the doublings due.
+        (run.count, lowest) = (count, 0);
+    }
+    if data[..lowest].iter().all(Option::is_none) {
         run.last = true;
-        run.doublings_after = index;
+        run.doublings_after = lowest;
     }
-    (run, index)
+    let reached = lowest + run.count;
+    run.has_zeroes = data[lowest..reached].iter().any(Option::is_none);
+    (run, lowest)
 }
 
 /// Sums `data`, each block of `len` bytes, and hands the sums to `finish`.
@@ -77,75 +88,174 @@ pub(super) unsafe fn sums<V: Vector, F: Finish<V>>(data: &[Option<&[u8]>], len: 
     let (mut p_strip, mut q_strip) = (Strip::uninit(), Strip::uninit());
     let mut start = 0;
     while start < len {
-        let end = usize::min(start + STRIP, len);
+        let (mut run, mut lowest) = next_run(data, start, data.len(), None);
+        // A single run leaves no sums to be kept in L1.
+        let end = if run.last && !run.has_zeroes { len } else { usize::min(start + STRIP, len) };
         // Addressed by the blocks' own offsets.
-        let p = p_strip.addressed_from(start);
-        let q = q_strip.addressed_from(start);
-        let (mut below, mut above) = (data.len(), None);
-        loop {
-            let (run, lowest) = next_run(data, below, above);
-            // SAFETY: `start..end` is within every block and within the strips; the run is of blocks.
-            unsafe {
-                if run.last {
-                    each_register!(V, start, end, last_step::<V, F>(&run, p, q, finish));
-                    break;
-                }
-                each_register!(V, start, end, inner_step::<V, F>(&run, p, q));
+        let strips = Strips { p: p_strip.addressed_from(start), q: q_strip.addressed_from(start) };
+        // SAFETY: `start..end` is within every block and, unless the first run is the last, within the strips.
+        unsafe {
+            while !run.last {
+                inner_run::<V, F>(&run, strips, start, end);
+                (run, lowest) = next_run(data, start, lowest, Some(lowest));
             }
-            (below, above) = (lowest, Some(lowest));
+            last_run::<V, F>(&run, strips, start, end, finish);
         }
         start = end;
     }
 }
 
+/// Where the sums are kept from run to run.
+#[derive(Clone, Copy)]
+struct Strips {
+    p: *mut u8,
+    q: *mut u8,
+}
+
+/// The factors due to a run's gaps.
+#[derive(Clone, Copy)]
+struct Gaps<V: Vector> {
+    before: Option<V::Factor>,
+    after: Option<V::Factor>,
+}
+
+impl<V: Vector> Gaps<V> {
+    const NONE: Self = Self { before: None, after: None };
+
+    #[inline(always)]
+    unsafe fn of(run: &Run) -> Self {
+        let mut gaps = Self::NONE;
+        // SAFETY: the CPU supports `V`, as the caller of `sums` vouches.
+        unsafe {
+            if run.doublings_before > 0 {
+                gaps.before = Some(V::factor(exp(run.doublings_before)));
+            }
+            if run.doublings_after > 0 {
+                gaps.after = Some(V::factor(exp(run.doublings_after)));
+            }
+        }
+        gaps
+    }
+}
+
+/// Adds a run that others follow. Most are full.
+#[inline(always)]
+unsafe fn inner_run<V: Vector, F: Finish<V>>(run: &Run, strips: Strips, mut start: usize, end: usize) {
+    // SAFETY: the caller of `sums` vouches for the blocks.
+    unsafe {
+        if run.count == GROUP && run.doublings_before == 0 {
+            let (blocks, gaps) = (run.blocks, Gaps::NONE);
+            if run.first {
+                each_group!(V, UNROLL, start, end, inner_step::<V, F>(&blocks, true, gaps, strips));
+            } else {
+                each_group!(V, UNROLL, start, end, inner_step::<V, F>(&blocks, false, gaps, strips));
+            }
+        }
+        let (blocks, gaps) = (run.blocks.get_unchecked(..run.count), Gaps::of(run));
+        each_group!(V, UNROLL, start, end, inner_step::<V, F>(blocks, run.first, gaps, strips));
+        each_single!(V, start, end, inner_step::<V, F>(blocks, run.first, gaps, strips));
+    }
+}
+
+/// Adds the last run and finishes.
+#[inline(always)]
+unsafe fn last_run<V: Vector, F: Finish<V>>(
+    run: &Run,
+    strips: Strips,
+    start: usize,
+    end: usize,
+    finish: &mut F,
+) {
+    // SAFETY: the caller of `sums` vouches for the blocks.
+    unsafe {
+        let mut start = match run.count {
+            _ if run.doublings_before > 0 || run.doublings_after > 0 => start,
+            1 => last_whole::<V, F, 1>(run, strips, start, end, finish),
+            2 => last_whole::<V, F, 2>(run, strips, start, end, finish),
+            3 => last_whole::<V, F, 3>(run, strips, start, end, finish),
+            4 => last_whole::<V, F, 4>(run, strips, start, end, finish),
+            5 => last_whole::<V, F, 5>(run, strips, start, end, finish),
+            6 => last_whole::<V, F, 6>(run, strips, start, end, finish),
+            7 => last_whole::<V, F, 7>(run, strips, start, end, finish),
+            GROUP => last_whole::<V, F, GROUP>(run, strips, start, end, finish),
+            _ => start,
+        };
+        let (blocks, gaps) = (run.blocks.get_unchecked(..run.count), Gaps::of(run));
+        each_group!(V, UNROLL, start, end, last_step::<V, F>(blocks, run.first, gaps, strips, finish));
+        each_single!(V, start, end, last_step::<V, F>(blocks, run.first, gaps, strips, finish));
+    }
+}
+
+/// As [`last_run`], as far as [`UNROLL`] registers are whole, for a run of `COUNT` blocks and no gaps; returns where that
+/// ended.
+///
+/// As the number is known when compiled, the addresses stay in registers and the loop over the blocks is unrolled.
+#[inline(always)]
+unsafe fn last_whole<V: Vector, F: Finish<V>, const COUNT: usize>(
+    run: &Run,
+    strips: Strips,
+    mut start: usize,
+    end: usize,
+    finish: &mut F,
+) -> usize {
+    // SAFETY: the caller of `sums` vouches for the blocks; the run has `COUNT`.
+    unsafe {
+        let (blocks, gaps) = (*run.blocks.first_chunk::<COUNT>().unwrap_unchecked(), Gaps::NONE);
+        if run.first {
+            each_group!(V, UNROLL, start, end, last_step::<V, F>(&blocks, true, gaps, strips, finish));
+        } else {
+            each_group!(V, UNROLL, start, end, last_step::<V, F>(&blocks, false, gaps, strips, finish));
+        }
+    }
+    start
+}
+
 #[inline(always)]
 unsafe fn inner_step<V: Vector, F: Finish<V>, const UNROLL: usize, const PARTIAL: bool>(
-    run: &Run,
-    p_strip: *mut u8,
-    q_strip: *mut u8,
+    blocks: &[*const u8],
+    is_first: bool,
+    gaps: Gaps<V>,
+    strips: Strips,
     at: At,
 ) {
     // SAFETY: the caller of `sums` vouches for the blocks; the strips hold whole registers.
     unsafe {
-        let (p, q) = add_run::<V, F, UNROLL, PARTIAL>(run, p_strip, q_strip, at);
-        for lane in 0..UNROLL {
-            let at = at.lane::<V>(lane);
-            if F::P {
-                store::<V, PARTIAL>(p_strip, at, p[lane]);
-            }
-            if F::Q {
-                store::<V, PARTIAL>(q_strip, at, q[lane]);
-            }
+        let (p, q) = add_run::<V, F, UNROLL, PARTIAL>(blocks, is_first, gaps, strips, at);
+        if F::P {
+            store_all::<V, UNROLL, PARTIAL, false>(strips.p, at, p);
+        }
+        if F::Q {
+            store_all::<V, UNROLL, PARTIAL, false>(strips.q, at, q);
         }
     }
 }
 
 #[inline(always)]
 unsafe fn last_step<V: Vector, F: Finish<V>, const UNROLL: usize, const PARTIAL: bool>(
-    run: &Run,
-    p_strip: *mut u8,
-    q_strip: *mut u8,
+    blocks: &[*const u8],
+    is_first: bool,
+    gaps: Gaps<V>,
+    strips: Strips,
     finish: &mut F,
     at: At,
 ) {
     // SAFETY: the caller of `sums` vouches for the blocks.
     unsafe {
-        let (p, mut q) = add_run::<V, F, UNROLL, PARTIAL>(run, p_strip, q_strip, at);
-        if F::Q && run.doublings_after > 0 {
-            multiply(&mut q, run.doublings_after);
+        let (p, mut q) = add_run::<V, F, UNROLL, PARTIAL>(blocks, is_first, gaps, strips, at);
+        if let (true, Some(factor)) = (F::Q, gaps.after) {
+            q = mul_all(q, factor);
         }
-        for lane in 0..UNROLL {
-            finish.finish::<PARTIAL>(at.lane::<V>(lane), p[lane], q[lane]);
-        }
+        finish.finish::<UNROLL, PARTIAL>(at, p, q);
     }
 }
 
 /// Returns the sums so far, from the strips unless the run is the first, with the run's blocks added.
 #[inline(always)]
 unsafe fn add_run<V: Vector, F: Finish<V>, const UNROLL: usize, const PARTIAL: bool>(
-    run: &Run,
-    p_strip: *mut u8,
-    q_strip: *mut u8,
+    blocks: &[*const u8],
+    is_first: bool,
+    gaps: Gaps<V>,
+    strips: Strips,
     at: At,
 ) -> ([V; UNROLL], [V; UNROLL]) {
     // SAFETY: the caller of `sums` vouches for the blocks; a run that is not the first follows one
@@ -153,177 +263,51 @@ unsafe fn add_run<V: Vector, F: Finish<V>, const UNROLL: usize, const PARTIAL: b
     unsafe {
         let mut p = [V::zero(); UNROLL];
         let mut q = [V::zero(); UNROLL];
-        let mut next = 0;
-        if !run.first {
+        let [first, others @ ..] = blocks else { return (p, q) };
+        if is_first {
+            for lane in 0..UNROLL {
+                p[lane] = load::<V, PARTIAL>(*first, at.lane::<V>(lane));
+                q[lane] = p[lane];
+            }
+        } else {
             for lane in 0..UNROLL {
                 let at = at.lane::<V>(lane);
                 if F::P {
-                    p[lane] = load::<V, PARTIAL>(p_strip, at);
+                    p[lane] = load::<V, PARTIAL>(strips.p, at);
                 }
                 if F::Q {
-                    q[lane] = load::<V, PARTIAL>(q_strip, at);
+                    q[lane] = load::<V, PARTIAL>(strips.q, at);
                 }
             }
-            if F::Q && run.doublings_before > 0 {
-                multiply(&mut q, run.doublings_before);
+            if let (true, Some(factor)) = (F::Q, gaps.before) {
+                q = mul_all(q, factor);
             }
-        } else if run.count > 0 {
-            for lane in 0..UNROLL {
-                p[lane] = load::<V, PARTIAL>(run.blocks[0], at.lane::<V>(lane));
-                q[lane] = p[lane];
-            }
-            next = 1;
+            add_block::<V, F, UNROLL, PARTIAL>(&mut p, &mut q, *first, at);
         }
-        while next < run.count {
-            let block = *run.blocks.get_unchecked(next);
-            for lane in 0..UNROLL {
-                let value = load::<V, PARTIAL>(block, at.lane::<V>(lane));
-                if F::P {
-                    p[lane] = p[lane].xor(value);
-                }
-                if F::Q {
-                    q[lane] = q[lane].horner(value);
-                }
-            }
-            next += 1;
+        for block in others {
+            add_block::<V, F, UNROLL, PARTIAL>(&mut p, &mut q, *block, at);
         }
         (p, q)
     }
 }
 
-/// Multiplies by `2^doublings`.
+/// Adds the next lower block.
 #[inline(always)]
-unsafe fn multiply<V: Vector, const UNROLL: usize>(q: &mut [V; UNROLL], doublings: usize) {
-    // SAFETY: the CPU supports `V`, as the caller of `sums` vouches.
-    unsafe {
-        let factor = V::factor(crate::field::exp(doublings));
-        for lane in q {
-            *lane = lane.mul(factor);
-        }
-    }
-}
-
-/// Writes the sums: P unless null, and Q; past the caches if `STREAM`.
-pub(super) struct Write<const P: bool, const STREAM: bool> {
-    pub(super) p: *mut u8,
-    pub(super) q: *mut u8,
-}
-
-impl<V: Vector, const P: bool, const STREAM: bool> Finish<V> for Write<P, STREAM> {
-    const P: bool = P;
-    const Q: bool = true;
-
-    #[inline(always)]
-    unsafe fn finish<const PARTIAL: bool>(&mut self, at: At, p: V, q: V) {
-        // SAFETY: the caller of `sums` vouches for the pointers.
+unsafe fn add_block<V: Vector, F: Finish<V>, const UNROLL: usize, const PARTIAL: bool>(
+    p: &mut [V; UNROLL],
+    q: &mut [V; UNROLL],
+    block: *const u8,
+    at: At,
+) {
+    for lane in 0..UNROLL {
+        // SAFETY: the caller of `sums` vouches for the blocks.
         unsafe {
-            if P {
-                store_or_stream::<V, PARTIAL, STREAM>(self.p, at, p);
+            let value = load::<V, PARTIAL>(block, at.lane::<V>(lane));
+            if F::P {
+                p[lane] = p[lane].xor(value);
             }
-            store_or_stream::<V, PARTIAL, STREAM>(self.q, at, q);
-        }
-    }
-}
-
-/// Solves with Q: `x = a·(p + P) + b·(q + Q)`, `y = x + p + P`. Null P counts as zero; null `x` or `y`
-/// is not written.
-pub(super) struct SolveQ<V: Vector> {
-    pub(super) p: *const u8,
-    pub(super) q: *const u8,
-    pub(super) a: V::Factor,
-    pub(super) b: V::Factor,
-    pub(super) x: *mut u8,
-    pub(super) y: *mut u8,
-}
-
-impl<V: Vector> Finish<V> for SolveQ<V> {
-    const P: bool = true;
-    const Q: bool = true;
-
-    #[inline(always)]
-    unsafe fn finish<const PARTIAL: bool>(&mut self, at: At, p: V, q: V) {
-        // SAFETY: the caller of `sums` vouches for the pointers.
-        unsafe {
-            let p = if self.p.is_null() { p } else { p.xor(load::<V, PARTIAL>(self.p, at)) };
-            let q = q.xor(load::<V, PARTIAL>(self.q, at));
-            let x = p.mul(self.a).xor(q.mul(self.b));
-            if !self.x.is_null() {
-                store::<V, PARTIAL>(self.x, at, x);
-            }
-            if !self.y.is_null() {
-                store::<V, PARTIAL>(self.y, at, x.xor(p));
-            }
-        }
-    }
-}
-
-/// Solves with P while Q is recomputed: `x = p + P`, `new_q = q + factor·x`. Null `x` is not written.
-pub(super) struct SolveP<V: Vector> {
-    pub(super) p: *const u8,
-    pub(super) factor: V::Factor,
-    pub(super) x: *mut u8,
-    pub(super) new_q: *mut u8,
-}
-
-impl<V: Vector> Finish<V> for SolveP<V> {
-    const P: bool = true;
-    const Q: bool = true;
-
-    #[inline(always)]
-    unsafe fn finish<const PARTIAL: bool>(&mut self, at: At, p: V, q: V) {
-        // SAFETY: the caller of `sums` vouches for the pointers.
-        unsafe {
-            let x = p.xor(load::<V, PARTIAL>(self.p, at));
-            if !self.x.is_null() {
-                store::<V, PARTIAL>(self.x, at, x);
-            }
-            store::<V, PARTIAL>(self.new_q, at, q.xor(x.mul(self.factor)));
-        }
-    }
-}
-
-/// Collects the bits in which the sums differ from P and, if `Q`, from Q.
-pub(super) struct Compare<V: Vector, const Q: bool> {
-    p: *const u8,
-    q: *const u8,
-    p_differs: V,
-    q_differs: V,
-}
-
-impl<V: Vector, const Q: bool> Compare<V, Q> {
-    /// Starts with no difference seen.
-    ///
-    /// # Safety
-    /// The CPU supports `V`.
-    #[inline(always)]
-    pub(super) unsafe fn new(p: *const u8, q: *const u8) -> Self {
-        // SAFETY: the caller vouches for the CPU.
-        let zero = unsafe { V::zero() };
-        Self { p, q, p_differs: zero, q_differs: zero }
-    }
-
-    /// Returns whether P, and whether Q, differed anywhere.
-    ///
-    /// # Safety
-    /// The CPU supports `V`.
-    #[inline(always)]
-    pub(super) unsafe fn differs(&self) -> (bool, bool) {
-        // SAFETY: the caller vouches for the CPU.
-        unsafe { (!self.p_differs.is_zero(), !self.q_differs.is_zero()) }
-    }
-}
-
-impl<V: Vector, const Q: bool> Finish<V> for Compare<V, Q> {
-    const P: bool = true;
-    const Q: bool = Q;
-
-    #[inline(always)]
-    unsafe fn finish<const PARTIAL: bool>(&mut self, at: At, p: V, q: V) {
-        // SAFETY: the caller of `sums` vouches for the pointers.
-        unsafe {
-            self.p_differs = self.p_differs.or(p.xor(load::<V, PARTIAL>(self.p, at)));
-            if Q {
-                self.q_differs = self.q_differs.or(q.xor(load::<V, PARTIAL>(self.q, at)));
+            if F::Q {
+                q[lane] = q[lane].horner(value);
             }
         }
     }

@@ -5,16 +5,24 @@ use crate::{Change, Copied, INDEX_MAX, Made};
 /// The data blocks of a stripe by index; `None` counts as zeroes.
 pub(crate) type Data<'a> = &'a [Option<&'a [u8]>];
 
-/// Lost blocks `x` and `y` from Q: `x = a·(p + P) + b·(q + Q)`, `y = x + p + P`, where `p` and `q` are
-/// the sums of the data at hand. An absent P counts as zero, so that `y` becomes the new P; an absent
-/// `x` or `y` is not wanted.
-pub(crate) struct SolveQ<'a> {
-    pub(crate) p: Option<&'a [u8]>,
+/// Lost data blocks `x` and `y` from P and Q: `x = a·(p + P) + b·(q + Q)`, `y = x + p + P`, where `p` and
+/// `q` are the sums of the data at hand. An absent `x` or `y` is not wanted.
+pub(crate) struct SolveBoth<'a> {
+    pub(crate) p: &'a [u8],
     pub(crate) q: &'a [u8],
     pub(crate) a: u8,
     pub(crate) b: u8,
     pub(crate) x: Option<&'a mut [u8]>,
     pub(crate) y: Option<&'a mut [u8]>,
+}
+
+/// A lost data block `x = b·(q + Q)` from Q, and the lost P with it: `new_p = x + p`. What is absent is not
+/// wanted.
+pub(crate) struct SolveQ<'a> {
+    pub(crate) q: &'a [u8],
+    pub(crate) b: u8,
+    pub(crate) x: Option<&'a mut [u8]>,
+    pub(crate) new_p: Option<&'a mut [u8]>,
 }
 
 /// A lost data block `x = p + P` from P, and the lost Q with it: `new_q = q + factor·x`.
@@ -41,6 +49,7 @@ pub(crate) struct Set {
     pub(crate) pq: unsafe fn(&mut [u8], &mut [u8], Data<'_>),
     pub(crate) pq_streaming: unsafe fn(&mut [u8], &mut [u8], Data<'_>),
     pub(crate) q: unsafe fn(&mut [u8], Data<'_>),
+    pub(crate) solve_both: unsafe fn(Data<'_>, SolveBoth<'_>),
     pub(crate) solve_q: unsafe fn(Data<'_>, SolveQ<'_>),
     pub(crate) solve_p: unsafe fn(Data<'_>, SolveP<'_>),
     pub(crate) differs: Differs,
@@ -107,11 +116,19 @@ impl Set {
         unsafe { (self.q)(q, data) }
     }
 
-    pub(crate) fn solve_q(&self, data: Data<'_>, solve: SolveQ<'_>) {
+    pub(crate) fn solve_both(&self, data: Data<'_>, solve: SolveBoth<'_>) {
         let len = solve.q.len();
-        assert_len(solve.p, len);
+        assert_len(Some(solve.p), len);
         assert_len(solve.x.as_deref(), len);
         assert_len(solve.y.as_deref(), len);
+        assert_data(data, len);
+        unsafe { (self.solve_both)(data, solve) }
+    }
+
+    pub(crate) fn solve_q(&self, data: Data<'_>, solve: SolveQ<'_>) {
+        let len = solve.q.len();
+        assert_len(solve.x.as_deref(), len);
+        assert_len(solve.new_p.as_deref(), len);
         assert_data(data, len);
         unsafe { (self.solve_q)(data, solve) }
     }

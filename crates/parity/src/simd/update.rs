@@ -1,12 +1,12 @@
 //! Read-modify-write of P and Q, for any [`Vector`].
 
 use super::vector::{At, Vector, each_register, load, store};
-use super::{PQ_GROUP, STRIP};
+use super::{GROUP, STRIP};
 use crate::Change;
 use crate::field;
 
-/// Changes taken side by side, each an old and a new block.
-const PAIRS: usize = PQ_GROUP / 2;
+/// Changes taken side by side, each an old and a new block: with P and Q, a group.
+const PAIRS: usize = GROUP / 2 - 1;
 
 /// Adds `old + new` of each change to `p` (if `P`) and `2^index · (old + new)` to `q`.
 ///

@@ -126,16 +126,38 @@ pub(super) unsafe fn store_or_stream<V: Vector, const PARTIAL: bool, const STREA
     }
 }
 
-/// Runs `$step::<UNROLL, PARTIAL>(offset, bytes)` over `$start..$end`: four registers at a time, then
-/// one, then what is left of one.
+/// Runs `$step::<UNROLL, PARTIAL>(at)` over `$start..$end`: four registers at a time, then one, then what
+/// is left of one.
 macro_rules! each_register {
+    ($vector:ty, $start:expr, $end:expr, $($step:tt)*) => {{
+        let mut start = $start;
+        $crate::simd::vector::each_group!($vector, 4, start, $end, $($step)*);
+        $crate::simd::vector::each_single!($vector, start, $end, $($step)*);
+    }};
+}
+pub(super) use each_register;
+
+/// As [`each_register`], `$unroll` registers at a time while as many are whole; `$start` becomes where that
+/// ended.
+macro_rules! each_group {
+    (
+        $vector:ty, $unroll:expr, $start:ident, $end:expr,
+        $step:ident :: <$($generic:tt),*> ( $($argument:expr),* )
+    ) => {{
+        let (bytes, end) = (<$vector>::BYTES, $end);
+        while $start + $unroll * bytes <= end {
+            $step::<$($generic,)* { $unroll }, false>($($argument,)* At { offset: $start, bytes });
+            $start += $unroll * bytes;
+        }
+    }};
+}
+pub(super) use each_group;
+
+/// As [`each_register`], one register at a time.
+macro_rules! each_single {
     ($vector:ty, $start:expr, $end:expr, $step:ident :: <$($generic:tt),*> ( $($argument:expr),* )) => {{
         let bytes = <$vector>::BYTES;
         let (mut offset, end) = ($start, $end);
-        while offset + 4 * bytes <= end {
-            $step::<$($generic,)* 4, false>($($argument,)* At { offset, bytes });
-            offset += 4 * bytes;
-        }
         while offset + bytes <= end {
             $step::<$($generic,)* 1, false>($($argument,)* At { offset, bytes });
             offset += bytes;
@@ -145,4 +167,4 @@ macro_rules! each_register {
         }
     }};
 }
-pub(super) use each_register;
+pub(super) use each_single;
