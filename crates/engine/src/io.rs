@@ -20,10 +20,18 @@ pub struct RequestId(pub u32);
 pub struct Tag(pub u64);
 
 impl Tag {
-    /// Bits of the indices in computations' tags by which the layers know their own; no slab has so many records.
+    /// Bits of the indices in tags by which the layers know their own; no slab has so many records.
     pub(crate) const OF_CACHE: u64 = 1 << 31;
     pub(crate) const OF_CRYPT: u64 = 1 << 30;
     pub(crate) const OF_SINGLE: u64 = 1 << 29;
+    /// Two bits from here on say which block of such a record an I/O is of.
+    pub(crate) const OF_SINGLE_BLOCK: u32 = 27;
+
+    /// Whether it is of a page written alone.
+    #[inline]
+    pub(crate) const fn is_of_single(self) -> bool {
+        self.0 & Self::OF_SINGLE != 0
+    }
 }
 
 /// What a request asks of the array, or an action of a member.

@@ -210,7 +210,32 @@ impl Volume {
     }
 
     /// Takes an input; what is to be done is added to `out`.
+    #[inline]
     pub fn handle(&mut self, now: Instant, input: Input, out: &mut ActionQueue) {
+        // Most inputs of a loaded array, and all they need.
+        if let Machine::Parity(parity) = &mut self.machine {
+            match input {
+                Input::IoDone { tag, result } if tag.is_of_single() => {
+                    self.core.now = now;
+                    if parity.single_answered(&mut self.core, out, tag, result) {
+                        self.settle(now, out);
+                    }
+                    return;
+                }
+                Input::Computed { tag, .. } if tag.is_of_single() => {
+                    self.core.now = now;
+                    if parity.single_computed(&mut self.core, out, tag) {
+                        self.settle(now, out);
+                    }
+                    return;
+                }
+                _ => {}
+            }
+        }
+        self.handle_other(now, input, out);
+    }
+
+    fn handle_other(&mut self, now: Instant, input: Input, out: &mut ActionQueue) {
         self.core.now = now;
         match input {
             Input::Request(request) => self.request(now, request, out),
@@ -498,7 +523,12 @@ impl Volume {
         }
         let in_flight: u32 = self.core.in_flight.iter().sum();
         let counted = (in_flight + self.core.metadata_ios) as usize;
-        assert_eq!(counted, self.core.ios.len(), "I/Os in flight are counted by slot, or as the keeper's");
+        let of_singles = match &self.machine {
+            Machine::Parity(parity) => parity.ios_of_singles(),
+            Machine::Copies(_) => 0,
+        };
+        let known = self.core.ios.len() + of_singles;
+        assert_eq!(counted, known, "I/Os in flight are counted by slot, or as the keeper's");
         if let Some(keeper) = &self.keeper {
             keeper.check_invariants(&self.core);
         }

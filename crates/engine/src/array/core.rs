@@ -73,8 +73,6 @@ pub(crate) enum Owner {
     Flush { request: RequestKey },
     /// An operation on rows of a stripe.
     Stripe { op: u64 },
-    /// A page written alone.
-    Single { key: u64 },
     /// The keeper of superblocks and bitmap.
     Metadata { member: MemberIndex },
     /// The partial parity log of a slot.
@@ -304,32 +302,37 @@ impl Core {
             state.result = result;
         }
         state.parts -= 1;
-        if state.parts > 0 {
-            return;
-        }
-        let state = self.requests.remove(key).expect("it was there a moment ago");
-        if state.locked {
-            self.ranges.unlock(state.request.range, &mut self.granted);
-        }
-        if let Some(rows) = state.rows {
-            self.rows.unlock(rows, &mut self.granted);
-        }
-        match state.parent {
-            Some(parent) => self.part_ends(out, parent, state.result),
-            None if state.job.is_some() => self.jobs_ended.push_back((key, state.result)),
-            None => self.answer(out, &state),
+        if state.parts == 0 {
+            self.request_ends(out, key);
         }
     }
 
-    fn answer(&mut self, out: &mut ActionQueue, state: &RequestState) {
-        let Request { id, op, range, .. } = state.request;
+    fn request_ends(&mut self, out: &mut ActionQueue, key: RequestKey) {
+        let &mut RequestState { request, parent, result, locked, rows, ref job, .. } = self.request(key);
+        let is_job = job.is_some();
+        self.requests.discard(key);
+        if locked {
+            self.ranges.unlock(request.range, &mut self.granted);
+        }
+        if let Some(rows) = rows {
+            self.rows.unlock(rows, &mut self.granted);
+        }
+        match parent {
+            Some(parent) => self.part_ends(out, parent, result),
+            None if is_job => self.jobs_ended.push_back((key, result)),
+            None => self.answer(out, &request, result),
+        }
+    }
+
+    fn answer(&mut self, out: &mut ActionQueue, request: &Request, result: IoResult) {
+        let Request { id, op, range, .. } = *request;
         if self.is_kept && op.is_write() {
             self.writes_ended.push(range);
         }
         if self.held.is_holding && op != Op::Read {
-            self.held.answers.push((id, state.result));
+            self.held.answers.push((id, result));
         } else {
-            out.push(Action::Complete { id, result: state.result });
+            out.push(Action::Complete { id, result });
         }
     }
 

@@ -4,6 +4,7 @@
 //! parity (4, 5, 6) with their stripe cache.
 
 mod bad;
+mod chains;
 pub(crate) mod copies;
 pub(crate) mod core;
 pub mod members;

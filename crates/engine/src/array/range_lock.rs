@@ -6,19 +6,45 @@
 
 use std::collections::VecDeque;
 
+use super::chains::Chains;
 use crate::mutation::{self, Mutation};
 use crate::units::SectorRange;
 
-/// Ranges held and waited for. Sorted vectors: as many entries as requests in flight, nothing allocated in
-/// the steady state.
-#[derive(Debug, Default)]
+/// Sectors of a block, as a shift. Ranges within one block are found by its number.
+const BLOCK_SHIFT: u32 = 7;
+
+/// Ranges held and waited for. As many records as requests in flight, nothing allocated in the steady state.
+#[derive(Debug)]
 pub(crate) struct RangeLock {
-    held: Vec<SectorRange>,
+    /// Held ranges within one block, at the places that `by_block` names.
+    short: Vec<SectorRange>,
+    free: Vec<u32>,
+    by_block: Chains,
+    /// Other held ranges, sorted.
+    long: Vec<SectorRange>,
     waiting: VecDeque<(SectorRange, u64)>,
+}
+
+impl Default for RangeLock {
+    fn default() -> Self {
+        let (short, free, long, waiting) = (Vec::new(), Vec::new(), Vec::new(), VecDeque::new());
+        Self { short, free, by_block: Chains::new(0), long, waiting }
+    }
+}
+
+/// The block a range begins in.
+const fn block(range: SectorRange) -> u64 {
+    range.start >> BLOCK_SHIFT
+}
+
+/// The block a range ends in.
+const fn last_block(range: SectorRange) -> u64 {
+    range.end().saturating_sub(1) >> BLOCK_SHIFT
 }
 
 impl RangeLock {
     /// Takes the range now (`true`) or queues it under `key` (`false`).
+    #[inline]
     pub(crate) fn lock(&mut self, range: SectorRange, key: u64) -> bool {
         let waits = self.overlaps_held(range) || self.waiting.iter().any(|(r, _)| r.overlaps(range));
         if waits && !mutation::is(Mutation::DropOverlapLock) {
@@ -30,13 +56,26 @@ impl RangeLock {
     }
 
     /// Gives a held range back and names the waiting keys that hold theirs from now on.
+    #[inline]
     pub(crate) fn unlock(&mut self, range: SectorRange, granted: &mut VecDeque<u64>) {
-        let mut index = self.held.partition_point(|h| h.start < range.start);
-        if mutation::is(Mutation::DropOverlapLock) {
-            index = self.held.iter().position(|h| *h == range).unwrap_or(index);
+        let Self { short, by_block, .. } = self;
+        if block(range) == last_block(range) {
+            let found = by_block.find(block(range), |at| short[at as usize] == range);
+            let at = found.expect("only a held range is given back");
+            by_block.remove(block(range), at);
+            self.free.push(at);
+        } else {
+            let is_it = |held: &SectorRange| *held == range;
+            let index = self.long.iter().position(is_it).expect("only a held range is given back");
+            self.long.remove(index);
         }
-        assert_eq!(self.held.get(index), Some(&range), "only a held range is given back");
-        self.held.remove(index);
+        if !self.waiting.is_empty() {
+            self.grant(granted);
+        }
+    }
+
+    #[cold]
+    fn grant(&mut self, granted: &mut VecDeque<u64>) {
         let mut index = 0;
         while index < self.waiting.len() {
             let (range, key) = self.waiting[index];
@@ -53,19 +92,50 @@ impl RangeLock {
 
     /// Whether nothing is held or waited for.
     pub(crate) fn is_idle(&self) -> bool {
-        self.held.is_empty() && self.waiting.is_empty()
+        self.by_block.len() == 0 && self.long.is_empty() && self.waiting.is_empty()
     }
 
+    #[inline]
     fn hold(&mut self, range: SectorRange) {
-        let index = self.held.partition_point(|h| h.start < range.start);
-        self.held.insert(index, range);
+        if block(range) != last_block(range) {
+            let index = self.long.partition_point(|h| h.start < range.start);
+            return self.long.insert(index, range);
+        }
+        let Self { short, free, by_block, .. } = self;
+        let at = if let Some(at) = free.pop() {
+            short[at as usize] = range;
+            at
+        } else {
+            short.push(range);
+            (short.len() - 1) as u32
+        };
+        by_block.insert(block(range), at, |at| block(short[at as usize]));
     }
 
+    #[inline]
     fn overlaps_held(&self, range: SectorRange) -> bool {
+        let (first, last) = (block(range), last_block(range));
+        let overlaps = |at: u32| self.short[at as usize].overlaps(range);
+        if first == last {
+            return self.by_block.any(first, overlaps) || !self.long.is_empty() && self.overlaps_long(range);
+        }
+        let has_many_blocks = last - first >= self.short.len() as u64;
+        let overlaps_short = if self.by_block.len() == 0 {
+            false
+        } else if has_many_blocks {
+            let is_held = |at: u32| self.by_block.any(block(self.short[at as usize]), |other| other == at);
+            (0..self.short.len() as u32).any(|at| overlaps(at) && is_held(at))
+        } else {
+            (first..=last).any(|block| self.by_block.any(block, overlaps))
+        };
+        overlaps_short || self.overlaps_long(range)
+    }
+
+    fn overlaps_long(&self, range: SectorRange) -> bool {
         // Held ranges do not overlap each other, so only the neighbours can overlap this one.
-        let index = self.held.partition_point(|h| h.start < range.start);
-        self.held.get(index).is_some_and(|h| h.overlaps(range))
-            || index > 0 && self.held[index - 1].overlaps(range)
+        let index = self.long.partition_point(|h| h.start < range.start);
+        self.long.get(index).is_some_and(|h| h.overlaps(range))
+            || index > 0 && self.long[index - 1].overlaps(range)
     }
 }
 
@@ -96,5 +166,48 @@ mod tests {
         lock.unlock(range(14, 10), &mut granted);
         lock.unlock(range(30, 1), &mut granted);
         assert!(lock.is_idle());
+    }
+
+    /// Beside the plain rule, over short ranges and long ones in many orders.
+    #[test]
+    fn ranges_are_held_as_the_rule_says() {
+        let mut random = 5_u64;
+        let mut draw = |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        let mut lock = RangeLock::default();
+        let (mut held, mut waiting): (Vec<(SectorRange, u64)>, Vec<(SectorRange, u64)>) = Default::default();
+        let (mut waited, mut were_long) = (0, 0);
+        for key in 0..20_000 {
+            let is_long = draw(4) == 0;
+            let one = range(draw(9000), 1 + draw(if is_long { 1500 } else { 40 }));
+            let overlaps = |(other, _): &(SectorRange, u64)| other.overlaps(one);
+            let is_free = !held.iter().any(overlaps) && !waiting.iter().any(overlaps);
+            assert_eq!(lock.lock(one, key), is_free, "{one:?}");
+            if is_free { &mut held } else { &mut waiting }.push((one, key));
+            (waited, were_long) = (waited + u32::from(!is_free), were_long + u32::from(is_long && is_free));
+            while held.len() + waiting.len() > 12 {
+                let (given, _) = held.swap_remove(draw(held.len() as u64) as usize);
+                let mut granted = VecDeque::new();
+                lock.unlock(given, &mut granted);
+                let mut expected = Vec::new();
+                let mut index = 0;
+                while index < waiting.len() {
+                    let (one, key) = waiting[index];
+                    let overlaps = |(other, _): &(SectorRange, u64)| other.overlaps(one);
+                    if held.iter().any(overlaps) || waiting[..index].iter().any(overlaps) {
+                        index += 1;
+                    } else {
+                        held.push(waiting.remove(index));
+                        expected.push(key);
+                    }
+                }
+                assert_eq!(granted, expected);
+            }
+        }
+        assert!(waited > 1000 && were_long > 100, "{waited} waited, {were_long} were long");
     }
 }

@@ -55,6 +55,15 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Lets go of the record of a key, which is there.
+    #[inline]
+    pub(crate) fn discard(&mut self, key: u64) {
+        let entry = &mut self.entries[key as u32 as usize];
+        debug_assert!(entry.0 == (key >> 32) as u32 && entry.1.is_some(), "only what is there is let go of");
+        entry.1 = None;
+        self.free.push(key as u32);
+    }
+
     /// The records.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|(_, v)| v.as_ref())

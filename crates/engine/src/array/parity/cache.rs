@@ -5,20 +5,28 @@
 //! and keeps its content until it is needed for another row. Where the policy says so, those without content are needed
 //! first. Entries given out one after the other are neighbours where possible, so that a run of rows is a run of memory.
 
-use rustc_hash::FxHashMap;
-
+use crate::array::chains::Chains;
 use crate::array::slots::SlotSet;
 
 const NONE: u32 = u32::MAX;
+/// In place of the neighbours of an entry that is active.
+const ACTIVE: (u32, u32) = (NONE - 1, NONE - 1);
 
-/// An entry, with all that is looked at together in one or two lines of memory.
+/// An entry: one line of memory.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Entry {
     row: u64,
     /// Neighbours on the inactive list.
     links: (u32, u32),
-    is_active: bool,
     uptodate: SlotSet,
+}
+
+impl Entry {
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.links == ACTIVE
+    }
 }
 
 /// The cache of one array.
@@ -28,7 +36,7 @@ pub(crate) struct StripeCache {
     oldest: u32,
     newest: u32,
     active_count: u32,
-    by_row: FxHashMap<u64, u32>,
+    by_row: Chains,
     /// Entries without content are used before those that have been inactive for longer.
     empty_first: bool,
 }
@@ -36,16 +44,15 @@ pub(crate) struct StripeCache {
 impl StripeCache {
     /// A cache of so many entries, of which those without content are used first or not.
     pub(crate) fn new(entries: u32, empty_first: bool) -> Self {
-        let empty = Entry { row: u64::MAX, links: (NONE, NONE), is_active: true, uptodate: SlotSet::EMPTY };
+        let empty = Entry { row: u64::MAX, links: ACTIVE, uptodate: SlotSet::EMPTY };
         let mut cache = Self {
             table: vec![empty; entries as usize],
             oldest: NONE,
             newest: NONE,
             active_count: entries,
-            by_row: FxHashMap::default(),
+            by_row: Chains::new(entries),
             empty_first,
         };
-        cache.by_row.reserve(entries as usize);
         (0..entries).for_each(|e| cache.retire(e));
         cache
     }
@@ -63,24 +70,24 @@ impl StripeCache {
     /// Makes the entry of a row active, its own with what it holds or the least recently used one. None is
     /// left when all are active.
     pub(crate) fn acquire(&mut self, row: u64) -> Option<u32> {
-        let entry = if let Some(&entry) = self.by_row.get(&row) {
+        let Self { table, by_row, .. } = self;
+        let entry = if let Some(entry) = by_row.find(row, |e| table[e as usize].row == row) {
             entry
         } else {
             let entry = self.oldest;
             if entry == NONE {
                 return None;
             }
-            let index = entry as usize;
-            let at = &mut self.table[index];
-            self.by_row.remove(&at.row);
-            self.by_row.insert(row, entry);
+            by_row.remove(table[entry as usize].row, entry);
+            by_row.insert(row, entry, |e| table[e as usize].row);
+            let at = &mut table[entry as usize];
             at.row = row;
             at.uptodate = SlotSet::EMPTY;
             entry
         };
-        assert!(!self.table[entry as usize].is_active, "a row is held once");
+        assert!(!self.table[entry as usize].is_active(), "a row is held once");
         self.unlink(entry);
-        self.table[entry as usize].is_active = true;
+        self.table[entry as usize].links = ACTIVE;
         self.active_count += 1;
         Some(entry)
     }
@@ -117,9 +124,7 @@ impl StripeCache {
     }
 
     fn deactivate(&mut self, entry: u32) {
-        let index = entry as usize;
-        assert!(self.table[index].is_active, "only an active entry is released");
-        self.table[index].is_active = false;
+        assert!(self.table[entry as usize].is_active(), "only an active entry is released");
         self.active_count -= 1;
     }
 
@@ -145,7 +150,7 @@ impl StripeCache {
         let is_within = |row: u64| row >= first_row && row - first_row < rows;
         for index in 0..self.table.len() {
             if is_within(self.table[index].row) {
-                assert!(!self.table[index].is_active, "content is forgotten only where nothing is under way");
+                assert!(!self.table[index].is_active(), "content is forgotten only where nothing is under way");
                 self.table[index].uptodate = SlotSet::EMPTY;
             }
         }
@@ -157,7 +162,7 @@ impl StripeCache {
             let next = self.table[*e as usize].links.1;
             (next != NONE).then_some(next)
         })
-        .inspect(|e| assert!(!self.table[*e as usize].is_active, "only inactive entries are on the list"))
+        .inspect(|e| assert!(!self.table[*e as usize].is_active(), "only inactive entries are on the list"))
         .count();
         assert_eq!(inactive as u32 + self.active_count, self.entries(), "every entry is active or listed");
     }

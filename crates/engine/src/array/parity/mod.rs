@@ -118,6 +118,7 @@ impl Parity {
                 }
                 core.request(key).admitted = request.range.count;
             }
+            Op::Write if self.admits_page(core, &request) => self.admit_page(core, out, key, &request),
             Op::Read | Op::Write | Op::WriteZeroes => {
                 core.part_begins(key);
                 self.plug(core, now, request.flags);
@@ -442,7 +443,6 @@ impl Parity {
                 };
                 core.part_ends(out, request, result);
             }
-            Owner::Single { key } => self.single_io_ended(core, out, key, &record, result),
             Owner::Stripe { op } => self.op_io_ended(core, out, op, &record, result),
             Owner::Log { slot } => self.log_ended(core, out, slot, (record.member, record.op, result)),
             _ => unreachable!("not of these levels' machine"),
@@ -454,6 +454,11 @@ impl Parity {
         let logs_idle = self.logs.as_ref().is_none_or(Logs::is_idle);
         let ops_idle = self.ops.len() == 0 && self.singles.len() == 0;
         logs_idle && ops_idle && self.waiting.is_empty() && self.windows.len() == 0
+    }
+
+    /// I/Os in flight that have no record in [`Core::ios`].
+    pub(crate) fn ios_of_singles(&self) -> usize {
+        self.singles.iter().map(Single::ios).sum()
     }
 
     /// Panics if the machine contradicts itself.

@@ -327,9 +327,6 @@ impl Parity {
 
     /// A computation of an operation ended.
     pub(crate) fn computed(&mut self, core: &mut Core, out: &mut ActionQueue, tag: Tag, verdict: Verdict) {
-        if self.single_computed(core, out, tag) {
-            return;
-        }
         if let Some(mut op) = self.ops.get_mut(tag.0).and_then(Option::take) {
             op.pending -= 1;
             op.job.verdict = verdict;

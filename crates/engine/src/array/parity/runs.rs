@@ -42,8 +42,11 @@ impl Parity {
     /// Starts what waits in a window and whose rows are free. Writes that must read first start only if the
     /// gate is open (or their submitter's wait opens it, by policy); else they stay, on the delayed list.
     pub(super) fn start_runs(&mut self, core: &mut Core, out: &mut ActionQueue, index: u32, gate_open: bool) {
-        let mut chosen = self.spare.pop().unwrap_or_default();
         let map = self.stripe_map(core, index);
+        if gate_open && self.start_lone_page(core, out, index, map) {
+            return;
+        }
+        let mut chosen = self.spare.pop().unwrap_or_default();
         let together = self.together(core, index);
         self.choose(index, &map, together, &mut chosen);
         // An operation that ends at once must not free the window under the others.
@@ -72,15 +75,6 @@ impl Parity {
             }
         }
         match chosen[..] {
-            [piece]
-                if piece.is_whole_pages()
-                    && !piece.read
-                    && gate_open
-                    && !by_rows
-                    && self.start_single(core, out, index, map, piece) =>
-            {
-                chosen.clear();
-            }
             // Nothing to cut.
             [piece] if piece.is_whole_pages() && !piece.read => {
                 let covered = SlotSet::one(map.data_slot(piece.data));
@@ -105,6 +99,18 @@ impl Parity {
             self.gather(index);
         }
         self.windows.close_if_free(index);
+    }
+
+    /// Starts what waits in a window if that is one page to be written that nothing stands in the way of.
+    fn start_lone_page(&mut self, core: &mut Core, out: &mut ActionQueue, index: u32, map: StripeMap) -> bool {
+        let window = self.windows.get(index);
+        let [piece] = window.queue[..] else { return false };
+        let is_page = piece.is_whole_pages() && !piece.read && !window.by_rows && window.active.is_empty();
+        if !is_page || !self.start_single(core, out, index, map, piece) {
+            return false;
+        }
+        self.windows.get(index).queue.clear();
+        true
     }
 
     /// How reads of the same rows of a window go together.

@@ -15,28 +15,45 @@ use crate::array::core::{Core, IoRecord, Owner};
 use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
 use crate::io::{
-    Action, ActionQueue, Buf, Compute, IoResult, Kernel, Op, Operand, OperandList, Role, Seg, SegList, Tag,
+    Action, ActionQueue, Area, Buf, Compute, IoResult, Kernel, MemberIo, Op, Operand, OperandList,
+    Role, Seg, SegList, Tag,
 };
-use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
+use crate::mutation::{self, Mutation};
+use crate::units::{MemberIndex, PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
-/// Tells the tag of its computation from those of operations.
+/// Tells the tags of its computation and its I/Os from those of operations.
 const TAG: u64 = Tag::OF_SINGLE;
+/// Where an I/O's tag says which of its blocks it is of: that of [`Single::slots`].
+const BLOCK_SHIFT: u32 = Tag::OF_SINGLE_BLOCK;
+const BLOCKS: u64 = 3 << BLOCK_SHIFT;
+
+/// What it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Reading,
+    Computing,
+    Writing,
+}
 
 /// A page on its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Single {
     window: u32,
     entry: u32,
-    piece: Piece,
-    map: StripeMap,
-    slot: Slot,
+    /// The page's slot, P's and, if there is one, Q's.
+    slots: [Slot; 3],
+    /// The member of each that was asked.
+    members: [MemberIndex; 3],
+    /// Which of them are read.
+    read: [bool; 3],
+    has_q: bool,
+    phase: Phase,
+    /// Answers awaited.
+    pending: u8,
     /// The member sectors of the row.
     range: SectorRange,
-    /// Which of the page's slot, P's and Q's are read.
-    read: [bool; 3],
-    /// Answers awaited.
-    pending: u32,
-    is_writing: bool,
+    piece: Piece,
+    map: StripeMap,
     /// The operation it has become.
     became: Option<u64>,
 }
@@ -50,22 +67,32 @@ impl Single {
         Owned { rows: self.rows(), shared: SlotSet::EMPTY }
     }
 
-    pub(super) const fn is_prereading(&self) -> bool {
-        !self.is_writing && self.became.is_none()
+    pub(super) fn is_prereading(&self) -> bool {
+        self.phase != Phase::Writing && self.became.is_none()
     }
 
     pub(super) const fn is_itself(&self) -> bool {
         self.became.is_none()
     }
 
-    fn parity(&self) -> impl Iterator<Item = Slot> + use<> {
-        [Some(self.map.p), self.map.q].into_iter().flatten()
+    /// Answers of members awaited.
+    pub(super) fn ios(&self) -> usize {
+        if self.phase == Phase::Computing { 0 } else { usize::from(self.pending) }
+    }
+
+    const fn blocks(&self) -> usize {
+        if self.has_q { 3 } else { 2 }
     }
 
     /// Slots that are read.
     fn read(&self) -> impl Iterator<Item = Slot> + use<> {
-        let slots = [Some(self.slot), Some(self.map.p), self.map.q];
-        slots.into_iter().zip(self.read).filter_map(|(slot, is_read)| slot.filter(|_| is_read))
+        self.slots.into_iter().zip(self.read).filter_map(|(slot, is_read)| is_read.then_some(slot))
+    }
+
+    /// The record of an I/O of a block, as an operation's.
+    const fn record(&self, block: usize, owner: Owner) -> IoRecord {
+        let op = if matches!(self.phase, Phase::Writing) { Op::Write } else { Op::Read };
+        IoRecord { slot: self.slots[block], member: self.members[block], op, range: self.range, owner }
     }
 }
 
@@ -92,175 +119,203 @@ impl Parity {
         piece: Piece,
     ) -> bool {
         let row = piece.rows().0;
-        let sector = (self.windows.number(index) * self.windows.rows + u64::from(row)) * PAGE_SECTORS;
+        let window = self.windows.get(index);
+        let entry = window.entries[row as usize];
+        let sector = (window.number * self.windows.rows + u64::from(row)) * PAGE_SECTORS;
         let range = SectorRange::new(sector, PAGE_SECTORS);
         let is_page = u64::from(piece.count) == PAGE_SECTORS;
         if !is_page || self.logs.is_some() || core.policy.writes_fill_cache || !is_plain(core, range.end()) {
             return false;
         }
-        let slot = map.data_slot(piece.data);
-        let entry = self.windows.get(index).entries[row as usize];
+        let slots = [map.data_slot(piece.data), map.p, map.q.unwrap_or(map.p)];
+        let has_q = map.q.is_some();
         let uptodate = *self.cache.uptodate(entry);
         let lacks = |slot: Slot| !uptodate.contains(slot);
-        let read = [lacks(slot), lacks(map.p), map.q.is_some_and(lacks)];
-        let reads = read.iter().filter(|is_read| **is_read).count();
+        let read = [lacks(slots[0]), lacks(slots[1]), has_q && lacks(slots[2])];
+        let reads = usize::from(read[0]) + usize::from(read[1]) + usize::from(read[2]);
         let mut others = usize::from(self.shape.data_disks()) - 1;
         if !uptodate.is_empty() {
-            let own = [Some(slot), Some(map.p), map.q].into_iter().flatten().collect();
+            let own = slots.into_iter().collect();
             others -= uptodate.minus(own).len();
         }
         let level = core.policy.rmw_level_of(core.geometry.level());
         if reads == 0 || !level.prefers_rmw(reads, others) {
             return false;
         }
-        let pending = reads as u32;
+        let members = slots.map(|slot| core.member_of[slot.index()]);
+        let (phase, pending) = (Phase::Reading, reads as u8);
         let single = Single {
             window: index,
             entry,
+            slots,
+            members,
+            read,
+            has_q,
+            phase,
+            pending,
+            range,
             piece,
             map,
-            slot,
-            range,
-            read,
-            pending,
-            is_writing: false,
             became: None,
         };
         let key = self.singles.insert(single);
-        self.windows.get(index).active.push(single.owned());
+        self.windows.get(index).active.push(Owned { rows: piece.rows(), shared: SlotSet::EMPTY });
         self.preread_active += 1;
-        for slot in single.read() {
-            let segs = page(out, entry, slot);
-            let record = core.record(slot, Op::Read, range, Owner::Single { key });
-            core.send(out, record, false, segs);
+        for block in 0..slots.len() {
+            if read[block] {
+                let segs = page(out, entry, slots[block]);
+                let place = (slots[block], members[block]);
+                ask(core, out, tag_of(key, block), place, (Op::Read, range, false), segs);
+            }
         }
         true
+    }
+
+    /// A member answered. Answers whether anything else may go on for it.
+    pub(crate) fn single_answered(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        tag: Tag,
+        result: IoResult,
+    ) -> bool {
+        let key = tag.0 & !(TAG | BLOCKS);
+        let block = ((tag.0 & BLOCKS) >> BLOCK_SHIFT) as usize;
+        let Some(single) = self.singles.get_mut(key) else { return false };
+        let slot = single.slots[block];
+        core.in_flight[slot.index()] -= 1;
+        if result.is_err() || single.became.is_some() || core.has_bad_blocks() {
+            self.single_answered_otherwise(core, out, key, block, result);
+            return true;
+        }
+        single.pending -= 1;
+        let is_last = single.pending == 0;
+        if single.phase == Phase::Writing {
+            if is_last {
+                self.end_single(core, out, key);
+            }
+            return is_last;
+        }
+        let entry = single.entry;
+        self.cache.uptodate(entry).insert(slot);
+        is_last && !self.update_single(core, out, key)
+    }
+
+    /// An answer that is not plain: an error, or one that concerns the operation it has become.
+    #[cold]
+    fn single_answered_otherwise(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        key: u64,
+        block: usize,
+        result: IoResult,
+    ) {
+        let single = *self.single(key);
+        let step = if single.phase == Phase::Writing { Step::Writing } else { Step::Reading };
+        let op = if let Some(op) = single.became {
+            let single = self.single(key);
+            single.pending -= 1;
+            if single.pending == 0 {
+                self.singles.remove(key);
+            }
+            op
+        } else {
+            self.become_operation(core, out, key, step)
+        };
+        let record = single.record(block, Owner::Stripe { op });
+        if record.op == Op::Write && result.is_ok() {
+            core.written(&record);
+        }
+        self.op_io_ended(core, out, op, &record, result);
     }
 
     fn single(&mut self, key: u64) -> &mut Single {
         self.singles.get_mut(key).expect("it lives until its last answer")
     }
 
-    /// A member answered.
-    pub(super) fn single_io_ended(
-        &mut self,
-        core: &mut Core,
-        out: &mut ActionQueue,
-        key: u64,
-        record: &IoRecord,
-        result: IoResult,
-    ) {
-        let single = self.single(key);
-        if let Some(op) = single.became {
-            single.pending -= 1;
-            if single.pending == 0 {
-                self.singles.remove(key);
-            }
-            return self.op_io_ended(core, out, op, record, result);
-        }
-        if result.is_err() {
-            let step = if single.is_writing { Step::Writing } else { Step::Reading };
-            let op = self.become_operation(core, out, key, step);
-            return self.op_io_ended(core, out, op, record, result);
-        }
-        single.pending -= 1;
-        let (pending, entry, is_writing) = (single.pending, single.entry, single.is_writing);
-        if !is_writing {
-            self.cache.uptodate(entry).insert(record.slot);
-        }
-        match (pending, is_writing) {
-            (0, false) => self.update_single(core, out, key),
-            (0, true) => self.end_single(core, out, key),
-            _ => {}
-        }
-    }
-
-    /// Old data and parity are there.
-    fn update_single(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
-        let single = *self.single(key);
+    /// Old data and parity are there. Answers whether it goes on as it is.
+    fn update_single(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) -> bool {
+        let single = self.singles.get_mut(key).expect("it lives until its last answer");
         if !is_plain(core, single.range.end()) {
-            return self.go_on_as_operation(core, out, key, Step::Reading);
+            self.go_on_as_operation(core, out, key, Step::Reading);
+            return false;
         }
-        let Single { entry, slot, map, piece, .. } = single;
-        let role = map.operand_role(slot);
-        let old = page(out, entry, slot);
-        let new = core.request_seg(piece.request, piece.sector, PAGE_SECTORS);
-        let new = out.add_segs([new]);
+        (single.phase, single.pending) = (Phase::Computing, 1);
+        let &mut Single { entry, slots, has_q, map, piece, .. } = single;
+        let role = map.operand_role(slots[0]);
+        let old = page(out, entry, slots[0]);
+        let new = new_page(core, out, piece);
         let first = out.operands.len() as u32;
-        out.operands.extend([Operand { role, segs: old }, Operand { role, segs: new }]);
-        let p = page(out, entry, map.p);
+        out.operands.push(Operand { role, segs: old });
+        out.operands.push(Operand { role, segs: new });
+        let p = page(out, entry, slots[1]);
         out.operands.push(Operand { role: Role::P, segs: p });
-        if let Some(q) = map.q {
-            let segs = page(out, entry, q);
+        if has_q {
+            let segs = page(out, entry, slots[2]);
             out.operands.push(Operand { role: Role::Q, segs });
         }
         let sources = OperandList { first, count: 2 };
-        let targets = OperandList { first: first + 2, count: 1 + u32::from(map.q.is_some()) };
-        self.single(key).pending = 1;
-        let tag = Tag(key | TAG);
-        out.push(Action::Compute(Compute {
-            tag,
-            kernel: Kernel::Update,
-            bytes: PAGE_BYTES,
-            sources,
-            targets,
-        }));
+        let targets = OperandList { first: first + 2, count: 1 + u32::from(has_q) };
+        let (tag, kernel) = (Tag(key | TAG), Kernel::Update);
+        out.push(Action::Compute(Compute { tag, kernel, bytes: PAGE_BYTES, sources, targets }));
+        true
     }
 
-    /// Whether a computation's tag is one of these; it goes on if so.
-    pub(super) fn single_computed(&mut self, core: &mut Core, out: &mut ActionQueue, tag: Tag) -> bool {
-        if tag.0 & TAG == 0 {
-            return false;
-        }
+    /// Its computation ended. Answers whether anything else may go on for it.
+    pub(crate) fn single_computed(&mut self, core: &mut Core, out: &mut ActionQueue, tag: Tag) -> bool {
         let key = tag.0 & !TAG;
-        let single = self.single(key);
+        let Some(single) = self.singles.get_mut(key) else { return false };
         single.pending = 0;
-        let single = *single;
         if !is_plain(core, single.range.end()) {
             self.go_on_as_operation(core, out, key, Step::Updating(0));
             return true;
         }
         self.preread_active -= 1;
-        let Single { entry, slot, map, piece, range, .. } = single;
-        let owned = self.single(key);
-        owned.is_writing = true;
-        owned.pending = 2 + u32::from(map.q.is_some());
-        let new = core.request_seg(piece.request, piece.sector, PAGE_SECTORS);
-        let new = out.add_segs([new]);
-        let record = core.record(slot, Op::Write, range, Owner::Single { key });
-        core.io(out, record, piece.fua, new);
-        for slot in single.parity() {
-            let segs = page(out, entry, slot);
-            let record = core.record(slot, Op::Write, range, Owner::Single { key });
-            core.io(out, record, piece.fua, segs);
+        let blocks = single.blocks();
+        (single.phase, single.pending) = (Phase::Writing, blocks as u8);
+        single.members = single.slots.map(|slot| core.member_of[slot.index()]);
+        let &mut Single { entry, slots, members, piece, range, .. } = single;
+        let mut segs = new_page(core, out, piece);
+        for block in 0..blocks {
+            if block > 0 {
+                segs = page(out, entry, slots[block]);
+            }
+            let place = (slots[block], members[block]);
+            ask(core, out, tag_of(key, block), place, (Op::Write, range, piece.fua), segs);
         }
-        true
+        // One fewer reads: those that wait for it may.
+        !self.delayed.is_empty()
     }
 
     /// Everything is written.
     fn end_single(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
-        let single = self.singles.remove(key).expect("it lives until its last answer");
-        let uptodate = self.cache.uptodate(single.entry);
+        let single = self.singles.get_mut(key).expect("it lives until its last answer");
+        let blocks = single.blocks();
+        let &mut Single { window, entry, slots, piece, .. } = single;
+        let owned = single.owned();
+        self.singles.discard(key);
+        let uptodate = self.cache.uptodate(entry);
         // The old data are in its page, and the new parity in the parities'.
-        uptodate.remove(single.slot);
-        single.parity().for_each(|slot| uptodate.insert(slot));
-        self.leave_rows(single.window, single.owned());
-        core.part_ends(out, single.piece.request, Ok(()));
+        uptodate.remove(slots[0]);
+        slots[1..blocks].iter().for_each(|slot| uptodate.insert(*slot));
+        self.leave_rows(window, owned);
+        core.part_ends(out, piece.request, Ok(()));
     }
 
     /// Makes an operation of it, at a step, with the answers it awaits.
     fn become_operation(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, step: Step) -> u64 {
         let single = *self.single(key);
-        let Single { window, map, piece, slot, pending, is_writing, .. } = single;
+        let Single { window, map, piece, slots, pending, .. } = single;
         let mut op = self.op(core, window, single.rows(), Kind::Write, map, std::iter::once(piece));
-        op.covered = SlotSet::one(slot);
+        op.covered = SlotSet::one(slots[0]);
         op.plan =
             WritePlan { read: single.read().collect(), recover: SlotSet::EMPTY, method: WriteMethod::Rmw };
-        op.parity = single.parity().collect();
+        op.parity = slots[1..single.blocks()].iter().copied().collect();
         op.step = step;
-        op.pending = pending;
+        op.pending = u32::from(pending);
         // It is among those that read already.
-        op.take_up_prereading(!is_writing);
+        op.take_up_prereading(single.phase != Phase::Writing);
         let op = self.ops.insert(Some(op));
         if pending > 1 {
             let single = self.single(key);
@@ -281,6 +336,42 @@ impl Parity {
     }
 }
 
+/// The tag of an I/O of a block.
+const fn tag_of(key: u64, block: usize) -> Tag {
+    Tag(key | TAG | (block as u64) << BLOCK_SHIFT)
+}
+
+/// Asks a slot's member for an I/O of its page.
+#[inline]
+fn ask(
+    core: &mut Core,
+    out: &mut ActionQueue,
+    tag: Tag,
+    (slot, member): (Slot, MemberIndex),
+    (op, range, fua): (Op, SectorRange, bool),
+    segs: SegList,
+) {
+    core.in_flight[slot.index()] += 1;
+    core.foreground_sectors[slot.index()] += PAGE_SECTORS;
+    let fua = fua && !mutation::is(Mutation::ForgetForcedUnitAccess);
+    out.push(Action::Io(MemberIo { tag, member, area: Area::Data, op, range, fua, segs }));
+}
+
+#[inline]
 fn page(out: &mut ActionQueue, entry: u32, slot: Slot) -> SegList {
-    out.add_segs([Seg { buf: Buf::Page { entry, slot, offset: 0 }, bytes: PAGE_BYTES as u32 }])
+    one(out, Seg { buf: Buf::Page { entry, slot, offset: 0 }, bytes: PAGE_BYTES as u32 })
+}
+
+/// The caller's bytes.
+#[inline]
+fn new_page(core: &mut Core, out: &mut ActionQueue, piece: Piece) -> SegList {
+    let seg = core.request_seg(piece.request, piece.sector, PAGE_SECTORS);
+    one(out, seg)
+}
+
+#[inline]
+fn one(out: &mut ActionQueue, seg: Seg) -> SegList {
+    let first = out.segs.len() as u32;
+    out.segs.push(seg);
+    SegList { first, count: 1 }
 }

@@ -3,9 +3,8 @@
 //! A window owns the active stripe-cache entries of its rows, the pieces of requests that wait for their
 //! rows, and the intervals of rows that an operation works on.
 
-use rustc_hash::FxHashMap;
-
 use super::cache::StripeCache;
+use crate::array::chains::Chains;
 use crate::array::core::RequestKey;
 use crate::array::slots::SlotSet;
 use crate::units::PAGE_SECTORS;
@@ -113,6 +112,14 @@ impl Window {
     /// Gives back the entries of rows that nothing waits for any more.
     pub(crate) fn release_rows(&mut self, rows: Rows, cache: &mut StripeCache) {
         let Self { queue, active, entries, .. } = self;
+        let is_left = queue.is_empty() && active.is_empty();
+        if is_left && rows.1 - rows.0 == 1 {
+            let entry = std::mem::replace(&mut entries[rows.0 as usize], NO_ENTRY);
+            if entry != NO_ENTRY {
+                cache.release(entry);
+            }
+            return;
+        }
         let is_released = |row: u32| {
             let is_it = |rows| share(rows, (row, row + 1));
             !queue.iter().any(|p| is_it(p.rows())) && !active.iter().any(|o| is_it(o.rows))
@@ -144,7 +151,7 @@ pub(crate) struct Windows {
     pub(crate) rows: u64,
     slab: Vec<Window>,
     free: Vec<u32>,
-    by_number: FxHashMap<u64, u32>,
+    by_number: Chains,
 }
 
 impl Windows {
@@ -153,23 +160,24 @@ impl Windows {
             rows: (chunk_sectors / PAGE_SECTORS).min(WINDOW_ROWS_MAX),
             slab: Vec::new(),
             free: Vec::new(),
-            by_number: FxHashMap::default(),
+            by_number: Chains::new(0),
         }
     }
 
     /// The window of a number, made if it is not in use.
     pub(crate) fn open(&mut self, number: u64) -> u32 {
-        if let Some(&index) = self.by_number.get(&number) {
+        let Self { slab, by_number, .. } = self;
+        if let Some(index) = by_number.find(number, |index| slab[index as usize].number == number) {
             return index;
         }
         let index = self.free.pop().unwrap_or_else(|| {
             let entries = vec![NO_ENTRY; self.rows as usize];
-            self.slab.push(Window { entries, ..Window::default() });
-            (self.slab.len() - 1) as u32
+            slab.push(Window { entries, ..Window::default() });
+            (slab.len() - 1) as u32
         });
-        self.slab[index as usize].number = number;
-        self.slab[index as usize].by_rows = false;
-        self.by_number.insert(number, index);
+        slab[index as usize].number = number;
+        slab[index as usize].by_rows = false;
+        by_number.insert(number, index, |index| slab[index as usize].number);
         index
     }
 
@@ -188,7 +196,7 @@ impl Windows {
         if window.is_free()
             && !window.gathering
             && !window.delayed
-            && self.by_number.remove(&window.number).is_some()
+            && self.by_number.remove(window.number, index)
         {
             debug_assert!(window.entries.iter().all(|e| *e == NO_ENTRY), "a free window holds no entry");
             self.free.push(index);
@@ -196,7 +204,7 @@ impl Windows {
     }
 
     /// Windows in use.
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.by_number.len()
     }
 
