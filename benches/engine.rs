@@ -5,10 +5,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock; the engine does not")]
 
+use std::collections::VecDeque;
 use std::time::Instant as Clock;
 
 use stripewise_engine::geometry::GeometrySpec;
-use stripewise_engine::io::{Action, ActionQueue, Flags, Input, Op, Request, RequestId, Verdict};
+use stripewise_engine::io::{Action, ActionQueue, Flags, Input, Op, Request, RequestId, Tag, Verdict};
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::{Instant, SectorRange};
@@ -30,12 +31,18 @@ const WORKS: [Work; 5] = [
     Work { name: "1 MiB sequential read, QD 1", op: Op::Read, sectors: 2048, random: false, depth: 1 },
 ];
 
+/// What waits to be answered.
+enum Asked {
+    Io(Tag),
+    Compute(Tag),
+}
+
 /// Runs so many requests; answers how many member I/Os they took.
 fn drive(volume: &mut Volume, work: &Work, requests: u64) -> u64 {
     let sectors = volume.geometry().array_sectors();
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     let mut out = ActionQueue::default();
-    let mut answers: std::collections::VecDeque<Input> = std::collections::VecDeque::new();
+    let mut asked: VecDeque<Asked> = VecDeque::new();
     let (mut issued, mut ended, mut ios) = (0, 0, 0);
     let mut free: Vec<u32> = (0..work.depth).collect();
     while ended < requests {
@@ -52,18 +59,19 @@ fn drive(volume: &mut Volume, work: &Work, requests: u64) -> u64 {
             let range = SectorRange::new(next * work.sectors, work.sectors);
             Input::Request(Request { id: RequestId(id), op: work.op, range, flags: Flags::default() })
         } else {
-            answers.pop_front().expect("something is in flight")
+            match asked.pop_front().expect("something is in flight") {
+                Asked::Io(tag) => Input::IoDone { tag, result: Ok(()) },
+                Asked::Compute(tag) => Input::Computed { tag, verdict: Verdict::Consistent },
+            }
         };
         volume.handle(Instant::ZERO, input, &mut out);
         for action in &out.actions {
             match action {
                 Action::Io(io) => {
                     ios += 1;
-                    answers.push_back(Input::IoDone { tag: io.tag, result: Ok(()) });
+                    asked.push_back(Asked::Io(io.tag));
                 }
-                Action::Compute(compute) => {
-                    answers.push_back(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent });
-                }
+                Action::Compute(compute) => asked.push_back(Asked::Compute(compute.tag)),
                 Action::Complete { id, .. } => {
                     ended += 1;
                     free.push(id.0);

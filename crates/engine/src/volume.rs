@@ -327,6 +327,9 @@ impl Volume {
         if let Some(error) = refusal {
             return out.push(Action::Complete { id: request.id, result: Err(error) });
         }
+        if self.write_lone_page(now, &request, out) {
+            return;
+        }
         let through_cache = request.op == Op::Read
             && matches!(self.machine, Machine::Parity(_))
             && !self.core.policy.aligned_reads_bypass_cache;
@@ -347,14 +350,36 @@ impl Volume {
         }
     }
 
+    /// Takes a request that writes one page, without a state of its own where it may start at once. Answers whether it took
+    /// it.
+    fn write_lone_page(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) -> bool {
+        let Machine::Parity(parity) = &mut self.machine else { return false };
+        let core = &mut self.core;
+        if !parity.is_lone_page(core, request) || !core.ranges.try_lock(request.range) {
+            return false;
+        }
+        let keeper = self.keeper.as_mut();
+        let is_admitted = keeper.is_none_or(|keeper| keeper.admits(core, request.range));
+        if is_admitted && parity.start_lone_page(core, out, request) {
+            return true;
+        }
+        let key = core.requests.insert(RequestState { locked: true, ..RequestState::new(*request) });
+        match &mut self.keeper {
+            Some(keeper) if !is_admitted => keeper.keep_waiting(key),
+            _ => self.admit_now(now, key, out),
+        }
+        true
+    }
+
     fn admit(&mut self, now: Instant, key: RequestKey, out: &mut ActionQueue) {
         let state = self.core.request(key);
         // Parts of a write that was let start have its leave.
         let is_write = state.request.op.is_write() && state.parent.is_none();
-        if let Some(keeper) = self.keeper.as_mut().filter(|_| is_write)
-            && !keeper.admits(&mut self.core, key)
-        {
-            return;
+        if let Some(keeper) = self.keeper.as_mut().filter(|_| is_write) {
+            let range = self.core.request(key).request.range;
+            if !keeper.admits(&mut self.core, range) {
+                return keeper.keep_waiting(key);
+            }
         }
         self.admit_now(now, key, out);
     }
@@ -523,16 +548,16 @@ impl Volume {
         }
         let in_flight: u32 = self.core.in_flight.iter().sum();
         let counted = (in_flight + self.core.metadata_ios) as usize;
-        let of_singles = match &self.machine {
-            Machine::Parity(parity) => parity.ios_of_singles(),
-            Machine::Copies(_) => 0,
+        let (singles, of_singles) = match &self.machine {
+            Machine::Parity(parity) => (parity.singles(), parity.ios_of_singles()),
+            Machine::Copies(_) => (0, 0),
         };
         let known = self.core.ios.len() + of_singles;
         assert_eq!(counted, known, "I/Os in flight are counted by slot, or as the keeper's");
         if let Some(keeper) = &self.keeper {
             keeper.check_invariants(&self.core);
         }
-        if self.core.requests.len() == 0 {
+        if self.core.requests.len() + singles == 0 {
             assert!(self.core.ranges.is_idle(), "without requests no range is held");
             let is_read = |record: &IoRecord| matches!(record.owner, Owner::Read { .. });
             let reads = self.core.ios.iter().filter(|record| is_read(record)).count();

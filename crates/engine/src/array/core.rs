@@ -307,6 +307,19 @@ impl Core {
         }
     }
 
+    /// Answers a request that was one page and of which nothing else was kept.
+    #[inline]
+    pub(crate) fn page_ends(&mut self, out: &mut ActionQueue, id: RequestId, range: SectorRange) {
+        self.ranges.unlock(range, &mut self.granted);
+        self.answer(out, &Request { id, op: Op::Write, range, flags: Flags::default() }, Ok(()));
+    }
+
+    /// Gives such a request a state, with the page as its part.
+    pub(crate) fn page_goes_on(&mut self, id: RequestId, flags: Flags, range: SectorRange) -> RequestKey {
+        let request = Request { id, op: Op::Write, range, flags };
+        self.requests.insert(RequestState { admitted: range.count, locked: true, ..RequestState::new(request) })
+    }
+
     fn request_ends(&mut self, out: &mut ActionQueue, key: RequestKey) {
         let &mut RequestState { request, parent, result, locked, rows, ref job, .. } = self.request(key);
         let is_job = job.is_some();
@@ -324,6 +337,7 @@ impl Core {
         }
     }
 
+    #[inline]
     fn answer(&mut self, out: &mut ActionQueue, request: &Request, result: IoResult) {
         let Request { id, op, range, .. } = *request;
         if self.is_kept && op.is_write() {

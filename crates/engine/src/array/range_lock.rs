@@ -55,6 +55,16 @@ impl RangeLock {
         true
     }
 
+    /// Takes the range if it is free. Answers whether it did.
+    #[inline]
+    pub(crate) fn try_lock(&mut self, range: SectorRange) -> bool {
+        let is_free = self.waiting.is_empty() && !self.overlaps_held(range);
+        if is_free {
+            self.hold(range);
+        }
+        is_free
+    }
+
     /// Gives a held range back and names the waiting keys that hold theirs from now on.
     #[inline]
     pub(crate) fn unlock(&mut self, range: SectorRange, granted: &mut VecDeque<u64>) {

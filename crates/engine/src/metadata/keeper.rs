@@ -176,8 +176,7 @@ impl Keeper {
 
     /// Takes note of a write that is about to start. Answers whether it may; if not, [`Self::settle`] names it
     /// later.
-    pub(crate) fn admits(&mut self, core: &mut Core, key: RequestKey) -> bool {
-        let range = core.request(key).request.range;
+    pub(crate) fn admits(&mut self, core: &mut Core, range: SectorRange) -> bool {
         let range = sync_range(&core.geometry, range);
         self.writes_in_flight += 1;
         let is_durable = core.intent.as_mut().is_none_or(|intent| intent.begin_write(range));
@@ -185,11 +184,12 @@ impl Keeper {
         let is_active = !self.state.is_clean && !self.is_becoming_clean();
         // Until it is recorded that a member failed a crash brings it back, with a bitmap that lacks the latest bits.
         let is_recorded = !core.held.is_holding;
-        if is_durable && is_active && is_recorded || mutation::is(Mutation::WriteBeforeActive) {
-            return true;
-        }
+        is_durable && is_active && is_recorded || mutation::is(Mutation::WriteBeforeActive)
+    }
+
+    /// Keeps a write that it did not admit until it may start.
+    pub(crate) fn keep_waiting(&mut self, key: RequestKey) {
         self.waiting.push_back(key);
-        false
     }
 
     fn is_becoming_clean(&self) -> bool {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use anyhow::Result;
 use stripewise_engine::geometry::GeometrySpec;
-use stripewise_engine::io::{Action, ActionQueue, Flags, Input, Op, Request, RequestId, Verdict};
+use stripewise_engine::io::{Action, ActionQueue, Flags, Input, Op, Request, RequestId, Tag, Verdict};
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::{Instant, SectorRange};
@@ -51,7 +51,23 @@ const GROWTH: f64 = 1.2;
 pub struct Driven {
     volume: Volume,
     out: ActionQueue,
-    answers: VecDeque<Input>,
+    answers: VecDeque<Asked>,
+}
+
+/// What waits to be answered.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Io(Tag),
+    Compute(Tag),
+}
+
+impl Asked {
+    const fn answer(self) -> Input {
+        match self {
+            Self::Io(tag) => Input::IoDone { tag, result: Ok(()) },
+            Self::Compute(tag) => Input::Computed { tag, verdict: Verdict::Consistent },
+        }
+    }
 }
 
 impl Driven {
@@ -91,18 +107,16 @@ impl Driven {
                 issued += 1;
                 let range = SectorRange::new(places.draw() * sectors, sectors);
                 Input::Request(Request { id: RequestId(id), op, range, flags: Flags::default() })
-            } else if let Some(answer) = self.answers.pop_front() {
-                answer
+            } else if let Some(asked) = self.answers.pop_front() {
+                asked.answer()
             } else {
                 unreachable!("requests are in flight and every action has an answer")
             };
             self.volume.handle(Instant::ZERO, input, &mut self.out);
             for action in &self.out.actions {
                 match action {
-                    Action::Io(io) => self.answers.push_back(Input::IoDone { tag: io.tag, result: Ok(()) }),
-                    Action::Compute(compute) => self
-                        .answers
-                        .push_back(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent }),
+                    Action::Io(io) => self.answers.push_back(Asked::Io(io.tag)),
+                    Action::Compute(compute) => self.answers.push_back(Asked::Compute(compute.tag)),
                     Action::Complete { id, .. } => {
                         ended += 1;
                         free.push(id.0);
@@ -213,8 +227,8 @@ mod tests {
             let mut driven = Driven::new(Level::Raid6, 6, STRIPE_CACHE_DEFAULT).unwrap();
             assert!(driven.nanoseconds(op, 1000, 1) > 0.0);
             // What was computed and written ended before its request was answered.
-            while let Some(answer) = driven.answers.pop_front() {
-                driven.volume.handle(Instant::ZERO, answer, &mut driven.out);
+            while let Some(asked) = driven.answers.pop_front() {
+                driven.volume.handle(Instant::ZERO, asked.answer(), &mut driven.out);
             }
             driven.volume.check_invariants();
         }

@@ -5,17 +5,19 @@
 //! row takes a stripe-cache entry, so that a cache that runs out leaves whole rows behind and not whole chunks.
 
 use super::Parity;
+use super::single::Of;
 use super::window::{NO_ENTRY, Piece};
 use crate::array::core::{Core, RequestKey};
-use crate::io::{ActionQueue, Request};
+use crate::io::{ActionQueue, Buf, Op, Request};
 use crate::units::{PAGE_SECTORS, SectorRange};
 
 impl Parity {
-    /// Whether a write is one page that need not be gathered with others: it may start as it comes.
+    /// Whether a request writes one page and need not be gathered with others: it may start as it comes.
     #[inline]
-    pub(super) fn admits_page(&self, core: &Core, request: &Request) -> bool {
+    pub(crate) fn is_lone_page(&self, core: &Core, request: &Request) -> bool {
         let range = request.range;
         range.count == PAGE_SECTORS
+            && request.op == Op::Write
             && range.start.is_multiple_of(PAGE_SECTORS)
             && !request.flags.more
             && self.plug.is_none()
@@ -24,38 +26,34 @@ impl Parity {
             && self.preread_active < core.policy.preread_active_max
     }
 
-    /// Takes such a write: at once if its row is free, else it is queued for it, or waits for a stripe-cache entry.
-    pub(super) fn admit_page(
+    /// Starts such a write, whose range is held for it, if its row is free and nothing else stands in the way. Answers
+    /// whether it did; nothing more is kept of the request.
+    #[inline]
+    pub(crate) fn start_lone_page(
         &mut self,
         core: &mut Core,
         out: &mut ActionQueue,
-        key: RequestKey,
         request: &Request,
-    ) {
-        let (number, piece) = self.first_piece(core, key, request, request.range);
+    ) -> bool {
+        let (number, piece) = self.first_piece(core, 0, request, request.range);
         let index = self.windows.open(number);
         let (row, first_row) = (piece.rows().0, number * self.windows.rows);
         let window = self.windows.get(index);
-        let entry = &mut window.entries[row as usize];
-        let is_first = *entry == NO_ENTRY;
-        if is_first {
-            let Some(acquired) = self.cache.acquire(first_row + u64::from(row)) else {
-                self.windows.close_if_free(index);
-                core.part_begins(key);
-                self.waiting.push_back(key);
-                return;
-            };
-            *entry = acquired;
-        }
-        let state = core.request(key);
-        state.parts += 1;
-        state.admitted = PAGE_SECTORS;
-        let is_free = is_first && !window.by_rows && !window.delayed;
+        let is_free = window.entries[row as usize] == NO_ENTRY && !window.by_rows && !window.delayed;
+        let entry = if is_free { self.cache.acquire(first_row + u64::from(row)) } else { None };
+        let Some(entry) = entry else {
+            self.windows.close_if_free(index);
+            return false;
+        };
+        window.entries[row as usize] = entry;
         let map = self.shape.stripe(first_row * PAGE_SECTORS / core.geometry.chunk_sectors());
-        if !is_free || !self.start_single(core, out, index, map, piece) {
-            self.windows.get(index).queue.push(piece);
-            self.gather(index);
+        let of = (Buf::Request { id: request.id, offset: 0 }, Of::Caller(request.id));
+        let has_started = self.start_page(core, out, index, &map, &piece, of);
+        if !has_started {
+            self.windows.get(index).release_rows(piece.rows(), &mut self.cache);
+            self.windows.close_if_free(index);
         }
+        has_started
     }
 
     /// Cuts a request into pieces as far as stripe-cache entries go, `most` sectors at a time. Answers whether it is all

@@ -118,7 +118,6 @@ impl Parity {
                 }
                 core.request(key).admitted = request.range.count;
             }
-            Op::Write if self.admits_page(core, &request) => self.admit_page(core, out, key, &request),
             Op::Read | Op::Write | Op::WriteZeroes => {
                 core.part_begins(key);
                 self.plug(core, now, request.flags);
@@ -292,6 +291,7 @@ impl Parity {
     }
 
     /// The first piece of a range, and the number of its window.
+    #[inline]
     fn first_piece(
         &self,
         core: &Core,
@@ -454,6 +454,11 @@ impl Parity {
         let logs_idle = self.logs.as_ref().is_none_or(Logs::is_idle);
         let ops_idle = self.ops.len() == 0 && self.singles.len() == 0;
         logs_idle && ops_idle && self.waiting.is_empty() && self.windows.len() == 0
+    }
+
+    /// Pages that are written alone.
+    pub(crate) fn singles(&self) -> usize {
+        self.singles.len()
     }
 
     /// I/Os in flight that have no record in [`Core::ios`].

@@ -43,7 +43,7 @@ impl Parity {
     /// gate is open (or their submitter's wait opens it, by policy); else they stay, on the delayed list.
     pub(super) fn start_runs(&mut self, core: &mut Core, out: &mut ActionQueue, index: u32, gate_open: bool) {
         let map = self.stripe_map(core, index);
-        if gate_open && self.start_lone_page(core, out, index, map) {
+        if gate_open && self.start_gathered_page(core, out, index, map) {
             return;
         }
         let mut chosen = self.spare.pop().unwrap_or_default();
@@ -102,11 +102,11 @@ impl Parity {
     }
 
     /// Starts what waits in a window if that is one page to be written that nothing stands in the way of.
-    fn start_lone_page(&mut self, core: &mut Core, out: &mut ActionQueue, index: u32, map: StripeMap) -> bool {
+    fn start_gathered_page(&mut self, core: &mut Core, out: &mut ActionQueue, index: u32, map: StripeMap) -> bool {
         let window = self.windows.get(index);
         let [piece] = window.queue[..] else { return false };
         let is_page = piece.is_whole_pages() && !piece.read && !window.by_rows && window.active.is_empty();
-        if !is_page || !self.start_single(core, out, index, map, piece) {
+        if !is_page || !self.start_single(core, out, index, &map, &piece) {
             return false;
         }
         self.windows.get(index).queue.clear();

@@ -11,12 +11,12 @@ use super::Parity;
 use super::op::{Kind, Step};
 use super::plan::{WriteMethod, WritePlan};
 use super::window::{Owned, Piece, Rows};
-use crate::array::core::{Core, IoRecord, Owner};
+use crate::array::core::{Core, IoRecord, Owner, RequestKey};
 use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
 use crate::io::{
-    Action, ActionQueue, Area, Buf, Compute, IoResult, Kernel, MemberIo, Op, Operand, OperandList,
-    Role, Seg, SegList, Tag,
+    Action, ActionQueue, Area, Buf, Compute, Flags, IoResult, Kernel, MemberIo, Op, Operand, OperandList,
+    RequestId, Role, Seg, SegList, Tag,
 };
 use crate::mutation::{self, Mutation};
 use crate::units::{MemberIndex, PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
@@ -50,17 +50,41 @@ pub(super) struct Single {
     phase: Phase,
     /// Answers awaited.
     pending: u8,
-    /// The member sectors of the row.
-    range: SectorRange,
-    piece: Piece,
-    map: StripeMap,
-    /// The operation it has become.
-    became: Option<u64>,
+    flags: Flags,
+    /// First sector, from the start of the window.
+    start: u32,
+    /// The data chunk in the stripe.
+    data: u16,
+    /// Its part in the parity.
+    role: Role,
+    /// The first member sector of the row.
+    row_sector: u64,
+    /// The array's sector.
+    sector: u64,
+    /// The new content.
+    new: Buf,
+    of: Of,
+    /// The operation it has become; 0 if none, as no operation has this key.
+    became: u64,
+}
+
+/// Whose a page is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Of {
+    /// A part of a request.
+    Request(RequestKey),
+    /// The whole of a request of which nothing else is known; it holds its range.
+    Caller(RequestId),
 }
 
 impl Single {
     const fn rows(&self) -> Rows {
-        self.piece.rows()
+        let row = self.start / PAGE_SECTORS as u32;
+        (row, row + 1)
+    }
+
+    const fn range(&self) -> SectorRange {
+        SectorRange::new(self.row_sector, PAGE_SECTORS)
     }
 
     const fn owned(&self) -> Owned {
@@ -68,11 +92,11 @@ impl Single {
     }
 
     pub(super) fn is_prereading(&self) -> bool {
-        self.phase != Phase::Writing && self.became.is_none()
+        self.phase != Phase::Writing && self.is_itself()
     }
 
     pub(super) const fn is_itself(&self) -> bool {
-        self.became.is_none()
+        self.became == 0
     }
 
     /// Answers of members awaited.
@@ -92,7 +116,7 @@ impl Single {
     /// The record of an I/O of a block, as an operation's.
     const fn record(&self, block: usize, owner: Owner) -> IoRecord {
         let op = if matches!(self.phase, Phase::Writing) { Op::Write } else { Op::Read };
-        IoRecord { slot: self.slots[block], member: self.members[block], op, range: self.range, owner }
+        IoRecord { slot: self.slots[block], member: self.members[block], op, range: self.range(), owner }
     }
 }
 
@@ -115,26 +139,44 @@ impl Parity {
         core: &mut Core,
         out: &mut ActionQueue,
         index: u32,
-        map: StripeMap,
-        piece: Piece,
+        map: &StripeMap,
+        piece: &Piece,
+    ) -> bool {
+        if u64::from(piece.count) != PAGE_SECTORS || core.policy.writes_fill_cache {
+            return false;
+        }
+        let new = core.request_seg(piece.request, piece.sector, PAGE_SECTORS).buf;
+        self.start_page(core, out, index, map, piece, (new, Of::Request(piece.request)))
+    }
+
+    /// Starts the write of a page of new content, if it is one by read-modify-write and nothing stands in the way. Answers
+    /// whether it did.
+    #[inline]
+    pub(super) fn start_page(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        index: u32,
+        map: &StripeMap,
+        piece: &Piece,
+        (new, of): (Buf, Of),
     ) -> bool {
         let row = piece.rows().0;
         let window = self.windows.get(index);
         let entry = window.entries[row as usize];
-        let sector = (window.number * self.windows.rows + u64::from(row)) * PAGE_SECTORS;
-        let range = SectorRange::new(sector, PAGE_SECTORS);
-        let is_page = u64::from(piece.count) == PAGE_SECTORS;
-        if !is_page || self.logs.is_some() || core.policy.writes_fill_cache || !is_plain(core, range.end()) {
+        let row_sector = (window.number * self.windows.rows + u64::from(row)) * PAGE_SECTORS;
+        if self.logs.is_some() || !is_plain(core, row_sector + PAGE_SECTORS) {
             return false;
         }
         let slots = [map.data_slot(piece.data), map.p, map.q.unwrap_or(map.p)];
         let has_q = map.q.is_some();
-        let uptodate = *self.cache.uptodate(entry);
-        let lacks = |slot: Slot| !uptodate.contains(slot);
+        let uptodate = self.cache.uptodate(entry);
+        let is_empty = uptodate.is_empty();
+        let lacks = |slot: Slot| is_empty || !uptodate.contains(slot);
         let read = [lacks(slots[0]), lacks(slots[1]), has_q && lacks(slots[2])];
         let reads = usize::from(read[0]) + usize::from(read[1]) + usize::from(read[2]);
         let mut others = usize::from(self.shape.data_disks()) - 1;
-        if !uptodate.is_empty() {
+        if !is_empty {
             let own = slots.into_iter().collect();
             others -= uptodate.minus(own).len();
         }
@@ -142,9 +184,12 @@ impl Parity {
         if reads == 0 || !level.prefers_rmw(reads, others) {
             return false;
         }
-        let members = slots.map(|slot| core.member_of[slot.index()]);
-        let (phase, pending) = (Phase::Reading, reads as u8);
-        let single = Single {
+        let &Piece { start, data, sector, fua, sync, .. } = piece;
+        let flags = Flags { fua, sync, ..Flags::default() };
+        let role = map.operand_role(slots[0]);
+        let members = members_of(core, slots);
+        let (phase, pending, became) = (Phase::Reading, reads as u8, 0);
+        let key = self.singles.insert(Single {
             window: index,
             entry,
             slots,
@@ -153,19 +198,23 @@ impl Parity {
             has_q,
             phase,
             pending,
-            range,
-            piece,
-            map,
-            became: None,
-        };
-        let key = self.singles.insert(single);
-        self.windows.get(index).active.push(Owned { rows: piece.rows(), shared: SlotSet::EMPTY });
+            flags,
+            start,
+            data,
+            role,
+            row_sector,
+            sector,
+            new,
+            of,
+            became,
+        });
+        self.windows.get(index).active.push(Owned { rows: (row, row + 1), shared: SlotSet::EMPTY });
         self.preread_active += 1;
         for block in 0..slots.len() {
             if read[block] {
                 let segs = page(out, entry, slots[block]);
                 let place = (slots[block], members[block]);
-                ask(core, out, tag_of(key, block), place, (Op::Read, range, false), segs);
+                ask(core, out, tag_of(key, block), place, (Op::Read, row_sector, false), segs);
             }
         }
         true
@@ -184,7 +233,7 @@ impl Parity {
         let Some(single) = self.singles.get_mut(key) else { return false };
         let slot = single.slots[block];
         core.in_flight[slot.index()] -= 1;
-        if result.is_err() || single.became.is_some() || core.has_bad_blocks() {
+        if result.is_err() || !single.is_itself() || core.has_bad_blocks() {
             self.single_answered_otherwise(core, out, key, block, result);
             return true;
         }
@@ -213,15 +262,15 @@ impl Parity {
     ) {
         let single = *self.single(key);
         let step = if single.phase == Phase::Writing { Step::Writing } else { Step::Reading };
-        let op = if let Some(op) = single.became {
-            let single = self.single(key);
-            single.pending -= 1;
-            if single.pending == 0 {
+        let op = if single.is_itself() {
+            self.become_operation(core, out, key, step)
+        } else {
+            let left = self.single(key);
+            left.pending -= 1;
+            if left.pending == 0 {
                 self.singles.remove(key);
             }
-            op
-        } else {
-            self.become_operation(core, out, key, step)
+            single.became
         };
         let record = single.record(block, Owner::Stripe { op });
         if record.op == Op::Write && result.is_ok() {
@@ -237,15 +286,14 @@ impl Parity {
     /// Old data and parity are there. Answers whether it goes on as it is.
     fn update_single(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) -> bool {
         let single = self.singles.get_mut(key).expect("it lives until its last answer");
-        if !is_plain(core, single.range.end()) {
+        if !is_plain(core, single.range().end()) {
             self.go_on_as_operation(core, out, key, Step::Reading);
             return false;
         }
         (single.phase, single.pending) = (Phase::Computing, 1);
-        let &mut Single { entry, slots, has_q, map, piece, .. } = single;
-        let role = map.operand_role(slots[0]);
+        let &mut Single { entry, slots, has_q, role, new, .. } = single;
         let old = page(out, entry, slots[0]);
-        let new = new_page(core, out, piece);
+        let new = one(out, new);
         let first = out.operands.len() as u32;
         out.operands.push(Operand { role, segs: old });
         out.operands.push(Operand { role, segs: new });
@@ -267,22 +315,22 @@ impl Parity {
         let key = tag.0 & !TAG;
         let Some(single) = self.singles.get_mut(key) else { return false };
         single.pending = 0;
-        if !is_plain(core, single.range.end()) {
+        if !is_plain(core, single.range().end()) {
             self.go_on_as_operation(core, out, key, Step::Updating(0));
             return true;
         }
         self.preread_active -= 1;
         let blocks = single.blocks();
         (single.phase, single.pending) = (Phase::Writing, blocks as u8);
-        single.members = single.slots.map(|slot| core.member_of[slot.index()]);
-        let &mut Single { entry, slots, members, piece, range, .. } = single;
-        let mut segs = new_page(core, out, piece);
+        single.members = members_of(core, single.slots);
+        let &mut Single { entry, slots, members, flags, row_sector, new, .. } = single;
+        let mut segs = one(out, new);
         for block in 0..blocks {
             if block > 0 {
                 segs = page(out, entry, slots[block]);
             }
             let place = (slots[block], members[block]);
-            ask(core, out, tag_of(key, block), place, (Op::Write, range, piece.fua), segs);
+            ask(core, out, tag_of(key, block), place, (Op::Write, row_sector, flags.fua), segs);
         }
         // One fewer reads: those that wait for it may.
         !self.delayed.is_empty()
@@ -292,7 +340,7 @@ impl Parity {
     fn end_single(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
         let single = self.singles.get_mut(key).expect("it lives until its last answer");
         let blocks = single.blocks();
-        let &mut Single { window, entry, slots, piece, .. } = single;
+        let &mut Single { window, entry, slots, sector, of, .. } = single;
         let owned = single.owned();
         self.singles.discard(key);
         let uptodate = self.cache.uptodate(entry);
@@ -300,13 +348,24 @@ impl Parity {
         uptodate.remove(slots[0]);
         slots[1..blocks].iter().for_each(|slot| uptodate.insert(*slot));
         self.leave_rows(window, owned);
-        core.part_ends(out, piece.request, Ok(()));
+        match of {
+            Of::Request(request) => core.part_ends(out, request, Ok(())),
+            Of::Caller(id) => core.page_ends(out, id, SectorRange::new(sector, PAGE_SECTORS)),
+        }
     }
 
     /// Makes an operation of it, at a step, with the answers it awaits.
     fn become_operation(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, step: Step) -> u64 {
         let single = *self.single(key);
-        let Single { window, map, piece, slots, pending, .. } = single;
+        let Single { window, slots, pending, flags, data, start, sector, row_sector, .. } = single;
+        let request = match single.of {
+            Of::Request(request) => request,
+            Of::Caller(id) => core.page_goes_on(id, flags, SectorRange::new(sector, PAGE_SECTORS)),
+        };
+        let Flags { fua, sync, .. } = flags;
+        let count = PAGE_SECTORS as u32;
+        let piece = Piece { request, read: false, job: false, sync, fua, data, start, count, sector };
+        let map = self.shape.stripe(row_sector / core.geometry.chunk_sectors());
         let mut op = self.op(core, window, single.rows(), Kind::Write, map, std::iter::once(piece));
         op.covered = SlotSet::one(slots[0]);
         op.plan =
@@ -320,7 +379,7 @@ impl Parity {
         if pending > 1 {
             let single = self.single(key);
             single.pending -= 1;
-            single.became = Some(op);
+            single.became = op;
         } else {
             self.singles.remove(key);
         }
@@ -341,6 +400,12 @@ const fn tag_of(key: u64, block: usize) -> Tag {
     Tag(key | TAG | (block as u64) << BLOCK_SHIFT)
 }
 
+#[inline]
+fn members_of(core: &Core, [slot, p, q]: [Slot; 3]) -> [MemberIndex; 3] {
+    let member = |slot: Slot| core.member_of[slot.index()];
+    [member(slot), member(p), member(q)]
+}
+
 /// Asks a slot's member for an I/O of its page.
 #[inline]
 fn ask(
@@ -348,30 +413,25 @@ fn ask(
     out: &mut ActionQueue,
     tag: Tag,
     (slot, member): (Slot, MemberIndex),
-    (op, range, fua): (Op, SectorRange, bool),
+    (op, sector, fua): (Op, u64, bool),
     segs: SegList,
 ) {
     core.in_flight[slot.index()] += 1;
     core.foreground_sectors[slot.index()] += PAGE_SECTORS;
+    let range = SectorRange::new(sector, PAGE_SECTORS);
     let fua = fua && !mutation::is(Mutation::ForgetForcedUnitAccess);
     out.push(Action::Io(MemberIo { tag, member, area: Area::Data, op, range, fua, segs }));
 }
 
 #[inline]
 fn page(out: &mut ActionQueue, entry: u32, slot: Slot) -> SegList {
-    one(out, Seg { buf: Buf::Page { entry, slot, offset: 0 }, bytes: PAGE_BYTES as u32 })
+    one(out, Buf::Page { entry, slot, offset: 0 })
 }
 
-/// The caller's bytes.
+/// A page of bytes.
 #[inline]
-fn new_page(core: &mut Core, out: &mut ActionQueue, piece: Piece) -> SegList {
-    let seg = core.request_seg(piece.request, piece.sector, PAGE_SECTORS);
-    one(out, seg)
-}
-
-#[inline]
-fn one(out: &mut ActionQueue, seg: Seg) -> SegList {
+fn one(out: &mut ActionQueue, buf: Buf) -> SegList {
     let first = out.segs.len() as u32;
-    out.segs.push(seg);
+    out.segs.push(Seg { buf, bytes: PAGE_BYTES as u32 });
     SegList { first, count: 1 }
 }
