@@ -131,6 +131,42 @@ fn raid4_keeps_every_byte_and_its_parity() {
     run_all(&[Case { level: Level::Raid4, layout, members: 4, chunk_sectors: 16, tolerated: 1 }], 10);
 }
 
+/// Most requests write or read one page of a large enough array, and now and then something goes wrong.
+#[test]
+fn pages_written_alone_keep_every_byte_whatever_goes_wrong() {
+    for (level, members) in [(Level::Raid5, 5), (Level::Raid6, 7), (Level::Raid4, 6)] {
+        for seed in 0..60 {
+            let layout = Layout::default_of(level);
+            let member_sectors = vec![64 * 16; members];
+            let geometry = GeometrySpec { level, layout, chunk_sectors: 64, member_sectors };
+            let config = VolumeConfig {
+                stripe_cache_size: [24, 256][seed as usize % 2],
+                spares: SPARES_MAX as u16,
+                ..VolumeConfig::new(geometry, Policy::stripewise())
+            };
+            let mut bench = Bench::new(&config, seed);
+            bench.page_percent = 90;
+            bench.flaky = Some((seed % members as u64) as u16);
+            let depth = 4 + bench.random.below(60);
+            while bench.completed < 400 {
+                match bench.random.below(1000) {
+                    0 => bench.fail_one(),
+                    1..6 => bench.spoil(),
+                    6..9 => bench.meddle(),
+                    _ => {}
+                }
+                bench.issue(true);
+                while bench.pending_count() as u64 >= depth || bench.has_requests() && bench.random.chance(60)
+                {
+                    bench.step();
+                }
+            }
+            bench.drain();
+            bench.check_members();
+        }
+    }
+}
+
 #[test]
 fn mirrors_keep_every_byte_on_every_copy() {
     let mut cases = vec![

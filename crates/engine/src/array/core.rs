@@ -317,7 +317,11 @@ impl Core {
     /// Gives such a request a state, with the page as its part.
     pub(crate) fn page_goes_on(&mut self, id: RequestId, flags: Flags, range: SectorRange) -> RequestKey {
         let request = Request { id, op: Op::Write, range, flags };
-        self.requests.insert(RequestState { admitted: range.count, locked: true, ..RequestState::new(request) })
+        self.requests.insert(RequestState {
+            admitted: range.count,
+            locked: true,
+            ..RequestState::new(request)
+        })
     }
 
     fn request_ends(&mut self, out: &mut ActionQueue, key: RequestKey) {

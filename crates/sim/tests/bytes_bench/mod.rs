@@ -44,6 +44,8 @@ pub(crate) struct Bench {
     reply: Option<AdminReply>,
     /// Requests are expected to fail.
     pub(crate) may_fail: bool,
+    /// So many requests are of one page: written alone it goes a way of its own.
+    pub(crate) page_percent: u64,
     now: Instant,
 }
 
@@ -74,6 +76,7 @@ impl Bench {
             events: Vec::new(),
             reply: None,
             may_fail: false,
+            page_percent: 10,
             now: Instant::ZERO,
         }
     }
@@ -228,6 +231,9 @@ impl Bench {
 
     fn random_range(&mut self, aligned: bool) -> SectorRange {
         let sectors = self.volume.geometry().array_sectors();
+        if self.random.chance(self.page_percent) {
+            return SectorRange::new(self.random.below(sectors / 8) * 8, 8);
+        }
         let unit = if aligned { 8 } else { 1 };
         let limit = if self.random.chance(20) { sectors } else { 64.min(sectors) };
         let start = self.random.below(sectors / unit) * unit;

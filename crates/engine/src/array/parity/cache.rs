@@ -150,7 +150,10 @@ impl StripeCache {
         let is_within = |row: u64| row >= first_row && row - first_row < rows;
         for index in 0..self.table.len() {
             if is_within(self.table[index].row) {
-                assert!(!self.table[index].is_active(), "content is forgotten only where nothing is under way");
+                assert!(
+                    !self.table[index].is_active(),
+                    "content is forgotten only where nothing is under way"
+                );
                 self.table[index].uptodate = SlotSet::EMPTY;
             }
         }

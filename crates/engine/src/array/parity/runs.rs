@@ -102,7 +102,13 @@ impl Parity {
     }
 
     /// Starts what waits in a window if that is one page to be written that nothing stands in the way of.
-    fn start_gathered_page(&mut self, core: &mut Core, out: &mut ActionQueue, index: u32, map: StripeMap) -> bool {
+    fn start_gathered_page(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        index: u32,
+        map: StripeMap,
+    ) -> bool {
         let window = self.windows.get(index);
         let [piece] = window.queue[..] else { return false };
         let is_page = piece.is_whole_pages() && !piece.read && !window.by_rows && window.active.is_empty();
