@@ -189,7 +189,8 @@ mod tests {
             random % below
         };
         let mut lock = RangeLock::default();
-        let (mut held, mut waiting): (Vec<(SectorRange, u64)>, Vec<(SectorRange, u64)>) = Default::default();
+        let mut held: Vec<(SectorRange, u64)> = Vec::new();
+        let mut waiting: Vec<(SectorRange, u64)> = Vec::new();
         let (mut waited, mut were_long) = (0, 0);
         for key in 0..20_000 {
             let is_long = draw(4) == 0;

@@ -247,7 +247,10 @@ impl Parity {
         }
         let entry = single.entry;
         self.cache.uptodate(entry).insert(slot);
-        is_last && !self.update_single(core, out, key)
+        if is_last {
+            self.update_single(out, key);
+        }
+        false
     }
 
     /// An answer that is not plain: an error, or one that concerns the operation it has become.
@@ -283,13 +286,9 @@ impl Parity {
         self.singles.get_mut(key).expect("it lives until its last answer")
     }
 
-    /// Old data and parity are there. Answers whether it goes on as it is.
-    fn update_single(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) -> bool {
+    /// Old data and parity are there. What has happened to members meanwhile is looked at when the new parity is.
+    fn update_single(&mut self, out: &mut ActionQueue, key: u64) {
         let single = self.singles.get_mut(key).expect("it lives until its last answer");
-        if !is_plain(core, single.range().end()) {
-            self.go_on_as_operation(core, out, key, Step::Reading);
-            return false;
-        }
         (single.phase, single.pending) = (Phase::Computing, 1);
         let &mut Single { entry, slots, has_q, role, new, .. } = single;
         let old = page(out, entry, slots[0]);
@@ -307,7 +306,6 @@ impl Parity {
         let targets = OperandList { first: first + 2, count: 1 + u32::from(has_q) };
         let (tag, kernel) = (Tag(key | TAG), Kernel::Update);
         out.push(Action::Compute(Compute { tag, kernel, bytes: PAGE_BYTES, sources, targets }));
-        true
     }
 
     /// Its computation ended. Answers whether anything else may go on for it.
@@ -316,7 +314,9 @@ impl Parity {
         let Some(single) = self.singles.get_mut(key) else { return false };
         single.pending = 0;
         if !is_plain(core, single.range().end()) {
-            self.go_on_as_operation(core, out, key, Step::Updating(0));
+            let key = self.become_operation(core, out, key, Step::Updating(0));
+            let op = self.take(key);
+            self.go_on(core, out, key, op);
             return true;
         }
         self.preread_active -= 1;
@@ -386,12 +386,6 @@ impl Parity {
         // The piece is a part of its request as the operation's now.
         core.part_ends(out, piece.request, Ok(()));
         op
-    }
-
-    fn go_on_as_operation(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, step: Step) {
-        let key = self.become_operation(core, out, key, step);
-        let op = self.take(key);
-        self.go_on(core, out, key, op);
     }
 }
 
