@@ -80,6 +80,11 @@ impl Operation {
         }
     }
 
+    /// Whether our kernels have a flavour that writes past the caches.
+    const fn can_stream(self) -> bool {
+        !matches!(self, Self::Update | Self::Check)
+    }
+
     /// Beside ISA-L.
     fn asked(self, place: &str) -> Option<f64> {
         match self {
@@ -110,7 +115,7 @@ impl Case {
     fn contenders(self, library: Option<&Isal>, has_all_kernels: bool) -> Vec<Contender<'_>> {
         use Operation::{Check, Pq, Update, Xor};
         let mut contenders = vec![Contender::Ours(kernels().clone())];
-        if matches!(self.operation, Xor | Pq) {
+        if self.operation.can_stream() {
             contenders.push(Contender::Streaming);
         }
         if has_all_kernels {
@@ -231,7 +236,7 @@ fn run_case(
         best.push((format!("{}, {place}", contender.name()), samples));
     }
     // The chosen kernels, and their streaming flavour where there is one, come first: callers take the one that fits.
-    let ours_count = if matches!(case.operation, Operation::Xor | Operation::Pq) { 2 } else { 1 };
+    let ours_count = if case.operation.can_stream() { 2 } else { 1 };
     let by_median = |a: &&(String, Vec<f64>), b: &&(String, Vec<f64>)| {
         median(&a.1).unwrap_or(0.0).total_cmp(&median(&b.1).unwrap_or(0.0))
     };
@@ -260,19 +265,35 @@ fn compute(contender: &Contender<'_>, operation: Operation, blocks: &mut [&mut [
         Contender::Isal { library, by_matrix: true } => library.encode(targets, data),
         Contender::Isal { library, .. } if operation == Operation::Xor => library.xor(targets[0], data),
         Contender::Isal { library, .. } => library.pq(targets, data),
-        Contender::Streaming => compute_streaming(operation, targets, data),
-        Contender::Ours(kernels) => compute_ours(kernels, operation, targets, data),
+        Contender::Streaming => compute_ours(kernels(), true, operation, targets, data),
+        Contender::Ours(kernels) => compute_ours(kernels, false, operation, targets, data),
         Contender::ReedSolomon(code) => compute_reed_solomon(code, operation, targets, data),
     }
     black_box(targets);
 }
 
-fn compute_ours(kernels: &Kernels, operation: Operation, targets: &mut [&mut [u8]], data: &mut [&mut [u8]]) {
+fn compute_ours(
+    kernels: &Kernels,
+    is_streaming: bool,
+    operation: Operation,
+    targets: &mut [&mut [u8]],
+    data: &mut [&mut [u8]],
+) {
     let sources: Vec<&[u8]> = data.iter().map(|block| &**block).collect();
     let mut optional: Vec<Option<&[u8]>> = sources.iter().copied().map(Some).collect();
     let last = sources.len() - 1;
+    let recover = |stripe: &Stripe<'_>, lost: &mut [Lost<'_>]| {
+        let result = if is_streaming {
+            kernels.recover_streaming(stripe, lost)
+        } else {
+            kernels.recover(stripe, lost)
+        };
+        result.expect("no more is lost than there is parity");
+    };
     match (operation, targets) {
+        (Operation::Xor, [target]) if is_streaming => kernels.xor_streaming(target, &sources),
         (Operation::Xor, [target]) => kernels.xor(target, &sources),
+        (Operation::Pq, [p, q]) if is_streaming => kernels.pq_streaming(p, q, &optional),
         (Operation::Pq, [p, q]) => kernels.pq(p, q, &optional),
         (Operation::Update, [p, q]) => {
             // Each pair of data blocks stands for the old and new contents of one block.
@@ -286,39 +307,24 @@ fn compute_ours(kernels: &Kernels, operation: Operation, targets: &mut [&mut [u8
         (Operation::RecoverOneByP, [target]) => {
             optional[last] = None;
             let stripe = Stripe { data: &optional, p: Some(sources[last]), q: None };
-            let lost = &mut [Lost::wanted(Role::Data(last as u16), target)];
-            kernels.recover(&stripe, lost).expect("one block is lost");
+            recover(&stripe, &mut [Lost::wanted(Role::Data(last as u16), target)]);
         }
         (Operation::RecoverOneByQ, [target]) => {
             optional[last] = None;
             let stripe = Stripe { data: &optional, p: None, q: Some(sources[last]) };
-            let lost = &mut [Lost::wanted(Role::Data(last as u16), target), Lost::unwanted(Role::P)];
-            kernels.recover(&stripe, lost).expect("one block and P are lost");
+            recover(&stripe, &mut [Lost::wanted(Role::Data(last as u16), target), Lost::unwanted(Role::P)]);
         }
         (Operation::RecoverTwo, [x, y]) => {
             (optional[last - 1], optional[last]) = (None, None);
             let stripe = Stripe { data: &optional, p: Some(sources[last - 1]), q: Some(sources[last]) };
-            let lost =
-                &mut [Lost::wanted(Role::Data(last as u16 - 1), x), Lost::wanted(Role::Data(last as u16), y)];
-            kernels.recover(&stripe, lost).expect("two blocks are lost");
+            let (x_role, y_role) = (Role::Data(last as u16 - 1), Role::Data(last as u16));
+            recover(&stripe, &mut [Lost::wanted(x_role, x), Lost::wanted(y_role, y)]);
         }
         // The blocks do not agree, and a check with Q would go on to locate the culprit.
         (Operation::Check, [p]) => {
             black_box(kernels.check(&optional, p, None));
         }
         (operation, _) => unreachable!("{operation:?} has as many targets as it says"),
-    }
-}
-
-fn compute_streaming(operation: Operation, targets: &mut [&mut [u8]], data: &[&mut [u8]]) {
-    let sources: Vec<&[u8]> = data.iter().map(|block| &**block).collect();
-    match (operation, targets) {
-        (Operation::Xor, [target]) => kernels().xor_streaming(target, &sources),
-        (Operation::Pq, [p, q]) => {
-            let optional: Vec<Option<&[u8]>> = sources.iter().copied().map(Some).collect();
-            kernels().pq_streaming(p, q, &optional);
-        }
-        _ => unreachable!("{operation:?} has no streaming flavour"),
     }
 }
 

@@ -8,10 +8,6 @@ use crate::scalar::SCALAR;
 use crate::simd::set::Set;
 use crate::{Change, Copied, Made};
 
-/// The widest stripe whose P and Q are streamed. `benches/parity.rs` shows streaming ahead at 8 data
-/// blocks in memory and behind at 22.
-const STREAMING_WIDTH_MAX: usize = 8;
-
 /// A set of kernels for xor and one for P+Q, which may be of different instruction sets.
 ///
 /// Copies are cheap, and every method may be called from any thread.
@@ -93,7 +89,7 @@ impl Kernels {
     /// As [`xor`](Self::xor), writing `target` past the caches: for a target that is not read soon.
     ///
     /// Wins when the blocks come from memory rather than from a cache, the more the fewer the sources
-    /// (on Zen 3 by a quarter with 4, by a few percent with 22); on blocks in L2 it loses a third to a tenth.
+    /// (on Zen 3 by a fifth with 4, by a few percent with 22); on blocks in L2 it loses a third to a tenth.
     pub fn xor_streaming(&self, target: &mut [u8], sources: &[&[u8]]) {
         self.xor_set.xor_streaming(target, sources);
     }
@@ -112,14 +108,10 @@ impl Kernels {
 
     /// As [`pq`](Self::pq), writing past the caches: for P and Q that are not read soon.
     ///
-    /// Wins about a tenth with up to 8 data blocks that come from memory (Zen 3); wider stripes, where
-    /// it loses, are written through the caches after all.
+    /// Wins when the data come from memory (on Zen 3 a third with 4 blocks, a quarter with 8, a twentieth with 22); on
+    /// blocks in L2 it loses a third with 4, little with 22.
     pub fn pq_streaming(&self, p: &mut [u8], q: &mut [u8], data: &[Option<&[u8]>]) {
-        if data.len() <= STREAMING_WIDTH_MAX {
-            self.pq_set.pq_streaming(p, q, data);
-        } else {
-            self.pq_set.pq(p, q, data);
-        }
+        self.pq_set.pq_streaming(p, q, data);
     }
 
     /// Copies the blocks of `data`, of which there is one or more, and makes P, and Q if given, with copies of theirs, where wanted: as

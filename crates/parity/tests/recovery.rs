@@ -45,22 +45,34 @@ impl<'a> Whole<'a> {
             .collect();
         let p = (!lost.contains(&Role::P)).then_some(&self.p[..]);
         let q = (!lost.contains(&Role::Q)).then_some(&self.q[..]);
-        let mut targets: Vec<Vec<u8>> = lost.iter().map(|_| vec![0xEE; self.p.len()]).collect();
-        let mut losses: Vec<Lost<'_>> = lost
-            .iter()
-            .zip(&mut targets)
-            .map(
-                |(&role, target)| {
-                    if wanted.contains(&role) { Lost::wanted(role, target) } else { Lost::unwanted(role) }
-                },
-            )
-            .collect();
-        kernels.recover(&Stripe { data: &data, p, q }, &mut losses)?;
-        for (role, target) in lost.iter().zip(&targets) {
-            if wanted.contains(role) {
-                assert!(target == self.block(*role), "{role:?} of lost {lost:?} by {kernels:?}");
+        let stripe = Stripe { data: &data, p, q };
+        let len = self.p.len();
+        // Miri has no instructions that stream.
+        for is_streaming in [false, true].into_iter().take(if cfg!(miri) { 1 } else { 2 }) {
+            let mut arenas = vec![vec![0xEE; len + 64]; lost.len()];
+            // Streams take aligned targets only.
+            let mut targets: Vec<&mut [u8]> = arenas
+                .iter_mut()
+                .map(|arena| {
+                    let start = arena.as_ptr().align_offset(64);
+                    &mut arena[start..start + len]
+                })
+                .collect();
+            let losses = lost.iter().zip(&mut targets).map(|(&role, target)| {
+                if wanted.contains(&role) { Lost::wanted(role, target) } else { Lost::unwanted(role) }
+            });
+            let mut losses: Vec<Lost<'_>> = losses.collect();
+            if is_streaming {
+                kernels.recover_streaming(&stripe, &mut losses)?;
             } else {
-                assert!(target.iter().all(|&byte| byte == 0xEE), "{role:?} was not wanted");
+                kernels.recover(&stripe, &mut losses)?;
+            }
+            for (role, target) in lost.iter().zip(&targets) {
+                if wanted.contains(role) {
+                    assert!(*target == self.block(*role), "{role:?} of lost {lost:?} by {kernels:?}");
+                } else {
+                    assert!(target.iter().all(|&byte| byte == 0xEE), "{role:?} was not wanted");
+                }
             }
         }
         Ok(())

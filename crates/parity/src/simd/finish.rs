@@ -63,14 +63,14 @@ pub(super) unsafe fn store_all<V: Vector, const UNROLL: usize, const PARTIAL: bo
 
 /// Stores successive registers unless `to` is null.
 #[inline(always)]
-unsafe fn store_wanted<V: Vector, const UNROLL: usize, const PARTIAL: bool>(
+unsafe fn store_wanted<V: Vector, const UNROLL: usize, const PARTIAL: bool, const STREAM: bool>(
     to: *mut u8,
     at: At,
     values: [V; UNROLL],
 ) {
     if !to.is_null() {
         // SAFETY: the caller of `sums` vouches for the pointers.
-        unsafe { store_all::<V, UNROLL, PARTIAL, false>(to, at, values) };
+        unsafe { store_all::<V, UNROLL, PARTIAL, STREAM>(to, at, values) };
     }
 }
 
@@ -111,8 +111,9 @@ pub(super) unsafe fn mul_all<V: Vector, const UNROLL: usize>(
     values
 }
 
-/// Solves with P and Q: `x = a·(p + P) + b·(q + Q)`, `y = x + p + P`. Null `x` or `y` is not written.
-pub(super) struct SolveBoth<V: Vector> {
+/// Solves with P and Q: `x = a·(p + P) + b·(q + Q)`, `y = x + p + P`. Null `x` or `y` is not written. Past the caches if
+/// `STREAM`.
+pub(super) struct SolveBoth<V: Vector, const STREAM: bool> {
     pub(super) p: *const u8,
     pub(super) q: *const u8,
     pub(super) a: V::Factor,
@@ -121,7 +122,7 @@ pub(super) struct SolveBoth<V: Vector> {
     pub(super) y: *mut u8,
 }
 
-impl<V: Vector> Finish<V> for SolveBoth<V> {
+impl<V: Vector, const STREAM: bool> Finish<V> for SolveBoth<V, STREAM> {
     const P: bool = true;
     const Q: bool = true;
 
@@ -137,21 +138,22 @@ impl<V: Vector> Finish<V> for SolveBoth<V> {
             let p = with_parity::<V, UNROLL, PARTIAL>(p, self.p, at);
             let q = with_parity::<V, UNROLL, PARTIAL>(q, self.q, at);
             let x = xor_all(mul_all(p, self.a), mul_all(q, self.b));
-            store_wanted::<V, UNROLL, PARTIAL>(self.x, at, x);
-            store_wanted::<V, UNROLL, PARTIAL>(self.y, at, xor_all(x, p));
+            store_wanted::<V, UNROLL, PARTIAL, STREAM>(self.x, at, x);
+            store_wanted::<V, UNROLL, PARTIAL, STREAM>(self.y, at, xor_all(x, p));
         }
     }
 }
 
-/// Solves with Q while P is lost: `x = b·(q + Q)` and, if `P`, `new_p = x + p`. Null `x` is not written.
-pub(super) struct SolveQ<V: Vector, const P: bool> {
+/// Solves with Q while P is lost: `x = b·(q + Q)` and, if `P`, `new_p = x + p`. Null `x` is not written. Past the
+/// caches if `STREAM`.
+pub(super) struct SolveQ<V: Vector, const P: bool, const STREAM: bool> {
     pub(super) q: *const u8,
     pub(super) b: V::Factor,
     pub(super) x: *mut u8,
     pub(super) new_p: *mut u8,
 }
 
-impl<V: Vector, const P: bool> Finish<V> for SolveQ<V, P> {
+impl<V: Vector, const P: bool, const STREAM: bool> Finish<V> for SolveQ<V, P, STREAM> {
     const P: bool = P;
     const Q: bool = true;
 
@@ -166,9 +168,9 @@ impl<V: Vector, const P: bool> Finish<V> for SolveQ<V, P> {
         unsafe {
             let q = with_parity::<V, UNROLL, PARTIAL>(q, self.q, at);
             let x = mul_all(q, self.b);
-            store_wanted::<V, UNROLL, PARTIAL>(self.x, at, x);
+            store_wanted::<V, UNROLL, PARTIAL, STREAM>(self.x, at, x);
             if P {
-                store_all::<V, UNROLL, PARTIAL, false>(self.new_p, at, xor_all(x, p));
+                store_all::<V, UNROLL, PARTIAL, STREAM>(self.new_p, at, xor_all(x, p));
             }
         }
     }
@@ -196,7 +198,7 @@ impl<V: Vector> Finish<V> for SolveP<V> {
         // SAFETY: the caller of `sums` vouches for the pointers.
         unsafe {
             let x = with_parity::<V, UNROLL, PARTIAL>(p, self.p, at);
-            store_wanted::<V, UNROLL, PARTIAL>(self.x, at, x);
+            store_wanted::<V, UNROLL, PARTIAL, false>(self.x, at, x);
             store_all::<V, UNROLL, PARTIAL, false>(self.new_q, at, xor_all(q, mul_all(x, self.factor)));
         }
     }

@@ -156,7 +156,17 @@ macro_rules! kernel_set {
 
             #[target_feature(enable = $features)]
             unsafe fn solve_both(data: Data<'_>, solve: SolveBoth<'_>) {
-                let mut finish = finish::SolveBoth::<V> {
+                if solve.streaming && is_aligned([&solve.x, &solve.y]) {
+                    unsafe { solve_both_by::<true>(data, solve) }
+                    unsafe { V::fence() }
+                } else {
+                    unsafe { solve_both_by::<false>(data, solve) }
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn solve_both_by<const STREAM: bool>(data: Data<'_>, solve: SolveBoth<'_>) {
+                let mut finish = finish::SolveBoth::<V, STREAM> {
                     p: solve.p.as_ptr(),
                     q: solve.q.as_ptr(),
                     a: unsafe { V::factor(solve.a) },
@@ -169,16 +179,32 @@ macro_rules! kernel_set {
 
             #[target_feature(enable = $features)]
             unsafe fn solve_q(data: Data<'_>, solve: SolveQ<'_>) {
-                let (q, len) = (solve.q.as_ptr(), solve.q.len());
-                let b = unsafe { V::factor(solve.b) };
-                let x = solve.x.map_or(null_mut(), <[u8]>::as_mut_ptr);
-                if let Some(new_p) = solve.new_p {
-                    let mut finish = finish::SolveQ::<V, true> { q, b, x, new_p: new_p.as_mut_ptr() };
-                    unsafe { pq::sums::<V, _>(data, len, &mut finish) }
-                } else {
-                    let mut finish = finish::SolveQ::<V, false> { q, b, x, new_p: null_mut() };
-                    unsafe { pq::sums::<V, _>(data, len, &mut finish) }
+                let is_streamed = solve.streaming && is_aligned([&solve.x, &solve.new_p]);
+                match (solve.new_p.is_some(), is_streamed) {
+                    (false, false) => unsafe { solve_q_by::<false, false>(data, solve) },
+                    (true, false) => unsafe { solve_q_by::<true, false>(data, solve) },
+                    (false, true) => unsafe { solve_q_by::<false, true>(data, solve) },
+                    (true, true) => unsafe { solve_q_by::<true, true>(data, solve) },
                 }
+                if is_streamed {
+                    unsafe { V::fence() }
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn solve_q_by<const P: bool, const STREAM: bool>(data: Data<'_>, solve: SolveQ<'_>) {
+                let mut finish = finish::SolveQ::<V, P, STREAM> {
+                    q: solve.q.as_ptr(),
+                    b: unsafe { V::factor(solve.b) },
+                    x: solve.x.map_or(null_mut(), <[u8]>::as_mut_ptr),
+                    new_p: solve.new_p.map_or(null_mut(), <[u8]>::as_mut_ptr),
+                };
+                unsafe { pq::sums::<V, _>(data, solve.q.len(), &mut finish) }
+            }
+
+            /// Whether the targets that are wanted can be streamed to.
+            fn is_aligned(targets: [&Option<&mut [u8]>; 2]) -> bool {
+                targets.into_iter().flatten().all(|target| target.as_ptr().addr() % V::BYTES == 0)
             }
 
             #[target_feature(enable = $features)]

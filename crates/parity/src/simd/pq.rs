@@ -54,27 +54,26 @@ fn next_run(data: &[Option<&[u8]>], start: usize, below: usize, above: Option<us
     if let Some(above) = above {
         run.doublings_before = above - index;
     }
-    let (mut count, mut lowest) = (0, index);
+    let (mut count, mut lowest, mut has_gap) = (0, index, false);
     while index > 0 && count < GROUP {
         index -= 1;
         run.blocks[count] = if let Some(block) = data[index] {
-            (run.count, lowest) = (count + 1, index);
+            (run.count, run.has_zeroes, lowest) = (count + 1, has_gap, index);
             block.as_ptr()
         } else {
+            has_gap = true;
             ZEROES.0.as_ptr().wrapping_sub(start)
         };
         count += 1;
     }
     if index == 0 {
         // Zeroes to the end are the doublings due.
-        (run.count, lowest) = (count, 0);
+        (run.count, run.has_zeroes, lowest) = (count, has_gap, 0);
     }
     if data[..lowest].iter().all(Option::is_none) {
         run.last = true;
         run.doublings_after = lowest;
     }
-    let reached = lowest + run.count;
-    run.has_zeroes = data[lowest..reached].iter().any(Option::is_none);
     (run, lowest)
 }
 

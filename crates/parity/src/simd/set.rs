@@ -14,6 +14,8 @@ pub(crate) struct SolveBoth<'a> {
     pub(crate) b: u8,
     pub(crate) x: Option<&'a mut [u8]>,
     pub(crate) y: Option<&'a mut [u8]>,
+    /// Past the caches.
+    pub(crate) streaming: bool,
 }
 
 /// A lost data block `x = b·(q + Q)` from Q, and the lost P with it: `new_p = x + p`. What is absent is not
@@ -23,6 +25,8 @@ pub(crate) struct SolveQ<'a> {
     pub(crate) b: u8,
     pub(crate) x: Option<&'a mut [u8]>,
     pub(crate) new_p: Option<&'a mut [u8]>,
+    /// Past the caches.
+    pub(crate) streaming: bool,
 }
 
 /// A lost data block `x = p + P` from P, and the lost Q with it: `new_q = q + factor·x`.
