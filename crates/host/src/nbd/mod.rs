@@ -16,6 +16,7 @@
 //! | `task` | requests judged |
 //! | `status` | what ranges hold |
 //! | `socket`, `poller` | the system's part |
+//! | `patience` | how long to look for news before sleeping |
 //! | `connection` | one client |
 //! | `service` | one shard with its clients |
 //! | `control` | the control socket |
@@ -34,6 +35,7 @@ mod handshake;
 #[cfg(test)]
 mod handshake_tests;
 mod observer;
+mod patience;
 mod poller;
 mod server;
 mod service;

@@ -13,6 +13,7 @@ use super::control::{self, Command, ControlConnection, ServeStatus};
 use super::export::Export;
 use super::handshake::BASE_ALLOCATION_ID;
 use super::observer::Observed;
+use super::patience::Patience;
 use super::poller::Poller;
 use super::server::ServeConfig;
 use super::socket::Listener;
@@ -158,6 +159,7 @@ pub(crate) struct Service<'a> {
     is_knocking: bool,
     next_shard: usize,
     poller: Poller,
+    patience: Patience,
     clients: Vec<Option<Client>>,
     controls: Vec<Option<ControlConnection>>,
     wholes: Vec<Option<Whole>>,
@@ -209,6 +211,7 @@ impl<'a> Service<'a> {
             is_knocking: true,
             next_shard: 0,
             poller,
+            patience: Patience::default(),
             clients: Vec::new(),
             controls: Vec::new(),
             wholes: Vec::new(),
@@ -589,8 +592,10 @@ impl<'a> Service<'a> {
             if self.shard.has_ring() {
                 self.shard.sleep(self.drain_until, context);
                 self.hear(Nanos(0));
-            } else {
+            } else if mailbox.is_some() {
                 self.hear(time);
+            } else {
+                self.look_and_hear(time, context.clock);
             }
         }
         if let Some(mailbox) = mailbox {
@@ -598,10 +603,28 @@ impl<'a> Service<'a> {
         }
     }
 
+    /// Looks for news of sockets for a while, and then waits for them at most that long.
+    fn look_and_hear(&mut self, timeout: Nanos, clock: Clock) {
+        let (start, look) = (clock.now(), self.patience.time().min(timeout));
+        let mut waited = Nanos::default();
+        while waited < look {
+            if self.hear(Nanos::default()) {
+                return self.patience.learn(waited);
+            }
+            waited = clock.now().since(start);
+        }
+        if self.hear(timeout - waited) {
+            self.patience.learn(clock.now().since(start));
+        }
+    }
+
     /// Hears the news of sockets, waiting for the first at most that long.
-    fn hear(&mut self, timeout: Nanos) {
+    /// Answers whether there were any.
+    fn hear(&mut self, timeout: Nanos) -> bool {
         let Self { poller, clients, controls, is_knocking, .. } = self;
+        let mut has_heard = false;
         poller.wait(timeout, |news| {
+            has_heard = true;
             let index = (news.token & u64::from(u32::MAX)) as usize;
             match news.token >> 32 {
                 token::CLIENT => {
@@ -618,5 +641,6 @@ impl<'a> Service<'a> {
                 _ => {}
             }
         });
+        has_heard
     }
 }
