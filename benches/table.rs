@@ -1,10 +1,12 @@
 //! The table of `stripewise bench --self`, longer and with every sample.
 //!
 //! `cargo bench -p stripewise-lab --bench table -- [--quick | --table] [WORD]`: the rows of the benches whose name contains
-//! the word; as long as figures that are written down need, a first look, or as `bench --self` does.
+//! the word; as long as figures that are written down need, a first look, or as `bench --self` does. With `--requests=N` the
+//! growth rows compare the last of N requests with the first.
 
 use std::process::Command;
 
+use anyhow::Context;
 use stripewise_lab::environment::{host_cpu, host_kernel};
 use stripewise_lab::selfbench::{self, Scale, table};
 
@@ -15,13 +17,16 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     let has = |option: &str| arguments.iter().any(|argument| argument == option);
-    let scale = if has("--quick") {
+    let mut scale = if has("--quick") {
         Scale::QUICK
     } else if has("--table") {
         Scale::TABLE
     } else {
         Scale::LONG
     };
+    if let Some(number) = arguments.iter().find_map(|argument| argument.strip_prefix("--requests=")) {
+        scale.requests = Some(number.parse().context("--requests takes a number")?);
+    }
     let word = arguments.iter().find(|argument| !argument.starts_with("--")).cloned().unwrap_or_default();
     let commit = Command::new("git").args(["describe", "--always", "--dirty"]).output();
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());

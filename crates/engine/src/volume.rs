@@ -232,12 +232,12 @@ impl Volume {
                 _ => {}
             }
         }
-        self.handle_other(now, input, out);
+        self.handle_other(now, &input, out);
     }
 
-    fn handle_other(&mut self, now: Instant, input: Input, out: &mut ActionQueue) {
+    fn handle_other(&mut self, now: Instant, input: &Input, out: &mut ActionQueue) {
         self.core.now = now;
-        match input {
+        match *input {
             Input::Request(request) => self.request(now, request, out),
             Input::IoDone { tag, result } => {
                 if let Some(record) = self.core.io_ended(tag) {
@@ -327,7 +327,7 @@ impl Volume {
         if let Some(error) = refusal {
             return out.push(Action::Complete { id: request.id, result: Err(error) });
         }
-        if self.write_lone_page(now, &request, out) {
+        if request.op == Op::Write && self.write_lone_page(now, &request, out) {
             return;
         }
         let through_cache = request.op == Op::Read

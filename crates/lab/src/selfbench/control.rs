@@ -194,7 +194,7 @@ pub(super) fn growth(scale: &Scale) -> Result<Vec<Row>> {
 
 /// One volume, ever more requests: the last tenth beside the first of as many.
 fn by_number(op: Op, name: &str, scale: &Scale) -> Result<Vec<Row>> {
-    let total = requests(scale) * 8 * scale.rounds;
+    let total = scale.requests.unwrap_or_else(|| requests(scale) * 8 * scale.rounds);
     let part = total / 20;
     let mut driven = Driven::new(Level::Raid5, 5, STRIPE_CACHE_DEFAULT)?;
     let memory_before = resident_bytes();

@@ -37,18 +37,26 @@ pub struct Scale {
     pub member_bytes: u64,
     /// Memory whose rates are measured: more than the caches hold.
     pub probe_bytes: usize,
+    /// Requests of which the last are compared with the first; if none are named, as many as rounds and samples stand for.
+    pub requests: Option<u64>,
 }
 
 impl Scale {
     /// A first look: seconds, and figures that only show that everything runs.
-    pub const QUICK: Self =
-        Self { rounds: 3, sample: Duration::from_millis(20), member_bytes: 32 << 20, probe_bytes: 64 << 20 };
+    pub const QUICK: Self = Self {
+        rounds: 3,
+        sample: Duration::from_millis(20),
+        member_bytes: 32 << 20,
+        probe_bytes: 64 << 20,
+        requests: None,
+    };
     /// The whole table within three minutes.
     pub const TABLE: Self = Self {
         rounds: 7,
         sample: Duration::from_millis(120),
         member_bytes: 128 << 20,
         probe_bytes: 256 << 20,
+        requests: None,
     };
     /// For figures that are written down.
     pub const LONG: Self = Self {
@@ -56,6 +64,7 @@ impl Scale {
         sample: Duration::from_millis(400),
         member_bytes: 256 << 20,
         probe_bytes: 512 << 20,
+        requests: None,
     };
 }
 

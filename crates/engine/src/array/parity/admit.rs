@@ -8,16 +8,15 @@ use super::Parity;
 use super::single::Of;
 use super::window::{NO_ENTRY, Piece};
 use crate::array::core::{Core, RequestKey};
-use crate::io::{ActionQueue, Buf, Op, Request};
+use crate::io::{ActionQueue, Buf, Request};
 use crate::units::{PAGE_SECTORS, SectorRange};
 
 impl Parity {
-    /// Whether a request writes one page and need not be gathered with others: it may start as it comes.
+    /// Whether a write is of one page and need not be gathered with others: it may start as it comes.
     #[inline]
     pub(crate) fn is_lone_page(&self, core: &Core, request: &Request) -> bool {
         let range = request.range;
         range.count == PAGE_SECTORS
-            && request.op == Op::Write
             && range.start.is_multiple_of(PAGE_SECTORS)
             && !request.flags.more
             && self.plug.is_none()
