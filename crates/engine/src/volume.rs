@@ -212,31 +212,28 @@ impl Volume {
     /// Takes an input; what is to be done is added to `out`.
     #[inline]
     pub fn handle(&mut self, now: Instant, input: Input, out: &mut ActionQueue) {
+        self.core.now = now;
         // Most inputs of a loaded array, and all they need.
         if let Machine::Parity(parity) = &mut self.machine {
-            match input {
+            let may_go_on = match input {
                 Input::IoDone { tag, result } if tag.is_of_single() => {
-                    self.core.now = now;
-                    if parity.single_answered(&mut self.core, out, tag, result) {
-                        self.settle(now, out);
-                    }
-                    return;
+                    Some(parity.single_answered(&mut self.core, out, tag, result))
                 }
                 Input::Computed { tag, .. } if tag.is_of_single() => {
-                    self.core.now = now;
-                    if parity.single_computed(&mut self.core, out, tag) {
-                        self.settle(now, out);
-                    }
-                    return;
+                    Some(parity.single_computed(&mut self.core, out, tag))
                 }
-                _ => {}
+                _ => None,
+            };
+            match may_go_on {
+                Some(true) => return self.settle(now, out),
+                Some(false) => return,
+                None => {}
             }
         }
         self.handle_other(now, &input, out);
     }
 
     fn handle_other(&mut self, now: Instant, input: &Input, out: &mut ActionQueue) {
-        self.core.now = now;
         match *input {
             Input::Request(request) => self.request(now, request, out),
             Input::IoDone { tag, result } => {
@@ -373,13 +370,13 @@ impl Volume {
 
     fn admit(&mut self, now: Instant, key: RequestKey, out: &mut ActionQueue) {
         let state = self.core.request(key);
+        let range = state.request.range;
         // Parts of a write that was let start have its leave.
         let is_write = state.request.op.is_write() && state.parent.is_none();
-        if let Some(keeper) = self.keeper.as_mut().filter(|_| is_write) {
-            let range = self.core.request(key).request.range;
-            if !keeper.admits(&mut self.core, range) {
-                return keeper.keep_waiting(key);
-            }
+        if let Some(keeper) = self.keeper.as_mut().filter(|_| is_write)
+            && !keeper.admits(&mut self.core, range)
+        {
+            return keeper.keep_waiting(key);
         }
         self.admit_now(now, key, out);
     }

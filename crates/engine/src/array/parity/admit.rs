@@ -36,16 +36,17 @@ impl Parity {
     ) -> bool {
         let (number, piece) = self.first_piece(core, 0, request, request.range);
         let index = self.windows.open(number);
-        let (row, first_row) = (piece.rows().0, number * self.windows.rows);
+        let row = piece.rows().0;
+        let number_of_row = number * self.windows.rows + u64::from(row);
         let window = self.windows.get(index);
         let is_free = window.entries[row as usize] == NO_ENTRY && !window.by_rows && !window.delayed;
-        let entry = if is_free { self.cache.acquire(first_row + u64::from(row)) } else { None };
+        let entry = if is_free { self.cache.acquire(number_of_row) } else { None };
         let Some(entry) = entry else {
             self.windows.close_if_free(index);
             return false;
         };
         window.entries[row as usize] = entry;
-        let map = self.shape.stripe(first_row * PAGE_SECTORS / core.geometry.chunk_sectors());
+        let map = self.stripe_map(core, index);
         let of = (Buf::Request { id: request.id, offset: 0 }, Of::Caller(request.id));
         let has_started = self.start_page(core, out, index, &map, &piece, of);
         if !has_started {

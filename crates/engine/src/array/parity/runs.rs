@@ -2,6 +2,7 @@
 
 use super::Parity;
 use super::op::{Kind, StripeOp};
+use super::single::Of;
 use super::window::{Owned, Piece, Rows, share};
 use crate::array::core::Core;
 use crate::array::slots::SlotSet;
@@ -111,8 +112,14 @@ impl Parity {
     ) -> bool {
         let window = self.windows.get(index);
         let [piece] = window.queue[..] else { return false };
-        let is_page = piece.is_whole_pages() && !piece.read && !window.by_rows && window.active.is_empty();
-        if !is_page || !self.start_single(core, out, index, &map, &piece) {
+        let is_page = u64::from(piece.count) == PAGE_SECTORS && piece.is_whole_pages() && !piece.read;
+        let is_alone = !window.by_rows && window.active.is_empty();
+        if !is_page || !is_alone || core.policy.writes_fill_cache {
+            return false;
+        }
+        let new = core.request_seg(piece.request, piece.sector, PAGE_SECTORS).buf;
+        let of = Of::Request(piece.request);
+        if !self.start_page(core, out, index, &map, &piece, (new, of)) {
             return false;
         }
         self.windows.get(index).queue.clear();
@@ -172,7 +179,7 @@ impl Parity {
         window.queue.truncate(kept);
     }
 
-    fn stripe_map(&mut self, core: &Core, index: u32) -> StripeMap {
+    pub(super) fn stripe_map(&mut self, core: &Core, index: u32) -> StripeMap {
         let first_sector = self.windows.get(index).number * self.windows.rows * PAGE_SECTORS;
         self.shape.stripe(first_sector / core.geometry.chunk_sectors())
     }

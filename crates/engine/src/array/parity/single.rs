@@ -132,23 +132,6 @@ fn is_plain(core: &Core, end: u64) -> bool {
 }
 
 impl Parity {
-    /// Starts the write of a piece that is alone in its window, if it is a page written by read-modify-write and
-    /// nothing stands in the way. Answers whether it did; the piece counts as a part of its request until it ends.
-    pub(super) fn start_single(
-        &mut self,
-        core: &mut Core,
-        out: &mut ActionQueue,
-        index: u32,
-        map: &StripeMap,
-        piece: &Piece,
-    ) -> bool {
-        if u64::from(piece.count) != PAGE_SECTORS || core.policy.writes_fill_cache {
-            return false;
-        }
-        let new = core.request_seg(piece.request, piece.sector, PAGE_SECTORS).buf;
-        self.start_page(core, out, index, map, piece, (new, Of::Request(piece.request)))
-    }
-
     /// Starts the write of a page of new content, if it is one by read-modify-write and nothing stands in the way. Answers
     /// whether it did.
     #[inline]
@@ -271,7 +254,7 @@ impl Parity {
             let left = self.single(key);
             left.pending -= 1;
             if left.pending == 0 {
-                self.singles.remove(key);
+                self.singles.discard(key);
             }
             single.became
         };
@@ -288,7 +271,7 @@ impl Parity {
 
     /// Old data and parity are there. What has happened to members meanwhile is looked at when the new parity is.
     fn update_single(&mut self, out: &mut ActionQueue, key: u64) {
-        let single = self.singles.get_mut(key).expect("it lives until its last answer");
+        let single = self.single(key);
         (single.phase, single.pending) = (Phase::Computing, 1);
         let &mut Single { entry, slots, has_q, role, new, .. } = single;
         let old = page(out, entry, slots[0]);
@@ -338,7 +321,7 @@ impl Parity {
 
     /// Everything is written.
     fn end_single(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
-        let single = self.singles.get_mut(key).expect("it lives until its last answer");
+        let single = self.single(key);
         let blocks = single.blocks();
         let &mut Single { window, entry, slots, sector, of, .. } = single;
         let owned = single.owned();
@@ -357,7 +340,7 @@ impl Parity {
     /// Makes an operation of it, at a step, with the answers it awaits.
     fn become_operation(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, step: Step) -> u64 {
         let single = *self.single(key);
-        let Single { window, slots, pending, flags, data, start, sector, row_sector, .. } = single;
+        let Single { window, slots, pending, flags, data, start, sector, .. } = single;
         let request = match single.of {
             Of::Request(request) => request,
             Of::Caller(id) => core.page_goes_on(id, flags, SectorRange::new(sector, PAGE_SECTORS)),
@@ -365,7 +348,7 @@ impl Parity {
         let Flags { fua, sync, .. } = flags;
         let count = PAGE_SECTORS as u32;
         let piece = Piece { request, read: false, job: false, sync, fua, data, start, count, sector };
-        let map = self.shape.stripe(row_sector / core.geometry.chunk_sectors());
+        let map = self.stripe_map(core, window);
         let mut op = self.op(core, window, single.rows(), Kind::Write, map, std::iter::once(piece));
         op.covered = SlotSet::one(slots[0]);
         op.plan =
@@ -381,7 +364,7 @@ impl Parity {
             single.pending -= 1;
             single.became = op;
         } else {
-            self.singles.remove(key);
+            self.singles.discard(key);
         }
         // The piece is a part of its request as the operation's now.
         core.part_ends(out, piece.request, Ok(()));
