@@ -40,7 +40,7 @@ pub(crate) enum Command {
     Read(crate::array::transfer::ReadArgs),
     /// Copy bytes from a pipe or file to an array.
     Write(crate::array::transfer::WriteArgs),
-    /// Serve an array over NBD.
+    /// Serve an array over NBD, or as a mounted file.
     Serve(Box<crate::array::serve::ServeArgs>),
     /// Mark members as failed (mdadm --fail).
     Fail(crate::array::manage::MembersArgs),

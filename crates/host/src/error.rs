@@ -10,6 +10,7 @@ use stripewise_engine::stack::StackError;
 use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_engine::volume::VolumeError;
 
+use crate::fuse::MountProblem;
 use crate::md::overlay::OverlayProblem;
 
 /// Why an array could not be opened or run.
@@ -90,6 +91,13 @@ pub enum HostError {
         /// Why, and what would be right.
         problem: OverlayProblem,
     },
+    /// An array cannot be mounted.
+    Mount {
+        /// The folder.
+        at: PathBuf,
+        /// Why, and what would be right.
+        problem: MountProblem,
+    },
     /// A server cannot listen.
     Listen {
         /// The path or address.
@@ -152,7 +160,9 @@ impl ListenProblem {
 impl fmt::Display for ListenProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nowhere => f.write_str("has no socket; give a path or an address to listen at"),
+            Self::Nowhere => {
+                f.write_str("has no socket and no mount; give a path or an address to listen at, or a folder")
+            }
             Self::InUse => f.write_str("another server answers here; stop it, or choose another place"),
             Self::NotASocket => f.write_str("exists and is not a socket; choose another path"),
             Self::NoFolder => f.write_str("no such folder; create it, or choose another path"),
@@ -316,6 +326,7 @@ impl fmt::Display for HostError {
             }
             Self::Io(e) => e.fmt(f),
             Self::Overlay { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Self::Mount { at, problem } => write!(f, "{}: {problem}", at.display()),
             Self::Listen { at, problem } => write!(f, "{at}: {problem}"),
         }
     }

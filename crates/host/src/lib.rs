@@ -17,6 +17,7 @@ mod delayed;
 mod drive;
 mod error;
 mod flushes;
+mod fuse;
 mod fused;
 mod layers;
 mod mailbox;
@@ -36,6 +37,7 @@ pub use array::{Array, ArrayConfig};
 pub use buffers::Memory;
 pub use drive::{DriveCommand, DriveExport, DriveReport, TimedDrive};
 pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};
+pub use fuse::MountProblem;
 pub use layers::{CacheStatus, CryptLayer, Layers};
 pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus, NotReAddable};
 pub use members::{

@@ -1,4 +1,4 @@
-//! `stripewise serve`: an assembled array over NBD.
+//! `stripewise serve`: an assembled array over NBD, or as a mounted file.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -34,11 +34,14 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     select: SelectArgs,
     /// Listen at a unix socket.
-    #[arg(long, value_name = "PATH", required_unless_present = "listen")]
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["listen", "mount"])]
     socket: Option<PathBuf>,
     /// Listen at a TCP address; port 0 means any.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
+    /// Mount an empty folder, where the array is the file `disk` (FUSE); a loop device makes it a block device.
+    #[arg(long, value_name = "FOLDER")]
+    mount: Option<PathBuf>,
     /// Take the commands of `stripewise fail`, `add`, `detail`, `stop` and the like at a unix socket.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -144,6 +147,7 @@ impl Export {
         let server = NbdServer::bind(ServeConfig {
             socket: args.socket.clone(),
             listen: args.listen,
+            mount: args.mount.clone(),
             control: args.control.clone(),
             name: args.export_name.clone().unwrap_or(name),
             description: line.trim_end_matches('.').to_owned(),
@@ -154,7 +158,8 @@ impl Export {
         })?;
         let unix = args.socket.as_ref().map(|path| path.display().to_string());
         let tcp = server.address().map(|address| address.to_string());
-        let places: Vec<String> = unix.into_iter().chain(tcp).collect();
+        let file = server.file().map(|path| path.display().to_string());
+        let places: Vec<String> = unix.into_iter().chain(tcp).chain(file).collect();
         print(&format!("stripewise: {line} Ready at {}\n", places.join(" and ")))?;
         let served = server.serve(array);
         let closed = if closes { array.close() } else { Ok(()) };

@@ -9,14 +9,15 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use stripewise_engine::io::Op;
+use stripewise_engine::io::{IoResult, Op};
 
 use super::buffers::{Buffer, Buffers};
 use super::export::Export;
-use super::handshake::{Agreed, Handshake, OPTION_BYTES_MAX, Step};
+use super::handshake::{Agreed, BASE_ALLOCATION_ID, Handshake, OPTION_BYTES_MAX, Step};
 use super::poller::News;
 use super::socket::{self, Moved, RUNS_MAX};
-use super::task::{Task, judge};
+use super::status;
+use super::task::{Task, errno_of, judge};
 use super::wire::{Errno, Head, REQUEST_BYTES, RawRequest, command};
 
 /// Requests of a connection under way.
@@ -359,6 +360,36 @@ impl Connection {
                 false
             }
         }
+    }
+
+    /// Answers a request that was carried out.
+    pub(crate) fn answer(&mut self, accepted: Accepted, result: IoResult, buffers: &mut Buffers) {
+        let Accepted { cookie, offset, bytes, task, buffer } = accepted;
+        let is_read = matches!(task, Task::Array { op: Op::Read, .. });
+        let held = if buffer.is_some() { u64::from(bytes) } else { 0 };
+        let structured = is_read && self.agreed().structured;
+        let head = match result {
+            Ok(()) if structured => Head::offset_data(cookie, offset, bytes),
+            Ok(()) => Head::simple(cookie, None),
+            Err(error) if structured => Head::error(cookie, errno_of(error)),
+            Err(error) => Head::simple(cookie, Some(errno_of(error))),
+        };
+        let body = match buffer {
+            Some(buffer) if is_read && result.is_ok() => Some((buffer, bytes as usize)),
+            Some(buffer) => {
+                buffers.give(buffer);
+                None
+            }
+            None => None,
+        };
+        self.reply(head, Vec::new(), body, held);
+    }
+
+    /// Tells what a range of so many bytes holds.
+    pub(crate) fn answer_status(&mut self, cookie: u64, bytes: u32) {
+        let extents = status::extents(bytes);
+        let head = Head::block_status(cookie, BASE_ALLOCATION_ID, extents.len() / 8);
+        self.reply(head, extents, None, 0);
     }
 
     /// Queues the reply of a request that held so many bytes: its head, a few bytes, or its buffer's.

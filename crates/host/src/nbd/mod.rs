@@ -44,7 +44,12 @@ mod status;
 mod task;
 mod wire;
 
-pub(crate) use socket::Listener;
+pub(crate) use buffers::{Buffer, Buffers};
+pub(crate) use connection::{Accepted, BYTES_MAX, REQUESTS_MAX};
+pub(crate) use export::Export;
+pub(crate) use poller::News;
+pub(crate) use socket::{Listener, Moved, moved};
+pub(crate) use task::Task;
 
 pub use control::ServeStatus;
 pub use drive::DriveServer;

@@ -15,6 +15,7 @@ use super::service::{Doors, Service, Shared};
 use super::socket::Listener;
 use crate::array::Array;
 use crate::error::{HostError, ListenProblem};
+use crate::fuse::{FILE_NAME, mount_at};
 use crate::manage::ArrayStatus;
 use crate::report::RunReport;
 use crate::run::Running;
@@ -32,6 +33,8 @@ pub struct ServeConfig {
     pub socket: Option<PathBuf>,
     /// Address of a TCP socket; port 0 means any.
     pub listen: Option<SocketAddr>,
+    /// An empty folder to be mounted, where the array is the file `disk`.
+    pub mount: Option<PathBuf>,
     /// Path of the control socket.
     pub control: Option<PathBuf>,
     /// The export's name; clients may also use the empty name.
@@ -53,10 +56,18 @@ impl fmt::Debug for ServeConfig {
         f.debug_struct("ServeConfig")
             .field("socket", &self.socket)
             .field("listen", &self.listen)
+            .field("mount", &self.mount)
             .field("control", &self.control)
             .field("name", &self.name)
             .field("read_only", &self.read_only)
             .finish_non_exhaustive()
+    }
+}
+
+impl ServeConfig {
+    /// Whether clients can come at any time.
+    pub(crate) fn has_socket(&self) -> bool {
+        self.socket.is_some() || self.listen.is_some()
     }
 }
 
@@ -78,13 +89,14 @@ pub struct NbdServer {
 }
 
 impl NbdServer {
-    /// Listens. Clients that connect are answered once the server serves. A unix socket left by a server
-    /// that is gone is replaced; sockets are removed with the server.
+    /// Listens, and mounts. Clients that connect are answered once the server serves, and so are those who look into the
+    /// mounted folder. A unix socket left by a server that is gone is replaced; sockets are removed with the server, and
+    /// the folder unmounted.
     ///
     /// # Errors
-    /// No socket is asked for, or one cannot be had; the message says what would be right.
+    /// Neither a socket nor a mount is asked for, or one cannot be had; the message says what would be right.
     pub fn bind(config: ServeConfig) -> Result<Self, HostError> {
-        if config.socket.is_none() && config.listen.is_none() {
+        if !config.has_socket() && config.mount.is_none() {
             return Err(ListenProblem::Nowhere.at("the server"));
         }
         let longest = config.name.len().max(config.description.len());
@@ -102,7 +114,13 @@ impl NbdServer {
             address = Some(bound);
         }
         let control = config.control.as_deref().map(Listener::unix).transpose()?;
-        Ok(Self { config, doors: Doors { clients, control }, address })
+        let mount = config.mount.as_deref().map(|folder| mount_at(folder, config.read_only)).transpose()?;
+        Ok(Self { config, doors: Doors { clients, control, mount }, address })
+    }
+
+    /// The path of the file that is the array, where it is mounted.
+    pub fn file(&self) -> Option<PathBuf> {
+        self.config.mount.as_ref().map(|folder| folder.join(FILE_NAME))
     }
 
     /// The address of the TCP socket.
@@ -110,8 +128,8 @@ impl NbdServer {
         self.address
     }
 
-    /// Serves the array until the stop flag is set or the control socket says so, then answers what is under
-    /// way, ends all connections, writes back what a page cache holds and flushes the members.
+    /// Serves the array until the stop flag is set, the control socket says so, or the folder is unmounted where there is
+    /// no socket; then answers what is under way, ends all connections, writes back what a page cache holds and flushes the members.
     ///
     /// # Errors
     /// No `io_uring`, no memory, or the last flush failed or tells of a write-back that did.

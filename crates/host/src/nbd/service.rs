@@ -1,37 +1,31 @@
 //! One shard with its clients: the loop that serves them.
 
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+mod client;
+mod doors;
+mod shared;
+
+use std::sync::atomic::Ordering;
 
 use stripewise_engine::io::{IoResult, Op, Request, RequestId};
 use stripewise_engine::units::{Instant, Nanos, SectorRange};
 
 use super::buffers::{Buffer, Buffers};
-use super::connection::{Accepted, Connection};
-use super::control::{self, Command, ControlConnection, ServeStatus};
-use super::export::Export;
-use super::handshake::BASE_ALLOCATION_ID;
+use super::connection::Accepted;
+use super::control::{self, Command, ControlConnection};
 use super::observer::Observed;
 use super::patience::Patience;
 use super::poller::Poller;
-use super::server::ServeConfig;
-use super::socket::Listener;
-use super::status;
-use super::task::{Task, engine_flags, errno_of, stream_of};
-use super::wire::Head;
+use super::task::{Task, engine_flags};
 use crate::clock::Clock;
 use crate::error::HostError;
 use crate::mailbox::PartBuffer;
-use crate::manage::ArrayStatus;
-use crate::route::Router;
 use crate::run::{AbortOnPanic, Running};
 use crate::shard::{Context, Shard};
 
-/// Clients connected at once; more wait in the listening socket's queue.
-const CONNECTIONS_MAX: usize = 128;
-/// Clients of the control socket at once.
-const CONTROLS_MAX: usize = 8;
+use client::{Client, Link};
+pub(crate) use doors::Doors;
+pub(crate) use shared::Shared;
+
 /// Bytes started for a client before the others have their turn.
 const TURN_BYTES: u64 = 256 << 10;
 /// Sectors zeroed or discarded at once, so that others have their turn.
@@ -56,80 +50,9 @@ mod token {
     }
 }
 
-/// Where clients come in.
-#[derive(Debug)]
-pub(crate) struct Doors {
-    pub(crate) clients: Vec<Listener>,
-    pub(crate) control: Option<Listener>,
-}
-
-/// A client's socket, and how many clients came before.
-type Dealt = (OwnedFd, u32);
-
-/// What the shards of a server share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) export: Export,
-    pub(crate) config: ServeConfig,
-    router: Router,
-    /// Clients dealt to a shard that has not yet taken them.
-    dealt: Vec<Mutex<Vec<Dealt>>>,
-    connections: AtomicUsize,
-    connections_total: AtomicU64,
-    requests: AtomicU64,
-    read_bytes: AtomicU64,
-    write_bytes: AtomicU64,
-}
-
-impl Shared {
-    pub(crate) fn new(export: Export, config: ServeConfig, router: Router, shards: usize) -> Self {
-        Self {
-            export,
-            config,
-            router,
-            dealt: (0..shards).map(|_| Mutex::default()).collect(),
-            connections: AtomicUsize::new(0),
-            connections_total: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            read_bytes: AtomicU64::new(0),
-            write_bytes: AtomicU64::new(0),
-        }
-    }
-
-    pub(crate) fn status(&self, array: ArrayStatus) -> ServeStatus {
-        ServeStatus {
-            connections: self.connections.load(Ordering::Relaxed) as u64,
-            connections_total: self.connections_total.load(Ordering::Relaxed),
-            requests: self.requests.load(Ordering::Relaxed),
-            read_bytes: self.read_bytes.load(Ordering::Relaxed),
-            write_bytes: self.write_bytes.load(Ordering::Relaxed),
-            failed: array.failed.clone(),
-            array,
-        }
-    }
-
-    fn take_dealt(&self, shard: usize) -> Vec<Dealt> {
-        std::mem::take(&mut *self.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn has_dealt(&self, shard: usize) -> bool {
-        !self.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-}
-
 /// An answer of one field.
 fn answer(name: &str, what: &str) -> String {
     serde_json::json!({ name: what }).to_string()
-}
-
-/// A client and how many of its requests the engine has.
-#[derive(Debug)]
-struct Client {
-    connection: Connection,
-    /// Clients that came before it, on any shard.
-    number: u32,
-    in_engine: u32,
-    came_at: Instant,
 }
 
 /// A request in the engine.
@@ -185,7 +108,7 @@ impl<'a> Service<'a> {
     /// Makes the shard ready to serve; one shard of a server has the doors.
     pub(crate) fn new(
         shard: &'a mut Shard,
-        doors: Option<Doors>,
+        mut doors: Option<Doors>,
         shared: &'a Shared,
         context: &Context<'_>,
     ) -> Result<Self, HostError> {
@@ -204,7 +127,8 @@ impl<'a> Service<'a> {
             poller.add(wake, token::new(token::WAKE, 0)).map_err(failed)?;
         }
         shard.prepare(context, None, Some(poller.fd()))?;
-        Ok(Self {
+        let mount = doors.as_mut().and_then(|doors| doors.mount.take());
+        let mut service = Self {
             shard,
             shared,
             doors,
@@ -219,7 +143,12 @@ impl<'a> Service<'a> {
             buffers: Buffers::default(),
             drain_until: None,
             has_ended: false,
-        })
+        };
+        if let Some(session) = mount {
+            let number = service.count_client();
+            service.admit(Link::Fuse(Box::new(session)), number, context.clock.now());
+        }
+        Ok(service)
     }
 
     /// Serves until stopped and drained, and until the other shards are.
@@ -257,97 +186,10 @@ impl<'a> Service<'a> {
         if self.drain_until.is_none() && self.shared.config.stop.load(Ordering::Relaxed) {
             self.drain_until = Some(now + DRAIN_MAX);
             self.doors = None;
-            self.clients.iter_mut().flatten().for_each(|c| c.connection.drain());
+            self.clients.iter_mut().flatten().for_each(|c| c.link.drain());
         }
         if self.drain_until.is_some_and(|until| until <= now) {
-            self.clients.iter_mut().flatten().for_each(|c| c.connection.kill());
-        }
-    }
-
-    /// Lets clients in: at the doors, and those another shard dealt to this one.
-    fn welcome(&mut self, now: Instant, context: &Context<'_>) {
-        let own = self.shard.index() as usize;
-        if self.drain_until.is_some() {
-            return;
-        }
-        if self.shared.dealt.len() > 1 {
-            for dealt in self.shared.take_dealt(own) {
-                self.admit(dealt, now);
-            }
-        }
-        if !std::mem::take(&mut self.is_knocking) {
-            return;
-        }
-        while let Some(dealt) = self.next_at_door() {
-            let shard = self.next_shard % self.shared.dealt.len();
-            self.next_shard += 1;
-            if shard == own {
-                self.admit(dealt, now);
-            } else {
-                self.shared.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner).push(dealt);
-                context.mailboxes[shard].wake_if_asleep();
-            }
-        }
-        self.welcome_controls();
-    }
-
-    /// The next client at a door. While all places are taken, or descriptors, clients wait and the doors are
-    /// looked at in every round.
-    fn next_at_door(&mut self) -> Option<Dealt> {
-        let doors = self.doors.as_ref()?;
-        if self.shared.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
-            self.is_knocking = true;
-            return None;
-        }
-        for door in &doors.clients {
-            match door.accept() {
-                Ok(Some(socket)) => {
-                    self.shared.connections.fetch_add(1, Ordering::Relaxed);
-                    let number = self.shared.connections_total.fetch_add(1, Ordering::Relaxed);
-                    return Some((socket, number as u32));
-                }
-                Ok(None) => {}
-                Err(_) => self.is_knocking = true,
-            }
-        }
-        None
-    }
-
-    fn admit(&mut self, (socket, number): Dealt, now: Instant) {
-        let place = self.clients.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.clients.push(None);
-            self.clients.len() - 1
-        });
-        let connection = Connection::new(socket);
-        if self.poller.add(connection.fd(), token::new(token::CLIENT, place)).is_ok() {
-            self.clients[place] = Some(Client { connection, number, in_engine: 0, came_at: now });
-            self.shard.open_stream(stream_of(place));
-        } else {
-            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    fn welcome_controls(&mut self) {
-        let Some(door) = self.doors.as_ref().and_then(|d| d.control.as_ref()) else { return };
-        loop {
-            let is_full = self.controls.iter().flatten().count() >= CONTROLS_MAX;
-            let socket = match door.accept() {
-                Ok(Some(_)) if is_full => continue,
-                Ok(Some(socket)) => socket,
-                Ok(None) => return,
-                Err(_) => {
-                    self.is_knocking = true;
-                    return;
-                }
-            };
-            let place = self.controls.iter().position(Option::is_none).unwrap_or_else(|| {
-                self.controls.push(None);
-                self.controls.len() - 1
-            });
-            let control = ControlConnection::new(socket);
-            if self.poller.add(control.fd(), token::new(token::CONTROL, place)).is_ok() {
-                self.controls[place] = Some(control);
-            }
+            self.clients.iter_mut().flatten().for_each(|c| c.link.kill());
         }
     }
 
@@ -362,7 +204,7 @@ impl<'a> Service<'a> {
                     more = true;
                     break;
                 }
-                let Some(accepted) = client.connection.next(&self.shared.export, &mut self.buffers) else {
+                let Some(accepted) = client.link.next(&self.shared.export, &mut self.buffers) else {
                     break;
                 };
                 requests += 1;
@@ -381,14 +223,15 @@ impl<'a> Service<'a> {
         let (op, range, fua) = match accepted.task {
             Task::Array { op, range, fua } => (op, range, fua),
             Task::BlockStatus { bytes, .. } => {
-                let extents = status::extents(bytes);
-                let head = Head::block_status(accepted.cookie, BASE_ALLOCATION_ID, extents.len() / 8);
-                return client.connection.reply(head, extents, None, 0);
+                if let Link::Nbd(connection) = &mut client.link {
+                    connection.answer_status(accepted.cookie, bytes);
+                }
+                return;
             }
-            Task::Disconnect => return client.connection.drain(),
+            Task::Disconnect => return client.link.drain(),
         };
         client.in_engine += 1;
-        let is_alone = client.connection.requests() == 1;
+        let is_alone = client.link.requests() == 1;
         let id = self.free.pop().unwrap_or_else(|| {
             self.wholes.push(None);
             self.wholes.len() as u32 - 1
@@ -425,7 +268,7 @@ impl<'a> Service<'a> {
         let buffer = whole.accepted.buffer.as_ref();
         let buffer = PartBuffer {
             base: buffer.map_or(std::ptr::null_mut(), Buffer::base),
-            bytes: buffer.map_or(0, |_| u64::from(whole.accepted.bytes)),
+            bytes: buffer.map_or(0, |b| b.bytes() as u64),
         };
         whole.parts_left = self.shard.start_whole(&self.shared.router, request, buffer);
     }
@@ -488,35 +331,19 @@ impl<'a> Service<'a> {
 
     fn answer(&mut self, whole: Whole) {
         let Whole { client, accepted, op, result, .. } = whole;
-        let Accepted { cookie, offset, bytes, buffer, .. } = accepted;
-        let held = if buffer.is_some() { u64::from(bytes) } else { 0 };
+        let held = accepted.buffer.as_ref().map_or(0, |_| u64::from(accepted.bytes));
         let client = self.clients[client].as_mut().expect("a client stays while the engine has its requests");
         client.in_engine -= 1;
-        let structured = op == Op::Read && client.connection.agreed().structured;
-        let head = match result {
-            Ok(()) if structured => Head::offset_data(cookie, offset, bytes),
-            Ok(()) => Head::simple(cookie, None),
-            Err(error) if structured => Head::error(cookie, errno_of(error)),
-            Err(error) => Head::simple(cookie, Some(errno_of(error))),
-        };
         let counter = if op == Op::Read { &self.shared.read_bytes } else { &self.shared.write_bytes };
         counter.fetch_add(held, Ordering::Relaxed);
-        let body = match buffer {
-            Some(buffer) if op == Op::Read && result.is_ok() => Some((buffer, bytes as usize)),
-            Some(buffer) => {
-                self.buffers.give(buffer);
-                None
-            }
-            None => None,
-        };
-        client.connection.reply(head, Vec::new(), body, held);
+        client.link.answer(accepted, result, &mut self.buffers);
     }
 
     /// Sends replies; answers whether something moved.
     fn send(&mut self) -> bool {
         let mut moved = false;
         for client in self.clients.iter_mut().flatten() {
-            moved |= client.connection.send(&mut self.buffers);
+            moved |= client.link.send(&mut self.buffers);
         }
         moved
     }
@@ -562,10 +389,14 @@ impl<'a> Service<'a> {
     fn sweep(&mut self, now: Instant) {
         for place in &mut self.clients {
             let Some(client) = place else { continue };
-            if client.connection.is_in_handshake() && now.since(client.came_at) > HANDSHAKE_MAX {
-                client.connection.kill();
+            if client.link.is_in_handshake() && now.since(client.came_at) > HANDSHAKE_MAX {
+                client.link.kill();
             }
-            if client.connection.is_over() && client.in_engine == 0 {
+            if client.link.is_over() && client.in_engine == 0 {
+                if client.link.is_mount() && !self.shared.config.has_socket() {
+                    // Nobody else can come.
+                    self.shared.config.stop.store(true, Ordering::Relaxed);
+                }
                 *place = None;
                 self.shared.connections.fetch_sub(1, Ordering::Relaxed);
             }
@@ -629,7 +460,7 @@ impl<'a> Service<'a> {
             match news.token >> 32 {
                 token::CLIENT => {
                     if let Some(Some(client)) = clients.get_mut(index) {
-                        client.connection.tell(news);
+                        client.link.tell(news);
                     }
                 }
                 token::CONTROL => {

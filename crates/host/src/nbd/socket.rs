@@ -126,7 +126,7 @@ fn set_option(fd: RawFd, level: i32, name: i32, value: i32) {
 /// The run is writable and nothing else uses it.
 pub(crate) unsafe fn receive(fd: RawFd, base: *mut u8, bytes: usize) -> Moved {
     // SAFETY: upheld by the caller.
-    moved(|| unsafe { libc::recv(fd, base.cast(), bytes, libc::MSG_DONTWAIT) })
+    moved(&[], || unsafe { libc::recv(fd, base.cast(), bytes, libc::MSG_DONTWAIT) })
 }
 
 /// Sends runs of bytes, in order; the last may be sent in part.
@@ -139,10 +139,11 @@ pub(crate) unsafe fn send(fd: RawFd, runs: &mut [libc::iovec]) -> Moved {
     message.msg_iov = runs.as_mut_ptr();
     message.msg_iovlen = runs.len() as _;
     // SAFETY: upheld by the caller; the message is a local.
-    moved(|| unsafe { libc::sendmsg(fd, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
+    moved(&[], || unsafe { libc::sendmsg(fd, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
-fn moved(call: impl Fn() -> isize) -> Moved {
+/// Makes a call that moves bytes, again after those errors and when a signal came.
+pub(crate) fn moved(again: &[i32], call: impl Fn() -> isize) -> Moved {
     loop {
         match call() {
             0 => return Moved::Ended,
@@ -150,6 +151,7 @@ fn moved(call: impl Fn() -> isize) -> Moved {
             _ => match io::Error::last_os_error().raw_os_error() {
                 Some(libc::EINTR) => {}
                 Some(libc::EAGAIN) => return Moved::Later,
+                Some(errno) if again.contains(&errno) => {}
                 _ => return Moved::Ended,
             },
         }

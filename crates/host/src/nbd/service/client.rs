@@ -1,0 +1,112 @@
+//! A client, however it is connected.
+
+use std::os::fd::RawFd;
+
+use stripewise_engine::io::IoResult;
+use stripewise_engine::units::Instant;
+
+use super::super::buffers::Buffers;
+use super::super::connection::{Accepted, Connection};
+use super::super::export::Export;
+use super::super::poller::News;
+use crate::fuse::Session;
+
+/// A client and how many of its requests the engine has.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) link: Link,
+    /// Clients that came before it, on any shard.
+    pub(super) number: u32,
+    pub(super) in_engine: u32,
+    pub(super) came_at: Instant,
+}
+
+/// How a client is connected. Requests come in by [`next`](Self::next), each is answered by [`answer`](Self::answer), and
+/// answers leave by [`send`](Self::send) at the latest.
+#[derive(Debug)]
+pub(super) enum Link {
+    Nbd(Box<Connection>),
+    Fuse(Box<Session>),
+}
+
+impl Link {
+    pub(super) fn fd(&self) -> RawFd {
+        match self {
+            Self::Nbd(connection) => connection.fd(),
+            Self::Fuse(session) => session.fd(),
+        }
+    }
+
+    /// Takes note of what the system says of the descriptor.
+    pub(super) fn tell(&mut self, news: News) {
+        match self {
+            Self::Nbd(connection) => connection.tell(news),
+            Self::Fuse(session) => session.tell(news),
+        }
+    }
+
+    /// Takes no new requests; what is under way is answered.
+    pub(super) fn drain(&mut self) {
+        match self {
+            Self::Nbd(connection) => connection.drain(),
+            Self::Fuse(session) => session.drain(),
+        }
+    }
+
+    /// Gives the client up.
+    pub(super) fn kill(&mut self) {
+        match self {
+            Self::Nbd(connection) => connection.kill(),
+            Self::Fuse(session) => session.kill(),
+        }
+    }
+
+    /// Whether nothing more is to be done for the client.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Nbd(connection) => connection.is_over(),
+            Self::Fuse(session) => session.is_over(),
+        }
+    }
+
+    /// Whether the client has not chosen an export yet.
+    pub(super) fn is_in_handshake(&self) -> bool {
+        matches!(self, Self::Nbd(connection) if connection.is_in_handshake())
+    }
+
+    pub(super) fn is_mount(&self) -> bool {
+        matches!(self, Self::Fuse(_))
+    }
+
+    /// Requests under way.
+    pub(super) fn requests(&self) -> u32 {
+        match self {
+            Self::Nbd(connection) => connection.requests(),
+            Self::Fuse(session) => session.requests(),
+        }
+    }
+
+    /// The next request that can be started now.
+    pub(super) fn next(&mut self, export: &Export, buffers: &mut Buffers) -> Option<Accepted> {
+        match self {
+            Self::Nbd(connection) => connection.next(export, buffers),
+            Self::Fuse(session) => session.next(export, buffers),
+        }
+    }
+
+    /// Answers a request that was carried out.
+    pub(super) fn answer(&mut self, accepted: Accepted, result: IoResult, buffers: &mut Buffers) {
+        match self {
+            Self::Nbd(connection) => connection.answer(accepted, result, buffers),
+            Self::Fuse(session) => session.answer(accepted, result, buffers),
+        }
+    }
+
+    /// Sends answers; says whether something moved.
+    pub(super) fn send(&mut self, buffers: &mut Buffers) -> bool {
+        match self {
+            Self::Nbd(connection) => connection.send(buffers),
+            Self::Fuse(_) => false,
+        }
+    }
+}

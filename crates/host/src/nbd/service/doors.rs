@@ -1,0 +1,125 @@
+//! Where clients come in.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use stripewise_engine::units::Instant;
+
+use super::super::connection::Connection;
+use super::super::control::ControlConnection;
+use super::super::socket::Listener;
+use super::super::task::stream_of;
+use super::shared::Dealt;
+use super::{Client, Link, Service, token};
+use crate::fuse::Session;
+use crate::shard::Context;
+
+/// Clients connected at once; more wait in the listening socket's queue.
+const CONNECTIONS_MAX: usize = 128;
+/// Clients of the control socket at once.
+const CONTROLS_MAX: usize = 8;
+
+/// Where clients come in.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub(crate) clients: Vec<Listener>,
+    pub(crate) control: Option<Listener>,
+    /// The mount, which is there from the start.
+    pub(crate) mount: Option<Session>,
+}
+
+impl Service<'_> {
+    /// Lets clients in: at the doors, and those another shard dealt to this one.
+    pub(super) fn welcome(&mut self, now: Instant, context: &Context<'_>) {
+        let own = self.shard.index() as usize;
+        if self.drain_until.is_some() {
+            return;
+        }
+        if self.shared.dealt.len() > 1 {
+            for dealt in self.shared.take_dealt(own) {
+                self.admit_dealt(dealt, now);
+            }
+        }
+        if !std::mem::take(&mut self.is_knocking) {
+            return;
+        }
+        while let Some(dealt) = self.next_at_door() {
+            let shard = self.next_shard % self.shared.dealt.len();
+            self.next_shard += 1;
+            if shard == own {
+                self.admit_dealt(dealt, now);
+            } else {
+                self.shared.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner).push(dealt);
+                context.mailboxes[shard].wake_if_asleep();
+            }
+        }
+        self.welcome_controls();
+    }
+
+    /// The next client at a door. While all places are taken, or descriptors, clients wait and the doors are
+    /// looked at in every round.
+    fn next_at_door(&mut self) -> Option<Dealt> {
+        let doors = self.doors.as_ref()?;
+        if self.shared.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
+            self.is_knocking = true;
+            return None;
+        }
+        for door in &doors.clients {
+            match door.accept() {
+                Ok(Some(socket)) => {
+                    return Some((socket, self.count_client()));
+                }
+                Ok(None) => {}
+                Err(_) => self.is_knocking = true,
+            }
+        }
+        None
+    }
+
+    /// Counts a client that has come; answers how many came before.
+    pub(super) fn count_client(&self) -> u32 {
+        self.shared.connections.fetch_add(1, Ordering::Relaxed);
+        self.shared.connections_total.fetch_add(1, Ordering::Relaxed) as u32
+    }
+
+    fn admit_dealt(&mut self, (socket, number): Dealt, now: Instant) {
+        self.admit(Link::Nbd(Box::new(Connection::new(socket))), number, now);
+    }
+
+    pub(super) fn admit(&mut self, link: Link, number: u32, now: Instant) {
+        let place = self.clients.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.clients.push(None);
+            self.clients.len() - 1
+        });
+        if self.poller.add(link.fd(), token::new(token::CLIENT, place)).is_ok() {
+            self.clients[place] = Some(Client { link, number, in_engine: 0, came_at: now });
+            self.shard.open_stream(stream_of(place));
+        } else {
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn welcome_controls(&mut self) {
+        let Some(door) = self.doors.as_ref().and_then(|d| d.control.as_ref()) else { return };
+        loop {
+            let is_full = self.controls.iter().flatten().count() >= CONTROLS_MAX;
+            let socket = match door.accept() {
+                Ok(Some(_)) if is_full => continue,
+                Ok(Some(socket)) => socket,
+                Ok(None) => return,
+                Err(_) => {
+                    self.is_knocking = true;
+                    return;
+                }
+            };
+            let place = self.controls.iter().position(Option::is_none).unwrap_or_else(|| {
+                self.controls.push(None);
+                self.controls.len() - 1
+            });
+            let control = ControlConnection::new(socket);
+            if self.poller.add(control.fd(), token::new(token::CONTROL, place)).is_ok() {
+                self.controls[place] = Some(control);
+            }
+        }
+    }
+}

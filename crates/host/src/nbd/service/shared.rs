@@ -1,0 +1,65 @@
+//! What the shards of a server share.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::super::control::ServeStatus;
+use super::super::export::Export;
+use super::super::server::ServeConfig;
+use crate::manage::ArrayStatus;
+use crate::route::Router;
+
+/// A client's socket, and how many clients came before.
+pub(super) type Dealt = (OwnedFd, u32);
+
+/// What the shards of a server share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) export: Export,
+    pub(crate) config: ServeConfig,
+    pub(super) router: Router,
+    /// Clients dealt to a shard that has not yet taken them.
+    pub(super) dealt: Vec<Mutex<Vec<Dealt>>>,
+    pub(super) connections: AtomicUsize,
+    pub(super) connections_total: AtomicU64,
+    pub(super) requests: AtomicU64,
+    pub(super) read_bytes: AtomicU64,
+    pub(super) write_bytes: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(export: Export, config: ServeConfig, router: Router, shards: usize) -> Self {
+        Self {
+            export,
+            config,
+            router,
+            dealt: (0..shards).map(|_| Mutex::default()).collect(),
+            connections: AtomicUsize::new(0),
+            connections_total: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            write_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn status(&self, array: ArrayStatus) -> ServeStatus {
+        ServeStatus {
+            connections: self.connections.load(Ordering::Relaxed) as u64,
+            connections_total: self.connections_total.load(Ordering::Relaxed),
+            requests: self.requests.load(Ordering::Relaxed),
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            write_bytes: self.write_bytes.load(Ordering::Relaxed),
+            failed: array.failed.clone(),
+            array,
+        }
+    }
+
+    pub(super) fn take_dealt(&self, shard: usize) -> Vec<Dealt> {
+        std::mem::take(&mut *self.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn has_dealt(&self, shard: usize) -> bool {
+        !self.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
