@@ -115,17 +115,17 @@ pub(super) struct Body(pub(super) Vec<u8>);
 
 impl Body {
     pub(super) fn u16s(mut self, numbers: &[u16]) -> Self {
-        numbers.iter().for_each(|n| self.0.extend(n.to_ne_bytes()));
+        self.0.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
         self
     }
 
     pub(super) fn u32s(mut self, numbers: &[u32]) -> Self {
-        numbers.iter().for_each(|n| self.0.extend(n.to_ne_bytes()));
+        self.0.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
         self
     }
 
     pub(super) fn u64s(mut self, numbers: &[u64]) -> Self {
-        numbers.iter().for_each(|n| self.0.extend(n.to_ne_bytes()));
+        self.0.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
         self
     }
 

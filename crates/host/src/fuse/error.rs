@@ -41,7 +41,7 @@ pub enum MountProblem {
 
 impl MountProblem {
     /// What an error of looking at the folder means.
-    pub(super) fn from_folder(error: io::Error) -> Self {
+    pub(super) fn from_folder(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ENOENT) => Self::NoFolder,
             Some(libc::ENOTDIR) => Self::NotAFolder,
@@ -52,7 +52,7 @@ impl MountProblem {
     }
 
     /// What an error of opening the device means.
-    pub(super) fn from_device(error: io::Error) -> Self {
+    pub(super) fn from_device(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Self::NoDevice,
             Some(libc::EACCES | libc::EPERM) => Self::DevicePermission,
@@ -61,7 +61,7 @@ impl MountProblem {
     }
 
     /// What an error of mounting means.
-    pub(super) fn from_mount(error: io::Error) -> Self {
+    pub(super) fn from_mount(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NotPermitted,
             Some(libc::ENODEV) => Self::NoDevice,

@@ -43,7 +43,7 @@ impl Mount {
     fn by_call(folder: &Path, read_only: bool) -> Result<(OwnedFd, Self), MountProblem> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let device =
-            open("/dev/fuse", flags, Mode::empty()).map_err(|e| MountProblem::from_device(e.into()))?;
+            open("/dev/fuse", flags, Mode::empty()).map_err(|e| MountProblem::from_device(&e.into()))?;
         // SAFETY: the calls take no pointers and cannot fail.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
         let options = format!(
@@ -52,7 +52,7 @@ impl Mount {
         );
         let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).ok();
         let flags = MountFlags::NOSUID | MountFlags::NODEV | read_only_flag(read_only);
-        mount(SOURCE, folder, KIND, flags, options).map_err(|e| MountProblem::from_mount(e.into()))?;
+        mount(SOURCE, folder, KIND, flags, options).map_err(|e| MountProblem::from_mount(&e.into()))?;
         Ok((device, Self { folder: folder.to_owned(), helper: None }))
     }
 
@@ -61,7 +61,7 @@ impl Mount {
         let mode = if read_only { "ro" } else { "rw" };
         let options = format!("{mode},nosuid,nodev,fsname={SOURCE},subtype={SOURCE},default_permissions");
         for helper in HELPERS {
-            let (own, theirs) = UnixStream::pair().map_err(MountProblem::from_mount)?;
+            let (own, theirs) = UnixStream::pair().map_err(|e| MountProblem::from_mount(&e))?;
             let child = Command::new(helper)
                 .args(["-o", &options, "--"])
                 .arg(folder)
@@ -73,22 +73,22 @@ impl Mount {
             let child = match child {
                 Ok(child) => child,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(MountProblem::from_mount(e)),
+                Err(e) => return Err(MountProblem::from_mount(&e)),
             };
             let device = receive_file(&own);
             let said = child.wait_with_output().map(|output| output.stderr).unwrap_or_default();
             let said = String::from_utf8_lossy(&said).trim().to_owned();
             let device = device.ok().ok_or(MountProblem::Helper { said })?;
-            let flags = fcntl_getfl(&device).map_err(|e| MountProblem::from_mount(e.into()))?;
+            let flags = fcntl_getfl(&device).map_err(|e| MountProblem::from_mount(&e.into()))?;
             fcntl_setfl(device.as_fd(), flags | OFlags::NONBLOCK)
-                .map_err(|e| MountProblem::from_mount(e.into()))?;
+                .map_err(|e| MountProblem::from_mount(&e.into()))?;
             return Ok((device, Self { folder: folder.to_owned(), helper: Some(helper) }));
         }
         Err(MountProblem::NoHelper)
     }
 
     /// Takes note that it was unmounted already: what is mounted there now is another's.
-    pub(super) fn is_gone(self) {
+    pub(super) fn forget(self) {
         std::mem::forget(self);
     }
 }
@@ -129,8 +129,8 @@ fn read_only_flag(read_only: bool) -> MountFlags {
 
 /// The absolute path of a folder that can be mounted over without hiding anything.
 fn look_at(folder: &Path) -> Result<PathBuf, MountProblem> {
-    let absolute = folder.canonicalize().map_err(MountProblem::from_folder)?;
-    let mut entries = std::fs::read_dir(&absolute).map_err(MountProblem::from_folder)?;
+    let absolute = folder.canonicalize().map_err(|e| MountProblem::from_folder(&e))?;
+    let mut entries = std::fs::read_dir(&absolute).map_err(|e| MountProblem::from_folder(&e))?;
     if entries.next().is_some() { Err(MountProblem::NotEmpty) } else { Ok(absolute) }
 }
 

@@ -116,24 +116,21 @@ fn read(header: InHeader, fields: Fields<'_>, export: &Export) -> Result<Verdict
     if bytes == 0 {
         return Ok(Verdict::Answer(Vec::new()));
     }
-    let block = u64::from(export.min_bytes);
-    let (start, end) = (offset / block * block, (offset + bytes).next_multiple_of(block).min(export.bytes));
-    let range = SectorRange::new(start / SECTOR_BYTES, (end - start) / SECTOR_BYTES);
-    let task = Task::Array { op: Op::Read, range, fua: false };
+    let task = Task::Array { op: Op::Read, range: blocks_around(offset, bytes, export), fua: false };
     Ok(Verdict::Carry { task, offset, bytes: bytes as u32 })
 }
 
-/// A write is of whole blocks. Of one that goes beyond the end, the part before it is written.
+/// A write may begin and end anywhere, as a read. Of one that goes beyond the end, the part before it is written.
 fn write(header: InHeader, fields: Fields<'_>, export: &Export) -> Result<Verdict, i32> {
     let (offset, asked, open_flags) = (fields.u64_at(8), fields.u32_at(16), fields.u32_at(32));
     let payload = (header.bytes as usize).checked_sub(abi::IN_HEADER_BYTES + WRITE_IN_BYTES);
     if header.node != FILE || payload != Some(asked as usize) || asked == 0 {
         return Err(libc::EINVAL);
     }
-    let range = blocks(offset, u64::from(asked), export)?;
+    let bytes = writable(offset, u64::from(asked), export)?;
+    let range = blocks_around(offset, bytes, export);
     let fua = open_flags & libc::O_DSYNC as u32 != 0;
-    let bytes = (range.count * SECTOR_BYTES) as u32;
-    Ok(Verdict::Carry { task: Task::Array { op: Op::Write, range, fua }, offset, bytes })
+    Ok(Verdict::Carry { task: Task::Array { op: Op::Write, range, fua }, offset, bytes: bytes as u32 })
 }
 
 /// A hole reads as zeroes, which a discard of the array does not promise: it is zeroed, where that is fast. Loop devices
@@ -145,26 +142,33 @@ fn allocate(header: InHeader, fields: Fields<'_>, export: &Export) -> Result<Ver
     }
     let is_hole = mode == libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     let is_zero = mode & !libc::FALLOC_FL_KEEP_SIZE == libc::FALLOC_FL_ZERO_RANGE;
-    if !is_zero && !(is_hole && export.fast_zero) {
+    if !(is_zero || is_hole && export.fast_zero) {
         return Err(libc::EOPNOTSUPP);
     }
-    let range = blocks(offset, bytes, export)?;
+    let bytes = writable(offset, bytes, export)?;
+    let range = blocks_around(offset, bytes, export);
+    if range.count * SECTOR_BYTES != bytes {
+        return Err(libc::EINVAL);
+    }
     Ok(Verdict::Carry { task: Task::Array { op: Op::WriteZeroes, range, fua: false }, offset, bytes: 0 })
 }
 
-/// Whole blocks to be written, up to the end.
-fn blocks(offset: u64, bytes: u64, export: &Export) -> Result<SectorRange, i32> {
+/// How many of the bytes are before the end, if they may be written.
+fn writable(offset: u64, bytes: u64, export: &Export) -> Result<u64, i32> {
     if export.read_only {
         return Err(libc::EROFS);
     }
     if offset >= export.bytes {
         return Err(libc::EFBIG);
     }
-    let bytes = bytes.min(export.bytes - offset);
-    if bytes == 0 || !(offset | bytes).is_multiple_of(u64::from(export.min_bytes)) {
-        return Err(libc::EINVAL);
-    }
-    Ok(SectorRange::new(offset / SECTOR_BYTES, bytes / SECTOR_BYTES))
+    Ok(bytes.min(export.bytes - offset))
+}
+
+/// The blocks that bytes before the end are in.
+fn blocks_around(offset: u64, bytes: u64, export: &Export) -> SectorRange {
+    let block = u64::from(export.min_bytes);
+    let (start, end) = (offset / block * block, (offset + bytes).next_multiple_of(block).min(export.bytes));
+    SectorRange::new(start / SECTOR_BYTES, (end - start) / SECTOR_BYTES)
 }
 
 fn look_up(header: InHeader, name: &[u8], export: &Export, owner: Owner) -> Result<Verdict, i32> {

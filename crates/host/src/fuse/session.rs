@@ -4,6 +4,8 @@
 //! to the request's buffer, what is read from there to the kernel; only short writes are moved once more, out of a buffer
 //! that has room for long ones. *Order.* Each request is read alone, and answered alone as it ends.
 
+mod patch;
+
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,6 +16,7 @@ use super::abi::{IN_HEADER_BYTES, InHeader, WRITE_IN_BYTES, opcode, out_header};
 use super::mount::Mount;
 use super::request::{Owner, TRANSFER_BYTES_MAX, Verdict, judge};
 use crate::nbd::{Accepted, BYTES_MAX, Buffer, Buffers, Export, Moved, News, REQUESTS_MAX, Task, moved};
+use patch::{Patch, Unaligned};
 
 /// What a write's payload follows; other requests go on behind it.
 const HEAD_BYTES: usize = IN_HEADER_BYTES + WRITE_IN_BYTES;
@@ -48,6 +51,8 @@ pub(crate) struct Session {
     head: [u8; HEAD_BYTES],
     /// Where the next request's payload goes.
     room: Option<Buffer>,
+    /// A write that needs the bytes around it.
+    patch: Patch,
     requests: u32,
     held_bytes: u64,
 }
@@ -68,6 +73,7 @@ impl Session {
             room: None,
             requests: 0,
             held_bytes: 0,
+            patch: Patch::default(),
         }
     }
 
@@ -109,6 +115,9 @@ impl Session {
     /// The next request for the array. Its answer is owed to [`answer`](Self::answer).
     pub(crate) fn next(&mut self, export: &Export, buffers: &mut Buffers) -> Option<Accepted> {
         while matches!(self.life, Life::Open | Life::Draining) {
+            if !matches!(self.patch, Patch::None) {
+                return self.patch(buffers);
+            }
             let is_full = self.held_bytes + u64::from(TRANSFER_BYTES_MAX) > BYTES_MAX;
             if self.requests >= REQUESTS_MAX || self.requests > 0 && is_full {
                 return None;
@@ -147,7 +156,7 @@ impl Session {
             Moved::Ended => {
                 self.life = Life::Dead;
                 if let Some(mount) = self.mount.take() {
-                    mount.is_gone();
+                    mount.forget();
                 }
             }
         }
@@ -183,6 +192,13 @@ impl Session {
             }
             Verdict::Ignore => return None,
         };
+        if let Task::Array { op: Op::Write, range, fua } = task
+            && range.count * SECTOR_BYTES != u64::from(asked)
+        {
+            let unique = header.unique;
+            self.patch = Patch::Waiting(Unaligned { unique, blocks: range, fua, offset, bytes: asked });
+            return None;
+        }
         let Ok(buffer) = self.buffer(task, buffers) else {
             self.send(header.unique, libc::ENOMEM, &[]);
             return None;
@@ -209,6 +225,7 @@ impl Session {
 
     /// Answers a request that was handed on.
     pub(crate) fn answer(&mut self, accepted: Accepted, result: IoResult, buffers: &mut Buffers) {
+        let Some(accepted) = self.blocks_read(accepted, result, buffers) else { return };
         let Accepted { cookie, offset, bytes, task, buffer } = accepted;
         self.requests -= 1;
         self.held_bytes -= u64::from(bytes);

@@ -102,11 +102,11 @@ impl Link {
         }
     }
 
-    /// Sends answers; says whether something moved.
+    /// Sends answers; says whether something moved, so that there may be more to do.
     pub(super) fn send(&mut self, buffers: &mut Buffers) -> bool {
         match self {
             Self::Nbd(connection) => connection.send(buffers),
-            Self::Fuse(_) => false,
+            Self::Fuse(session) => session.is_patch_due(),
         }
     }
 }

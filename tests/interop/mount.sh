@@ -1,0 +1,203 @@
+#!/usr/bin/env bash
+# An array mounted as a file: bytes through the file and through NBD, fsync, loop devices, and every way a mount ends.
+#
+#   tests/interop/mount.sh PATH-OF-stripewise
+#
+# Needs root, FUSE and loop devices; on Debian: apt-get install fio libnbd-bin e2fsprogs. A user's mount also needs fuse3.
+# Ends with `N passed, N failed, N skipped`; exit codes: 0 passed, 1 failed, 77 something that is needed is not there.
+set -u
+stripewise=$(realpath "$1")
+for tool in fio nbdcopy losetup mkfs.ext4; do
+    command -v "$tool" >/dev/null || { echo "not installed: $tool; nothing was tested"; exit 77; }
+done
+[ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || { echo "needs root and /dev/fuse; nothing was tested"; exit 77; }
+work=$(mktemp -d "${TMPDIR:-/var/tmp}/mount.XXXXXX")
+passed=0 failed=0 skipped=0 server='' loop='' folder=$work/folder file=$work/folder/disk
+members=("$work"/{0,1,2,3}.img)
+
+cleanup() {
+    mountpoint -q "$work/mnt" && umount -l "$work/mnt"
+    [ -z "$loop" ] || losetup -d "$loop"
+    [ -z "$server" ] || kill -9 "$server" 2>/dev/null
+    mountpoint -q "$folder" && umount -l "$folder"
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+check() { # NAME COMMAND...
+    local name=$1
+    shift
+    if "$@" >"$work/out" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok      $name"
+    else
+        failed=$((failed + 1))
+        echo "FAILED  $name"
+        tail -n 15 "$work/out" "$work/serve.log" | sed 's/^/        /'
+    fi
+}
+
+serve() { # OPTIONS...
+    "$stripewise" serve "${members[@]}" --mount "$folder" "$@" >"$work/serve.log" 2>&1 &
+    server=$!
+    for _ in $(seq 200); do
+        grep -q 'Ready at' "$work/serve.log" && return 0
+        kill -0 "$server" 2>/dev/null || break
+        sleep 0.05
+    done
+    return 1
+}
+
+# The server ends with code 0 and leaves nothing mounted.
+ended() {
+    local status=0
+    for _ in $(seq 200); do kill -0 "$server" 2>/dev/null || break; sleep 0.05; done
+    kill -0 "$server" 2>/dev/null && { echo "still there"; return 1; }
+    wait "$server" || status=$?
+    server=''
+    [ "$status" = 0 ] && ! mountpoint -q "$folder" || { echo "exit $status"; return 1; }
+}
+end() { kill -"$1" "$server" && ended; }
+
+stored() { # What the members hold, without a server.
+    "$stripewise" read "${members[@]}" --output "$work/stored" && cmp -n "$(stat -c %s "$work/data")" "$work/data" "$work/stored"
+    local same=$?
+    rm -f "$work/stored"
+    return $same
+}
+fill() { head -c 24M /dev/urandom >"$work/data"; }
+write_file() { fill && dd if="$work/data" of="$file" bs="${1:-1M}" conv=notrunc,fsync status=none; }
+
+as_written() { write_file && cmp -n "$(stat -c %s "$work/data")" "$work/data" "$file"; }
+by_nbd() { nbdcopy "nbd+unix:///?socket=$work/nbd.sock" "$work/copy" && cmp "$file" "$work/copy" && rm "$work/copy"; }
+verified() {
+    fio --name=verify --filename="$file" --ioengine="$1" --rw=randrw --bsrange=512-2m --iodepth=16 --size=48M \
+        --verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0 --randseed=5 --fsync=32 --direct="$2"
+}
+# Nothing need begin or end at a sector; and a long transfer is cut by the pages of the memory it is of.
+odd_places() {
+    fill && dd if="$work/data" of="$file" bs=100001 conv=notrunc,fsync status=none && cmp -n 24M "$file" "$work/data" &&
+        cmp <(dd if="$file" bs=1000 skip=333 count=77 status=none) <(dd if="$work/data" bs=1000 skip=333 count=77 status=none) &&
+        python3 -c 'import os, sys
+data = os.urandom(5_000_001)
+with open(sys.argv[1], "r+b", buffering=0) as file:
+    file.seek(12_345)
+    assert file.write(memoryview(data)[3:]) == len(data) - 3
+    file.seek(12_345)
+    assert file.read(len(data) - 3) == data[3:]' "$file" && cmp -n 12345 "$file" "$work/data" && cmp -i 5012343 -n 1M "$file" "$work/data"
+}
+fixed() { # Neither its size nor the folder changes; it is not mapped.
+    ! truncate -s 1M "$file" && ! touch "$folder/new" && ! rm -f "$file" && [ "$(ls "$folder")" = disk ] &&
+        touch "$file" && python3 -c 'import mmap, sys
+try: mmap.mmap(open(sys.argv[1], "r+b").fileno(), 4096)
+except OSError: sys.exit(0)
+sys.exit("it was mapped")' "$file"
+}
+# A hole would have to read as zeroes, and an array of files has no fast way to that: it is refused, as mkfs asks for one.
+zeroed() {
+    write_file && ! fallocate --punch-hole --offset 0 --length 5M "$file" && fallocate --zero-range --keep-size --offset 1M --length 5M "$file" &&
+        cmp -n 5M <(dd if="$file" bs=1M skip=1 count=5 status=none) /dev/zero && cmp -n 1M "$file" "$work/data" && cmp -i 6M -n 2M "$file" "$work/data"
+}
+# What was synced is on the members when the server dies without a word.
+synced() {
+    write_file && kill -9 "$server" && { wait "$server"; umount -l "$folder"; stored; }
+}
+unsynced_is_written_back() { fill && dd if="$work/data" of="$file" bs=1M conv=notrunc status=none; }
+
+attach() { loop=$(losetup --direct-io=on --show -f "$@" "$file") && [ "$(cat "/sys/block/${loop#/dev/}/loop/dio")" = 1 ]; }
+detach() { losetup -d "$loop" && loop=''; }
+files() {
+    attach && mkdir -p "$work/mnt" && mkfs.ext4 -q "$loop" && mount "$loop" "$work/mnt" && cp "$work/data" "$work/mnt/data" || return 1
+    for n in $(seq 200); do head -c $((n * 31)) "$work/data" >"$work/mnt/$n"; done
+    umount "$work/mnt" && fsck.ext4 -fn "$loop" && detach
+}
+files_are_there() {
+    attach -r && fsck.ext4 -fn "$loop" && mount -o ro "$loop" "$work/mnt" && cmp "$work/data" "$work/mnt/data" || return 1
+    for n in $(seq 200); do cmp -n $((n * 31)) "$work/data" "$work/mnt/$n" || return 1; done
+    umount "$work/mnt" && detach
+}
+refused_writing() {
+    ! dd if=/dev/zero of="$file" bs=4K count=1 conv=notrunc 2>"$work/why" && grep -q 'Read-only' "$work/why"
+}
+unmounted() { umount "$folder" && ended; }
+unmounted_beside_nbd() { umount "$folder" && sleep 0.3 && kill -0 "$server" && nbdinfo --size "nbd+unix:///?socket=$work/nbd.sock"; }
+# A user of the file is left behind with errors, not hanging.
+ended_in_use() {
+    exec 5<"$file"
+    end INT || return 1
+    ! timeout 10 dd bs=4K count=1 status=none <&5 >/dev/null
+    local refused=$?
+    exec 5<&-
+    return $refused
+}
+under_load() {
+    fio --name=load --filename="$file" --ioengine=libaio --rw=randwrite --bs=4k --iodepth=16 --size=32M --direct=1 --time_based --runtime=20 >/dev/null 2>&1 &
+    local load=$!
+    sleep 1
+    end TERM
+    local well=$?
+    wait "$load"
+    "$stripewise" check "${members[@]}" && return $well
+}
+says() { # WORDS OPTIONS...
+    local words=$1
+    shift
+    ! "$stripewise" serve "${members[@]}" "$@" >"$work/said" 2>&1 && grep -q -- "$words" "$work/said" || { cat "$work/said"; return 1; }
+}
+stale() {
+    serve && kill -9 "$server" && { wait "$server"; says 'server that is gone' --mount "$folder"; }
+    local said=$?
+    umount "$folder" && return $said
+}
+by_a_user() {
+    chmod 755 "$work" && mkdir -p "$work/user" && cp "${members[@]}" "$work/user" && mkdir "$work/user/folder" && chown -R nobody "$work/user" || return 1
+    as_nobody() { setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"; }
+    setpriv --reuid=nobody --regid=nogroup --clear-groups "$stripewise" serve "$work"/user/?.img --mount "$work/user/folder" >"$work/serve.log" 2>&1 &
+    server=$!
+    for _ in $(seq 100); do grep -q 'Ready at' "$work/serve.log" && break; sleep 0.05; done
+    as_nobody cmp -n "$(stat -c %s "$work/data")" "$work/data" "$work/user/folder/disk" && end INT && ! mountpoint -q "$work/user/folder"
+}
+
+mkdir "$folder"
+for member in "${members[@]}"; do truncate -s 64M "$member"; done
+check 'create' "$stripewise" create --level=5 --raid-devices=4 --chunk=64K --assume-clean "${members[@]}"
+check 'serve, by NBD too' serve --socket "$work/nbd.sock"
+check 'what is written is read' as_written
+check 'by NBD, too' by_nbd
+check 'fio verify=crc32c of 512 bytes to 2 MiB, through libaio' verified libaio 1
+check 'the same by pread and pwrite' verified psync 0
+check 'reads and writes at any byte' odd_places
+check 'size, folder and mapping are refused' fixed
+check 'holes and zeroed ranges' zeroed
+check 'umount: the server goes on by NBD' unmounted_beside_nbd
+check 'and ends by SIGTERM' end TERM
+check 'serve the file alone' serve
+check 'what was synced survives kill -9' synced
+check 'serve behind a page cache' serve --cache 64m
+check 'write without a sync' unsynced_is_written_back
+check 'umount: everything is written back, code 0' unmounted
+check 'it is there' stored
+check 'serve again' serve --cache 64m
+check 'what was synced survives kill -9, of a cache' synced
+check 'serve again' serve
+check 'a loop device: mkfs.ext4, mount, 200 files, fsck' files
+check 'Ctrl-C while mounted' end INT
+check 'serve read-only' serve --readonly
+check 'writes are refused' refused_writing
+check 'a read-only loop device: the files are there' files_are_there
+check 'Ctrl-C while the file is open' ended_in_use
+check 'serve again' serve
+check 'SIGTERM under load, and the stripes agree' under_load
+check 'no such folder' says 'no such folder' --mount "$work/none"
+check 'not a folder' says 'not a folder' --mount "$work/data"
+check 'not empty' says 'not empty' --mount "$work"
+check 'a mount of a server that is gone' stale
+if command -v fusermount3 >/dev/null && command -v setpriv >/dev/null; then
+    fill && serve && dd if="$work/data" of="$file" bs=1M conv=notrunc status=none && end INT
+    check "a user's mount, by fusermount3" by_a_user
+else
+    skipped=$((skipped + 1))
+    echo "skipped a user's mount: needs fusermount3 and setpriv"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
