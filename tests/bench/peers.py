@@ -4,9 +4,8 @@
     tests/bench/peers.py PATH-OF-stripewise [--quick] [--rounds N] [md|btrfs|attached ...]
 
 md runs on RAM disks in user-mode-linux, btrfs on loop devices over files in memory with this machine's own kernel. Beside
-them, stripewise in its own process (`bench --on memory`), and attached: served from files in memory over a unix socket,
-through nbdfuse and a loop device. Needs, on Debian: apt-get install fio mdadm user-mode-linux kmod libnbd-bin btrfs-progs;
-btrfs and attached need root. What is not there is said and left out.
+them, stripewise in its own process (`bench --on memory`), and attached: served from files in memory as a mounted file with a
+loop device. Needs, on Debian: apt-get install fio mdadm user-mode-linux kmod btrfs-progs; btrfs and attached need root. What is not there is said and left out.
 """
 import argparse
 import json
@@ -14,7 +13,6 @@ import os
 import pathlib
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -85,37 +83,24 @@ class Attached:
 
     def __init__(self, binary, level, member_mib):
         self.work = tempfile.TemporaryDirectory(prefix="peers.", dir="/dev/shm")
-        self.loop, self.processes = None, []
+        self.loop, self.server = None, None
         members = [f"{self.work.name}/member{number}" for number in range(MEMBERS)]
         for member in members:
             pathlib.Path(member).write_bytes(bytes(member_mib << 20))
         run(binary, "create", "--level", str(level), "--raid-devices", str(MEMBERS), f"--chunk={CHUNK_KIB}K", "--assume-clean", *members)
-        socket, folder = f"{self.work.name}/nbd.sock", f"{self.work.name}/fuse"
+        folder = f"{self.work.name}/folder"
         os.mkdir(folder)
-        self.start(binary, "serve", *members, "--socket", socket)
-        self.wait(lambda: os.path.exists(socket))
-        self.start("nbdfuse", folder, f"nbd+unix:///?socket={socket}")
-        self.wait(lambda: os.path.exists(f"{folder}/nbd"))
-        self.folder = folder
-        self.loop = run("losetup", "--direct-io=on", "--show", "-f", f"{folder}/nbd").strip()
-
-    def start(self, *words):
-        self.processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-
-    def wait(self, is_there):
-        deadline = time.monotonic() + 20
-        while not is_there():
-            if time.monotonic() > deadline or self.processes[-1].poll() is not None:
-                raise SystemExit(f"{self.processes[-1].args[0]} does not serve")
-            time.sleep(0.02)
+        self.server = subprocess.Popen([binary, "serve", *members, "--mount", folder], stdout=subprocess.PIPE, text=True)
+        if "Ready" not in self.server.stdout.readline():
+            raise SystemExit("stripewise does not serve")
+        self.loop = run("losetup", "--direct-io=on", "--show", "-f", f"{folder}/disk").strip()
 
     def close(self):
         if self.loop:
             run("losetup", "-d", self.loop)
-            subprocess.run(["umount", self.folder], check=False, stderr=subprocess.DEVNULL)
-        for process in reversed(self.processes):
-            process.send_signal(signal.SIGTERM)
-            process.wait()
+        if self.server:
+            self.server.terminate()
+            self.server.wait()
         self.work.cleanup()
 
 
@@ -193,7 +178,7 @@ def beside_md(options, ours):
 
 
 def beside_attached(options, name, theirs):
-    why = missing("fio", "nbdfuse", root=True)
+    why = missing("fio", "losetup", root=True)
     if why or not {"attached", name} <= options.parts:
         print(f"{name}, attached: {why or 'not asked for'}")
         return

@@ -38,6 +38,7 @@ check() { # NAME COMMAND...
 }
 
 serve() { # OPTIONS...
+    : >"$work/serve.log"
     "$stripewise" serve "${members[@]}" --mount "$folder" "$@" >"$work/serve.log" 2>&1 &
     server=$!
     for _ in $(seq 200); do
@@ -152,6 +153,7 @@ stale() {
 by_a_user() {
     chmod 755 "$work" && mkdir -p "$work/user" && cp "${members[@]}" "$work/user" && mkdir "$work/user/folder" && chown -R nobody "$work/user" || return 1
     as_nobody() { setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"; }
+    : >"$work/serve.log"
     setpriv --reuid=nobody --regid=nogroup --clear-groups "$stripewise" serve "$work"/user/?.img --mount "$work/user/folder" >"$work/serve.log" 2>&1 &
     server=$!
     for _ in $(seq 100); do grep -q 'Ready at' "$work/serve.log" && break; sleep 0.05; done
