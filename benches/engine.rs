@@ -5,7 +5,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock; the engine does not")]
 
-use std::collections::VecDeque;
 use std::time::Instant as Clock;
 
 use stripewise_engine::geometry::GeometrySpec;
@@ -37,51 +36,61 @@ enum Asked {
     Compute(Tag),
 }
 
-/// Runs so many requests; answers how many member I/Os they took.
+/// Runs so many requests; answers how many member I/Os they took. What was asked is answered in batches, in order.
 fn drive(volume: &mut Volume, work: &Work, requests: u64) -> u64 {
-    let sectors = volume.geometry().array_sectors();
+    let blocks = volume.geometry().array_sectors() / work.sectors;
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     let mut out = ActionQueue::default();
-    let mut asked: VecDeque<Asked> = VecDeque::new();
+    let (mut asked, mut batch) = (Vec::new(), Vec::new());
     let (mut issued, mut ended, mut ios) = (0, 0, 0);
     let mut free: Vec<u32> = (0..work.depth).collect();
     while ended < requests {
-        let input = if let Some(id) = (issued < requests).then(|| free.pop()).flatten() {
+        while issued < requests
+            && let Some(id) = free.pop()
+        {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            let next = if work.random {
-                random % (sectors / work.sectors)
-            } else {
-                issued % (sectors / work.sectors)
-            };
+            let next = if work.random { random } else { issued } % blocks;
             issued += 1;
             let range = SectorRange::new(next * work.sectors, work.sectors);
-            Input::Request(Request { id: RequestId(id), op: work.op, range, flags: Flags::default() })
-        } else {
-            match asked.pop_front().expect("something is in flight") {
-                Asked::Io(tag) => Input::IoDone { tag, result: Ok(()) },
-                Asked::Compute(tag) => Input::Computed { tag, verdict: Verdict::Consistent },
-            }
-        };
-        volume.handle(Instant::ZERO, input, &mut out);
-        for action in &out.actions {
-            match action {
-                Action::Io(io) => {
-                    ios += 1;
-                    asked.push_back(Asked::Io(io.tag));
-                }
-                Action::Compute(compute) => asked.push_back(Asked::Compute(compute.tag)),
-                Action::Complete { id, .. } => {
-                    ended += 1;
-                    free.push(id.0);
-                }
-                Action::Replied { .. } | Action::Event(_) => {}
-            }
+            let request = Request { id: RequestId(id), op: work.op, range, flags: Flags::default() };
+            volume.handle(Instant::ZERO, Input::Request(request), &mut out);
+            ended += take(&mut out, &mut asked, &mut free);
         }
-        out.clear();
+        std::mem::swap(&mut asked, &mut batch);
+        for one in &batch {
+            let answer = match *one {
+                Asked::Io(tag) => {
+                    ios += 1;
+                    Input::IoDone { tag, result: Ok(()) }
+                }
+                Asked::Compute(tag) => Input::Computed { tag, verdict: Verdict::Consistent },
+            };
+            volume.handle(Instant::ZERO, answer, &mut out);
+            ended += take(&mut out, &mut asked, &mut free);
+        }
+        batch.clear();
     }
     ios
+}
+
+/// Takes what the engine asks for, and the numbers of requests that ended. Answers how many did.
+fn take(out: &mut ActionQueue, asked: &mut Vec<Asked>, free: &mut Vec<u32>) -> u64 {
+    let mut ended = 0;
+    for action in &out.actions {
+        match action {
+            Action::Io(io) => asked.push(Asked::Io(io.tag)),
+            Action::Compute(compute) => asked.push(Asked::Compute(compute.tag)),
+            Action::Complete { id, .. } => {
+                ended += 1;
+                free.push(id.0);
+            }
+            Action::Replied { .. } | Action::Event(_) => {}
+        }
+    }
+    out.clear();
+    ended
 }
 
 fn main() {

@@ -529,6 +529,7 @@ pub struct ActionQueue {
 
 impl ActionQueue {
     /// Forgets everything, keeping the memory.
+    #[inline]
     pub fn clear(&mut self) {
         self.actions.clear();
         self.segs.clear();

@@ -235,7 +235,11 @@ impl Volume {
 
     fn handle_other(&mut self, now: Instant, input: &Input, out: &mut ActionQueue) {
         match *input {
-            Input::Request(request) => self.request(now, request, out),
+            Input::Request(request) => {
+                if !self.request(now, request, out) {
+                    return;
+                }
+            }
             Input::IoDone { tag, result } => {
                 if let Some(record) = self.core.io_ended(tag) {
                     self.io_ended(record, result, out);
@@ -318,14 +322,18 @@ impl Volume {
         }
     }
 
-    fn request(&mut self, now: Instant, request: Request, out: &mut ActionQueue) {
+    /// Takes a request. Answers whether anything else may go on for it.
+    fn request(&mut self, now: Instant, request: Request, out: &mut ActionQueue) -> bool {
         let refusal = self.core.refuses(&request);
         let refusal = refusal.or((self.is_stopped && request.op.is_write()).then_some(IoError::ReadOnly));
         if let Some(error) = refusal {
-            return out.push(Action::Complete { id: request.id, result: Err(error) });
+            out.push(Action::Complete { id: request.id, result: Err(error) });
+            return false;
         }
-        if request.op == Op::Write && self.write_lone_page(now, &request, out) {
-            return;
+        if request.op == Op::Write
+            && let Some(may_go_on) = self.write_lone_page(now, &request, out)
+        {
+            return may_go_on;
         }
         let through_cache = request.op == Op::Read
             && matches!(self.machine, Machine::Parity(_))
@@ -336,7 +344,7 @@ impl Volume {
                 Machine::Copies(copies) => copies.read_whole(&mut self.core, out, &request),
             };
             if is_sent {
-                return;
+                return false;
             }
         }
         let locked = request.op.is_write() || through_cache;
@@ -345,27 +353,30 @@ impl Volume {
         if !locked || self.core.ranges.lock(request.range, key) {
             self.admit(now, key, out);
         }
+        true
     }
 
-    /// Takes a request that writes one page, without a state of its own where it may start at once. Answers whether it took
-    /// it.
-    fn write_lone_page(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) -> bool {
-        let Machine::Parity(parity) = &mut self.machine else { return false };
+    /// Takes a request that writes one page, without a state of its own where it may start at once. Answers, if it took it,
+    /// whether anything else may go on for it.
+    #[inline]
+    fn write_lone_page(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) -> Option<bool> {
+        let Machine::Parity(parity) = &mut self.machine else { return None };
         let core = &mut self.core;
         if !parity.is_lone_page(core, request) || !core.ranges.try_lock(request.range) {
-            return false;
+            return None;
         }
         let keeper = self.keeper.as_mut();
+        let is_kept = keeper.is_some();
         let is_admitted = keeper.is_none_or(|keeper| keeper.admits(core, request.range));
         if is_admitted && parity.start_lone_page(core, out, request) {
-            return true;
+            return Some(is_kept);
         }
         let key = core.requests.insert(RequestState { locked: true, ..RequestState::new(*request) });
         match &mut self.keeper {
             Some(keeper) if !is_admitted => keeper.keep_waiting(key),
             _ => self.admit_now(now, key, out),
         }
-        true
+        Some(true)
     }
 
     fn admit(&mut self, now: Instant, key: RequestKey, out: &mut ActionQueue) {

@@ -1,8 +1,6 @@
 //! The engine's own work: members and kernels that answer at once, and no bytes. What a request costs, and that it costs
 //! the same however large the array, its stripe cache and the number of requests are.
 
-use std::collections::VecDeque;
-
 use anyhow::Result;
 use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::io::{Action, ActionQueue, Flags, Input, Op, Request, RequestId, Tag, Verdict};
@@ -51,19 +49,21 @@ const GROWTH: f64 = 1.2;
 pub struct Driven {
     volume: Volume,
     out: ActionQueue,
-    answers: VecDeque<Asked>,
+    answers: Vec<Asked>,
+    /// Those that are being given.
+    batch: Vec<Asked>,
 }
 
 /// What waits to be answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Asked {
     Io(Tag),
     Compute(Tag),
 }
 
 impl Asked {
-    const fn answer(self) -> Input {
-        match self {
+    const fn answer(&self) -> Input {
+        match *self {
             Self::Io(tag) => Input::IoDone { tag, result: Ok(()) },
             Self::Compute(tag) => Input::Computed { tag, verdict: Verdict::Consistent },
         }
@@ -84,7 +84,12 @@ impl Driven {
         };
         let mut config = VolumeConfig::new(geometry, Policy::stripewise());
         config.stripe_cache_size = stripe_cache;
-        Ok(Self { volume: Volume::new(&config)?, out: ActionQueue::default(), answers: VecDeque::new() })
+        Ok(Self {
+            volume: Volume::new(&config)?,
+            out: ActionQueue::default(),
+            answers: Vec::new(),
+            batch: Vec::new(),
+        })
     }
 
     /// Random 4 KiB requests; nanoseconds each.
@@ -94,7 +99,7 @@ impl Driven {
         watch.seconds() * 1e9 / count as f64
     }
 
-    /// Takes so many requests to their end.
+    /// Takes so many requests to their end. What the engine asks for is answered in batches, in order.
     pub fn run(&mut self, requests: Requests, count: u64, seed: u64) {
         let Requests { op, sectors, depth, is_random } = requests;
         let blocks = self.volume.geometry().array_sectors() / sectors;
@@ -103,29 +108,48 @@ impl Driven {
         let mut free: Vec<u32> = (0..depth).collect();
         let (mut issued, mut ended) = (0, 0);
         while ended < count {
-            let input = if let Some(id) = (issued < count).then(|| free.pop()).flatten() {
+            while issued < count
+                && let Some(id) = free.pop()
+            {
                 issued += 1;
                 let range = SectorRange::new(places.draw() * sectors, sectors);
-                Input::Request(Request { id: RequestId(id), op, range, flags: Flags::default() })
-            } else if let Some(asked) = self.answers.pop_front() {
-                asked.answer()
-            } else {
-                unreachable!("requests are in flight and every action has an answer")
-            };
-            self.volume.handle(Instant::ZERO, input, &mut self.out);
-            for action in &self.out.actions {
-                match action {
-                    Action::Io(io) => self.answers.push_back(Asked::Io(io.tag)),
-                    Action::Compute(compute) => self.answers.push_back(Asked::Compute(compute.tag)),
-                    Action::Complete { id, .. } => {
-                        ended += 1;
-                        free.push(id.0);
-                    }
-                    Action::Replied { .. } | Action::Event(_) => {}
-                }
+                let request = Request { id: RequestId(id), op, range, flags: Flags::default() };
+                self.volume.handle(Instant::ZERO, Input::Request(request), &mut self.out);
+                ended += self.take(&mut free);
             }
-            self.out.clear();
+            ended += self.answer(&mut free);
         }
+    }
+
+    /// Answers all that was asked for up to now. Returns how many requests ended.
+    fn answer(&mut self, free: &mut Vec<u32>) -> u64 {
+        let mut ended = 0;
+        let mut batch = std::mem::replace(&mut self.answers, std::mem::take(&mut self.batch));
+        for asked in &batch {
+            self.volume.handle(Instant::ZERO, asked.answer(), &mut self.out);
+            ended += self.take(free);
+        }
+        batch.clear();
+        self.batch = batch;
+        ended
+    }
+
+    /// Takes what the engine asks for, and the numbers of requests that ended. Returns how many did.
+    fn take(&mut self, free: &mut Vec<u32>) -> u64 {
+        let mut ended = 0;
+        for action in &self.out.actions {
+            match action {
+                Action::Io(io) => self.answers.push(Asked::Io(io.tag)),
+                Action::Compute(compute) => self.answers.push(Asked::Compute(compute.tag)),
+                Action::Complete { id, .. } => {
+                    ended += 1;
+                    free.push(id.0);
+                }
+                Action::Replied { .. } | Action::Event(_) => {}
+            }
+        }
+        self.out.clear();
+        ended
     }
 }
 
@@ -227,8 +251,8 @@ mod tests {
             let mut driven = Driven::new(Level::Raid6, 6, STRIPE_CACHE_DEFAULT).unwrap();
             assert!(driven.nanoseconds(op, 1000, 1) > 0.0);
             // What was computed and written ended before its request was answered.
-            while let Some(asked) = driven.answers.pop_front() {
-                driven.volume.handle(Instant::ZERO, asked.answer(), &mut driven.out);
+            while !driven.answers.is_empty() {
+                driven.answer(&mut Vec::new());
             }
             driven.volume.check_invariants();
         }
