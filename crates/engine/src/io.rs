@@ -525,6 +525,8 @@ pub struct ActionQueue {
     pub operands: Vec<Operand>,
     /// Bytes named by [`Buf::Metadata`].
     pub metadata: Vec<u8>,
+    /// There are no bytes, only time: whoever carries the actions out looks at no segment, and the common requests name none.
+    pub is_phantom: bool,
 }
 
 impl ActionQueue {
@@ -554,6 +556,9 @@ impl ActionQueue {
 
     /// Adds segments under a name.
     pub fn add_segs(&mut self, segs: impl IntoIterator<Item = Seg>) -> SegList {
+        if self.is_phantom {
+            return SegList::default();
+        }
         let first = self.segs.len() as u32;
         self.segs.extend(segs);
         SegList { first, count: self.segs.len() as u32 - first }

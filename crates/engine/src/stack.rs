@@ -113,6 +113,7 @@ impl Stack {
     }
 
     /// When [`Input::Timer`] is due, if ever.
+    #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         let volume = self.lower.volume.next_deadline();
         let Some(cached) = &self.cached else { return volume };
@@ -169,6 +170,7 @@ impl Stack {
 }
 
 impl Lower {
+    #[inline]
     fn handle(&mut self, now: Instant, input: Input, out: &mut ActionQueue) {
         match &mut self.crypted {
             None => self.volume.handle(now, input, out),

@@ -441,13 +441,17 @@ impl Volume {
     }
 
     /// When [`Input::Timer`] is due, if ever.
+    #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let sync = self.sync.next_deadline(&self.core);
         let machine = match &self.machine {
             Machine::Copies(_) => None,
             Machine::Parity(parity) => parity.next_deadline(),
         };
+        let sync = self.sync.next_deadline(&self.core);
         let keeper = self.keeper.as_ref().and_then(|keeper| keeper.next_deadline(&self.core));
+        if sync.is_none() && keeper.is_none() {
+            return machine;
+        }
         [sync, machine, keeper].into_iter().flatten().min()
     }
 

@@ -257,10 +257,16 @@ impl BlockQueue {
     }
 
     /// The next command for the drive with its tag, if it may have one.
+    #[inline]
     pub(crate) fn next(&mut self, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
-        if self.tags.none_left() || self.flushing {
+        let has_any = !self.queued.is_empty() || !self.flushes.is_empty();
+        if !has_any || self.tags.none_left() || self.flushing {
             return None;
         }
+        self.take_next(fanout)
+    }
+
+    fn take_next(&mut self, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
         if let Some(&io) = self.flushes.front() {
             if !self.tags.all_left() {
                 return None;

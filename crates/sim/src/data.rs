@@ -8,6 +8,8 @@ use stripewise_engine::io::{ActionQueue, Compute, IoResult, MemberIo, Request, V
 /// Called when the engine asks for an action, before its time is charged: the engine orders what overlaps, so
 /// the bytes may move at once.
 pub trait Data {
+    /// Whether it looks at what the actions name.
+    const HAS_BYTES: bool = true;
     /// A request is about to reach the engine: its buffer is made, and filled if it writes.
     fn begin(&mut self, _request: &Request) {}
     /// A request has ended: its buffer is done with, and holds what was read.
@@ -23,6 +25,7 @@ pub trait Data {
 pub struct Phantom;
 
 impl Data for Phantom {
+    const HAS_BYTES: bool = false;
     fn io(&mut self, _io: &MemberIo, _out: &ActionQueue) {}
     fn compute(&mut self, _compute: &Compute, _out: &ActionQueue) -> Verdict {
         Verdict::Consistent
@@ -30,6 +33,7 @@ impl Data for Phantom {
 }
 
 impl<D: Data> Data for &mut D {
+    const HAS_BYTES: bool = D::HAS_BYTES;
     fn begin(&mut self, request: &Request) {
         (**self).begin(request);
     }

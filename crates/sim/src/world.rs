@@ -193,7 +193,7 @@ impl<D: Data> World<D> {
         Ok(Self {
             stack,
             data,
-            out: ActionQueue::default(),
+            out: ActionQueue { is_phantom: !D::HAS_BYTES, ..ActionQueue::default() },
             members,
             buses: Buses::new(rig),
             cpu: Cpu::new(&rig.cpu),
@@ -393,36 +393,40 @@ impl<D: Data> World<D> {
     fn act(&mut self) {
         self.deadline = self.stack.next_deadline();
         let mut ios = 0;
-        for index in 0..self.out.actions.len() {
-            match self.out.actions[index] {
-                Action::Io(io) => {
-                    ios += 1;
-                    self.member_io(&io);
+        if !self.out.is_empty() {
+            let actions = std::mem::take(&mut self.out.actions);
+            for action in &actions {
+                match action {
+                    Action::Io(io) => {
+                        ios += 1;
+                        self.member_io(io);
+                    }
+                    Action::Compute(compute) => self.compute(compute),
+                    Action::Complete { id: RequestId(id), result } => self.ended(*id, *result),
+                    Action::Replied { .. } | Action::Event(_) => {}
                 }
-                Action::Compute(compute) => {
-                    self.compute(&compute);
-                }
-                Action::Complete { id: RequestId(id), result } => {
-                    let request = self.requests[id as usize];
-                    self.data.end(&request, result);
-                    let was_cached =
-                        request.flags.buffered && request.op != Op::Flush && self.awaited[id as usize] == 0;
-                    let end_ns = if was_cached { self.now_ns } else { self.cpu.complete(self.now_ns) };
-                    let event = match result {
-                        Ok(()) => Event::Complete(id),
-                        Err(error) => {
-                            self.errors[id as usize] = Some(error);
-                            Event::CompleteError(id)
-                        }
-                    };
-                    self.schedule.at(end_ns, event);
-                }
-                Action::Replied { .. } | Action::Event(_) => {}
             }
+            self.out.actions = actions;
+            self.out.clear();
+            self.counts.member_ios += ios;
         }
-        self.out.clear();
-        self.counts.member_ios += ios;
         self.send(ios);
+    }
+
+    /// The engine has ended a request: the CPU completes it.
+    fn ended(&mut self, id: u32, result: IoResult) {
+        let request = &self.requests[id as usize];
+        self.data.end(request, result);
+        let was_cached = request.flags.buffered && request.op != Op::Flush && self.awaited[id as usize] == 0;
+        let end_ns = if was_cached { self.now_ns } else { self.cpu.complete(self.now_ns) };
+        let event = match result {
+            Ok(()) => Event::Complete(id),
+            Err(error) => {
+                self.errors[id as usize] = Some(error);
+                Event::CompleteError(id)
+            }
+        };
+        self.schedule.at(end_ns, event);
     }
 
     /// Starts a computation: a copy of the page cache on the thread that asked, a cipher on its threads, parity on md's.

@@ -14,7 +14,21 @@ use crate::units::{PAGE_SECTORS, Slot};
 
 impl Parity {
     /// The pages of a slot between two sectors of the window.
+    #[inline]
     pub(super) fn page_segs(
+        &mut self,
+        out: &mut ActionQueue,
+        op: &StripeOp,
+        slot: Slot,
+        sectors: (u32, u32),
+    ) -> SegList {
+        if out.is_phantom {
+            return SegList::default();
+        }
+        self.name_pages(out, op, slot, sectors)
+    }
+
+    fn name_pages(
         &mut self,
         out: &mut ActionQueue,
         op: &StripeOp,
@@ -247,6 +261,9 @@ impl Parity {
 
 /// The requests' own bytes of an operation's pieces in these slots.
 fn request_segs(core: &mut Core, out: &mut ActionQueue, op: &StripeOp, slots: SlotSet) -> SegList {
+    if out.is_phantom {
+        return SegList::default();
+    }
     let first = out.segs.len() as u32;
     for piece in op.pieces.iter().filter(|p| slots.contains(op.map.data_slot(p.data))) {
         out.segs.push(core.request_seg(piece.request, piece.sector, u64::from(piece.count)));

@@ -160,6 +160,7 @@ impl Parity {
         self.plug = gathers.then_some((deadline, requests + 1));
     }
 
+    #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.plug.map(|(deadline, _)| deadline)
     }

@@ -409,6 +409,9 @@ fn page(out: &mut ActionQueue, entry: u32, slot: Slot) -> SegList {
 #[inline]
 fn one(out: &mut ActionQueue, buf: Buf) -> SegList {
     let first = out.segs.len() as u32;
+    if out.is_phantom {
+        return SegList::default();
+    }
     out.segs.push(Seg { buf, bytes: PAGE_BYTES as u32 });
     SegList { first, count: 1 }
 }

@@ -191,6 +191,7 @@ impl Sync {
     }
 
     /// When the array's own work wants to go on.
+    #[inline]
     pub(crate) fn next_deadline(&self, core: &Core) -> Option<Instant> {
         if core.standing_changed {
             return Some(core.now);
