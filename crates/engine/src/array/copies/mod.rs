@@ -128,7 +128,17 @@ impl Copies {
     /// The copy to read: the one whose member just read up to here, else the least busy member's, else the
     /// one nearest to where its member read last.
     /// Copies that may not agree are always read from the first, so that no reader sees two of them.
+    #[inline]
     fn choose(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<(Slot, u64)> {
+        if core.geometry.copies() == 1 {
+            let only = core.geometry.place(part.start, 0);
+            let may_be = holds(core, only, part.count) && !tried.contains(only.slot);
+            return may_be.then_some((only.slot, only.sector));
+        }
+        self.choose_copy(core, part, tried)
+    }
+
+    fn choose_copy(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<(Slot, u64)> {
         let mut copies = (0..core.geometry.copies())
             .map(|copy| core.geometry.place(part.start, copy))
             .filter(|p| holds(core, *p, part.count) && !tried.contains(p.slot));
