@@ -384,6 +384,7 @@ fn members_of(core: &Core, [slot, p, q]: [Slot; 3]) -> [MemberIndex; 3] {
 }
 
 /// Asks a slot's member for an I/O of its page.
+#[expect(clippy::inline_always, reason = "its many arguments cost more than its work")]
 #[inline(always)]
 fn ask(
     core: &mut Core,
