@@ -71,23 +71,36 @@ impl Event {
 /// Events in order of time, then of scheduling. An entry is one word of 128 bits: time, order, event.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
+    /// The first of all, unless that is in the heap: most events happen soon after they are asked for, and before all others.
+    first: Option<u128>,
     heap: BinaryHeap<Reverse<u128>>,
     scheduled: u64,
 }
 
 impl Schedule {
+    #[inline]
     pub(crate) fn at(&mut self, time_ns: u64, event: Event) {
         let low = (self.scheduled << INDEX_BITS) | event.pack();
         self.scheduled = (self.scheduled + 1) & ((1 << ORDER_BITS) - 1);
-        self.heap.push(Reverse(u128::from(time_ns) << 64 | u128::from(low)));
+        let entry = u128::from(time_ns) << 64 | u128::from(low);
+        let first = self.first.or_else(|| self.heap.peek().map(|Reverse(entry)| *entry));
+        if first.is_some_and(|first| first < entry) {
+            self.heap.push(Reverse(entry));
+        } else if let Some(second) = self.first.replace(entry) {
+            self.heap.push(Reverse(second));
+        }
     }
 
+    #[inline]
     pub(crate) fn next_time(&self) -> Option<u64> {
-        self.heap.peek().map(|Reverse(entry)| (entry >> 64) as u64)
+        let first = self.first.or_else(|| self.heap.peek().map(|Reverse(entry)| *entry));
+        first.map(|entry| (entry >> 64) as u64)
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
-        self.heap.pop().map(|Reverse(entry)| ((entry >> 64) as u64, Event::unpack(entry as u64)))
+        let entry = self.first.take().or_else(|| self.heap.pop().map(|Reverse(entry)| entry))?;
+        Some(((entry >> 64) as u64, Event::unpack(entry as u64)))
     }
 }
 
@@ -114,5 +127,26 @@ mod tests {
                 (20, Event::Complete(1)),
             ]
         );
+    }
+
+    #[test]
+    fn events_asked_for_meanwhile_take_their_places() {
+        let mut schedule = Schedule::default();
+        let mut random = crate::random::Random::new(3);
+        let (mut waiting, mut asked) = (Vec::new(), 0);
+        let mut now_ns = 0;
+        for step in 0..2000 {
+            for _ in 0..random.next_u64() % 3 {
+                let time_ns = now_ns + random.next_u64() % 5;
+                schedule.at(time_ns, Event::Submit(asked));
+                waiting.push((time_ns, asked));
+                asked += 1;
+            }
+            waiting.sort_unstable();
+            assert_eq!(schedule.next_time(), waiting.first().map(|(time_ns, _)| *time_ns), "step {step}");
+            let first = (!waiting.is_empty()).then(|| waiting.remove(0));
+            assert_eq!(schedule.pop(), first.map(|(time_ns, id)| (time_ns, Event::Submit(id))), "step {step}");
+            now_ns = first.map_or(now_ns, |(time_ns, _)| time_ns);
+        }
     }
 }
