@@ -79,6 +79,8 @@ pub(crate) struct FileMember {
     path: PathBuf,
     buffered: File,
     direct: Option<File>,
+    /// Whether the file system is in memory.
+    is_in_memory: bool,
     /// One for each shard.
     flushers: Vec<File>,
     /// What offsets and lengths of direct I/O are multiples of.
@@ -113,6 +115,7 @@ impl FileMember {
         if have < need {
             return Err(MemberProblem::TooSmall { have, need }.at(path));
         }
+        let is_in_memory = is_tmpfs(&buffered);
         let wants_direct = spec.caching == Caching::Direct;
         let direct = if wants_direct { open_direct(spec) } else { None };
         let (direct, align_bytes) =
@@ -125,6 +128,7 @@ impl FileMember {
             path: path.to_owned(),
             buffered,
             direct,
+            is_in_memory,
             flushers,
             align_bytes,
             refused: AtomicBool::new(false),
@@ -142,6 +146,11 @@ impl FileMember {
     /// The descriptor that goes through the page cache.
     pub(crate) fn buffered(&self) -> &File {
         &self.buffered
+    }
+
+    /// Whether its file system is in memory.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.is_in_memory
     }
 
     /// Bytes before the member's data.

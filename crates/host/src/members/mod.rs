@@ -3,9 +3,10 @@
 //! # Contract of a member kind
 //! One file here and one line in [`Member`] and [`MemberSpec`]. A kind either carries out an I/O at once and
 //! answers with its result (memory), or hands it to the ring of the shard that asks and is answered by a
-//! completion (files, block devices). Sectors count from the start of the member's data. Members are shared
+//! completion (files, block devices); files in memory do both. Sectors count from the start of the member's data. Members are shared
 //! by all shards: no two I/Os in flight overlap unless both read, which is the engine's promise.
 
+mod at_once;
 mod file;
 mod memory;
 mod overlay;

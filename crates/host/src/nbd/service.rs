@@ -34,6 +34,8 @@ const PIECE_SECTORS: u64 = 32 << 10;
 const HANDSHAKE_MAX: Nanos = Nanos::from_millis(30_000);
 /// How long clients have to take their last replies.
 const DRAIN_MAX: Nanos = Nanos::from_millis(5_000);
+/// Inputs handled before clients are heard.
+const STEPS_MAX: u32 = 1024;
 /// Rounds without sleep after which sockets are asked for news all the same.
 const ROUNDS_MAX: u32 = 4;
 
@@ -161,7 +163,7 @@ impl<'a> Service<'a> {
             self.look_at_stop(now);
             self.welcome(now, context);
             let more = self.take_requests(context.clock);
-            self.settle(context);
+            let more = self.settle(context) || more;
             let moved = self.send();
             self.serve_controls(context);
             self.shard.send_messages(context);
@@ -273,15 +275,16 @@ impl<'a> Service<'a> {
         whole.parts_left = self.shard.start_whole(&self.shared.router, request, buffer);
     }
 
-    /// Handles inputs of the engine until there are none.
-    fn settle(&mut self, context: &Context<'_>) {
+    /// Handles inputs of the engine until there are none, or for so long that clients must be heard in between: the array's
+    /// own work on members in memory always has a next one. Answers whether there may be more.
+    fn settle(&mut self, context: &Context<'_>) -> bool {
         let mut now = context.clock.now();
-        loop {
+        for _ in 0..STEPS_MAX {
             let stepped = self.shard.step(now, context);
             if let Some((id, result)) = self.shard.ended.pop() {
                 self.part_ended(id, result, context.clock);
             } else if !stepped {
-                return;
+                return false;
             } else {
                 continue;
             }
@@ -289,6 +292,7 @@ impl<'a> Service<'a> {
                 now = context.clock.now();
             }
         }
+        true
     }
 
     fn part_ended(&mut self, id: u32, result: IoResult, clock: Clock) {

@@ -165,6 +165,8 @@ impl Shard {
                     Op::Discard | Op::WriteZeroes => overlay.zero(base, io.range),
                 }
             },
+            // SAFETY: as above.
+            Member::File(file) if file.is_at_once(io) => unsafe { file.at_once(io, runs) },
             Member::File(_) => {
                 let ring = self.ring.as_mut().expect("a shard with file members has a ring");
                 // SAFETY: as above.
