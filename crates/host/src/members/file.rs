@@ -149,7 +149,7 @@ impl FileMember {
     }
 
     /// Whether its file system is in memory.
-    pub(super) fn is_in_memory(&self) -> bool {
+    pub(crate) fn is_in_memory(&self) -> bool {
         self.is_in_memory
     }
 
