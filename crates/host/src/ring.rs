@@ -2,8 +2,10 @@
 //!
 //! *Ordering.* I/Os are carried out in any order. *Completion.* Each is answered once, when all its bytes
 //! have moved or it has failed for good. *Limits.* [`IN_FLIGHT_MAX`] in the kernel, the rest waits here;
-//! [`RETRIES_MAX`] attempts at an I/O the system asks to repeat. *Cancellation.* Dropping the ring waits for
+//! [`op::RETRIES_MAX`] attempts at an I/O the system asks to repeat. *Cancellation.* Dropping the ring waits for
 //! what is in flight, since the kernel still writes to its buffers.
+
+mod op;
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -14,22 +16,17 @@ use io_uring::{IoUring, opcode, squeue, types};
 use stripewise_engine::io::{Area, IoError, IoResult, MemberIo, Op, Tag};
 use stripewise_engine::units::{Instant, MemberIndex, Nanos, SECTOR_BYTES};
 
-use crate::buffers::{Mapping, ZEROES_BYTES};
+use crate::buffers::Mapping;
 use crate::clock::Clock;
-use crate::error::{HostError, io_error_from_errno};
+use crate::error::HostError;
 use crate::flushes::{Flushes, Turn};
 use crate::members::{FileMember, Member, Route};
+use op::{Region, RingOp, Step};
 
 /// Submissions gathered before the kernel is called.
 const QUEUE_ENTRIES: u32 = 256;
 /// I/Os in the kernel at once; completions have as many places, so that none overflows.
 const IN_FLIGHT_MAX: u32 = 4096;
-/// Attempts at an I/O that ends in `EAGAIN` or `EINTR`.
-const RETRIES_MAX: u32 = 1000;
-/// Segments in one submission (`UIO_MAXIOV`).
-const IOVECS_MAX: usize = 1024;
-/// Runs of zeroes in one submission.
-const ZERO_RUNS_MAX: u64 = 64;
 /// Descriptors of a member that a shard uses: direct, buffered, and for flushes.
 const FILES_PER_MEMBER: i32 = 3;
 /// How long a completion of members in memory is looked for before sleeping: the time it takes to be woken (45 µs between
@@ -37,46 +34,6 @@ const FILES_PER_MEMBER: i32 = 3;
 const LOOK_MAX: Nanos = Nanos::from_micros(50);
 /// The completion of the poll on the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
-
-/// What an I/O is, and which fallback it has reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Read,
-    Write,
-    Flush,
-    /// `fallocate` with this mode; on refusal, zeroes are written.
-    Allocate(i32),
-    Zeroes,
-}
-
-#[derive(Debug)]
-struct RingOp {
-    tag: Tag,
-    member: MemberIndex,
-    step: Step,
-    fua: bool,
-    route: Route,
-    /// Offset in the file of what is left.
-    offset: u64,
-    /// Bytes left.
-    left: u64,
-    iovecs: Vec<libc::iovec>,
-    /// The first segment that is not done.
-    next: usize,
-    retries: u32,
-    /// A copy of metadata to be written.
-    own: Option<Mapping>,
-}
-
-// SAFETY: the addresses in `iovecs` are of buffers that outlive the I/O and belong to it.
-unsafe impl Send for RingOp {}
-
-/// A run of memory the kernel has pinned.
-#[derive(Clone, Copy, Debug)]
-struct Region {
-    start: usize,
-    end: usize,
-}
 
 /// The ring of one shard, used by one thread.
 pub(crate) struct Ring {
@@ -383,144 +340,6 @@ impl Drop for Ring {
     }
 }
 
-impl RingOp {
-    fn idle() -> Self {
-        Self {
-            tag: Tag(0),
-            member: MemberIndex(0),
-            step: Step::Flush,
-            fua: false,
-            route: Route::Buffered,
-            offset: 0,
-            left: 0,
-            iovecs: Vec::new(),
-            next: 0,
-            retries: 0,
-            own: None,
-        }
-    }
-
-    /// Writes from a copy of the runs instead of the runs themselves.
-    ///
-    /// # Safety
-    /// The runs are readable.
-    unsafe fn keep_own_copy(&mut self) {
-        let bytes: usize = self.iovecs.iter().map(|v| v.iov_len).sum();
-        if self.own.as_ref().is_none_or(|own| own.bytes() < bytes) {
-            self.own = Some(Mapping::new(bytes, "metadata").expect("some pages of memory for metadata"));
-        }
-        let Some(own) = &self.own else { return };
-        let mut to = own.base();
-        for run in &self.iovecs {
-            // SAFETY: the copy is as long as the runs together, and the runs are readable.
-            unsafe {
-                to.copy_from_nonoverlapping(run.iov_base.cast(), run.iov_len);
-                to = to.add(run.iov_len);
-            }
-        }
-        self.iovecs.clear();
-        self.iovecs.push(libc::iovec { iov_base: own.base().cast(), iov_len: bytes });
-    }
-
-    /// The next submission. Reads and writes of one run take the pinned form where the run is pinned.
-    fn entry(&self, fd: types::Fd, regions: &[Region]) -> squeue::Entry {
-        let iovecs = &self.iovecs[self.next..];
-        let count = iovecs.len().min(IOVECS_MAX) as u32;
-        let flags = if self.fua { libc::RWF_DSYNC } else { 0 };
-        let pinned = match iovecs {
-            [one] => {
-                region_of(one, regions).map(|region| (one.iov_base.cast::<u8>(), one.iov_len as u32, region))
-            }
-            _ => None,
-        };
-        match (self.step, pinned) {
-            (Step::Flush, _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-            (Step::Allocate(mode), _) => {
-                opcode::Fallocate::new(fd, self.left).offset(self.offset).mode(mode).build()
-            }
-            (Step::Read, Some((base, bytes, region))) => {
-                opcode::ReadFixed::new(fd, base, bytes, region).offset(self.offset).build()
-            }
-            (Step::Read, None) => opcode::Readv::new(fd, iovecs.as_ptr(), count).offset(self.offset).build(),
-            (Step::Write | Step::Zeroes, Some((base, bytes, region))) => {
-                opcode::WriteFixed::new(fd, base, bytes, region).offset(self.offset).rw_flags(flags).build()
-            }
-            (Step::Write | Step::Zeroes, None) => {
-                opcode::Writev::new(fd, iovecs.as_ptr(), count).offset(self.offset).rw_flags(flags).build()
-            }
-        }
-    }
-
-    /// Takes note of a submission's result; answers the I/O's result, or nothing if it must go on.
-    fn advance(&mut self, result: i32, file: &FileMember) -> Option<IoResult> {
-        if result >= 0 {
-            return self.progress(result as u64);
-        }
-        let errno = -result;
-        match (errno, self.step) {
-            (libc::EINTR | libc::EAGAIN, _) if self.retries < RETRIES_MAX => {
-                self.retries += 1;
-                None
-            }
-            (libc::EINVAL, Step::Read | Step::Write | Step::Zeroes) if self.route == Route::Direct => {
-                file.refuse_direct();
-                self.route = Route::Buffered;
-                None
-            }
-            (libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::EPERM, Step::Allocate(_)) => {
-                self.step = Step::Zeroes;
-                None
-            }
-            _ => Some(Err(io_error_from_errno(errno))),
-        }
-    }
-
-    fn progress(&mut self, bytes: u64) -> Option<IoResult> {
-        if matches!(self.step, Step::Flush | Step::Allocate(_)) {
-            return Some(Ok(()));
-        }
-        if bytes == 0 && self.left > 0 {
-            // The file ends before the sectors do: somebody cut it short. Writing what is missing anew would
-            // lengthen it with a hole that reads as zeroes, so the member is given up.
-            return Some(Err(IoError::Gone));
-        }
-        self.offset += bytes;
-        self.left -= bytes;
-        if self.left == 0 {
-            return Some(Ok(()));
-        }
-        let mut moved = bytes as usize;
-        while let Some(segment) = self.iovecs.get_mut(self.next) {
-            if moved < segment.iov_len {
-                segment.iov_len -= moved;
-                segment.iov_base = segment.iov_base.wrapping_byte_add(moved);
-                break;
-            }
-            moved -= segment.iov_len;
-            self.next += 1;
-        }
-        None
-    }
-
-    fn lay_out_zeroes(&mut self, zeroes: usize) {
-        self.iovecs.clear();
-        self.next = 0;
-        let run = ZEROES_BYTES as u64;
-        let mut bytes = self.left.min(ZERO_RUNS_MAX * run);
-        while bytes > 0 {
-            let length = bytes.min(run);
-            self.iovecs.push(libc::iovec { iov_base: zeroes as *mut _, iov_len: length as usize });
-            bytes -= length;
-        }
-    }
-}
-
-fn region_of(segment: &libc::iovec, regions: &[Region]) -> Option<u16> {
-    let start = segment.iov_base as usize;
-    let end = start + segment.iov_len;
-    regions.iter().position(|r| r.start <= start && end <= r.end).map(|index| index as u16)
-}
-
 /// Prefers a ring whose completions are posted when its thread asks for them (Linux 6.1); a plain one else.
 fn build() -> std::io::Result<IoUring> {
     let mut builder = IoUring::builder();
@@ -563,6 +382,7 @@ fn register_mappings(uring: &IoUring, mappings: &[&Mapping]) -> Vec<Region> {
 
 #[cfg(test)]
 mod tests {
+    use super::op::RETRIES_MAX;
     use super::*;
     use crate::members::FileSpec;
 
