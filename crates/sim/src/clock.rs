@@ -145,7 +145,11 @@ mod tests {
             waiting.sort_unstable();
             assert_eq!(schedule.next_time(), waiting.first().map(|(time_ns, _)| *time_ns), "step {step}");
             let first = (!waiting.is_empty()).then(|| waiting.remove(0));
-            assert_eq!(schedule.pop(), first.map(|(time_ns, id)| (time_ns, Event::Submit(id))), "step {step}");
+            assert_eq!(
+                schedule.pop(),
+                first.map(|(time_ns, id)| (time_ns, Event::Submit(id))),
+                "step {step}"
+            );
             now_ns = first.map_or(now_ns, |(time_ns, _)| time_ns);
         }
     }
