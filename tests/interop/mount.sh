@@ -3,7 +3,8 @@
 #
 #   tests/interop/mount.sh PATH-OF-stripewise
 #
-# Needs root, FUSE and loop devices; on Debian: apt-get install fio libnbd-bin e2fsprogs. A user's mount also needs fuse3.
+# Needs root, FUSE and loop devices; on Debian: apt-get install fio libnbd-bin e2fsprogs. A user's mount also needs fuse3, an
+# encrypted one cryptsetup.
 # Ends with `N passed, N failed, N skipped`; exit codes: 0 passed, 1 failed, 77 something that is needed is not there.
 set -u
 stripewise=$(realpath "$1")
@@ -159,6 +160,13 @@ by_a_user() {
     for _ in $(seq 100); do grep -q 'Ready at' "$work/serve.log" && break; sleep 0.05; done
     as_nobody cmp -n "$(stat -c %s "$work/data")" "$work/data" "$work/user/folder/disk" && end INT && ! mountpoint -q "$work/user/folder"
 }
+# cryptsetup makes a container of the file; what it holds is served then, and is not to be seen on the members.
+encrypted() {
+    printf secret >"$work/key" && serve &&
+        cryptsetup luksFormat -q --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file "$work/key" "$file" && end INT &&
+        serve --luks-key-file "$work/key" && as_written && end INT && ! stored >/dev/null 2>&1 &&
+        serve --luks-key-file "$work/key" && cmp -n "$(stat -c %s "$work/data")" "$work/data" "$file" && end INT
+}
 
 mkdir "$folder"
 for member in "${members[@]}"; do truncate -s 64M "$member"; done
@@ -200,6 +208,12 @@ if command -v fusermount3 >/dev/null && command -v setpriv >/dev/null; then
 else
     skipped=$((skipped + 1))
     echo "skipped a user's mount: needs fusermount3 and setpriv"
+fi
+if command -v cryptsetup >/dev/null; then
+    check 'a LUKS container, made on the file' encrypted
+else
+    skipped=$((skipped + 1))
+    echo 'skipped a LUKS container: needs cryptsetup'
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
