@@ -4,8 +4,9 @@
     tests/bench/peers.py PATH-OF-stripewise [--quick] [--rounds N] [md|btrfs|attached ...]
 
 md runs on RAM disks in user-mode-linux, btrfs on loop devices over files in memory with this machine's own kernel. Beside
-them, stripewise in its own process (`bench --on memory`), and attached: served from files in memory as a mounted file with a
-loop device. Needs, on Debian: apt-get install fio mdadm user-mode-linux kmod btrfs-progs; btrfs and attached need root. What is not there is said and left out.
+them, stripewise in its own process (`bench --on memory`), and attached: served from files in memory as a mounted file, and
+with a loop device over it. Needs, on Debian: apt-get install fio mdadm user-mode-linux kmod btrfs-progs; btrfs and attached
+need root. What is not there is said and left out.
 """
 import argparse
 import json
@@ -79,11 +80,11 @@ class Ours:
 
 
 class Attached:
-    """An array served from files in memory, as a loop device of this machine's kernel."""
+    """An array served from files in memory: a file, and a loop device of this machine's kernel over it."""
 
     def __init__(self, binary, level, member_mib):
         self.work = tempfile.TemporaryDirectory(prefix="peers.", dir="/dev/shm")
-        self.loop, self.server = None, None
+        self.file, self.loop, self.server = f"{self.work.name}/folder/disk", None, None
         members = [f"{self.work.name}/member{number}" for number in range(MEMBERS)]
         for member in members:
             pathlib.Path(member).write_bytes(bytes(member_mib << 20))
@@ -93,7 +94,7 @@ class Attached:
         self.server = subprocess.Popen([binary, "serve", *members, "--mount", folder], stdout=subprocess.PIPE, text=True)
         if "Ready" not in self.server.stdout.readline():
             raise SystemExit("stripewise does not serve")
-        self.loop = run("losetup", "--direct-io=on", "--show", "-f", f"{folder}/disk").strip()
+        self.loop = run("losetup", "--direct-io=on", "--show", "-f", self.file).strip()
 
     def close(self):
         if self.loop:
@@ -185,9 +186,11 @@ def beside_attached(options, name, theirs):
     attached = Attached(options.stripewise, 5, options.member_mib)
     try:
         for job in JOBS:
-            mine, peer = rounds_of(options.rounds, lambda: fio(attached.loop, job, options.seconds), lambda: theirs(job))
+            device, file, peer = rounds_of(options.rounds, lambda: fio(attached.loop, job, options.seconds),
+                                           lambda: fio(attached.file, job, options.seconds), lambda: theirs(job))
             kind = unit(job)
-            print(table.row(f"{name}, attached: {job}", kind, pick(mine, kind), pick(peer, kind), ATTACHED), flush=True)
+            for how, mine in (("attached", device), ("as a mounted file", file)):
+                print(table.row(f"{name}, {how}: {job}", kind, pick(mine, kind), pick(peer, kind), ATTACHED), flush=True)
     finally:
         attached.close()
 
