@@ -129,6 +129,13 @@ mod tests {
     }
 
     #[test]
+    fn a_device_is_not_in_memory_though_its_node_is() {
+        let node = std::fs::File::open("/dev/null").unwrap();
+        assert!(!super::super::file::is_tmpfs(&node));
+        assert!(super::super::file::is_tmpfs(&tempfile::tempfile_in("/dev/shm").unwrap()));
+    }
+
+    #[test]
     fn short_io_in_many_pieces_moves_and_a_cut_file_is_gone() {
         let work = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = work.path().join("member");

@@ -273,7 +273,11 @@ fn open_direct(spec: &FileSpec) -> Option<(File, u32)> {
     None
 }
 
-fn is_tmpfs(file: &File) -> bool {
+/// Whether it is a file in memory. Device nodes are in a tmpfs as well (devtmpfs), what they name is not.
+pub(super) fn is_tmpfs(file: &File) -> bool {
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return false;
+    }
     // SAFETY: all-zero is a valid `statfs`, which the call fills.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the descriptor is open and the pointer is to a local.
