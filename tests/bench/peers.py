@@ -109,9 +109,15 @@ class Btrfs:
     """btrfs on loop devices over files in memory, its file written once before it is measured."""
 
     def __init__(self, level, member_mib):
-        profile = f"raid{level}"
         self.work = tempfile.TemporaryDirectory(prefix="peers.", dir="/dev/shm")
         self.loops, self.mounted = [], False
+        try:
+            self.make(f"raid{level}", member_mib)
+        except BaseException:
+            self.close()
+            raise
+
+    def make(self, profile, member_mib):
         for number in range(MEMBERS):
             member = pathlib.Path(f"{self.work.name}/member{number}")
             member.write_bytes(bytes(member_mib << 20))
@@ -121,7 +127,8 @@ class Btrfs:
         run("mkfs.btrfs", "-q", "-f", "-d", profile, "-m", "raid1", *self.loops)
         run("mount", self.loops[0], self.folder)
         self.mounted = True
-        self.size = (member_mib << 20) * 2
+        # What raid6 has room for, beside its metadata.
+        self.size = (member_mib << 20) * 3 // 2
         self.path = f"{self.folder}/file"
         run("fio", "--name=fill", f"--filename={self.path}", "--rw=write", "--bs=4m", f"--size={self.size}", "--end_fsync=1")
 
