@@ -13,7 +13,9 @@ for tool in fio nbdcopy losetup mkfs.ext4; do
 done
 [ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || { echo "needs root and /dev/fuse; nothing was tested"; exit 77; }
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/mount.XXXXXX")
-passed=0 failed=0 skipped=0 server='' loop='' folder=$work/folder file=$work/folder/disk
+# shellcheck source=../check.sh
+. "$(dirname "$0")/../check.sh"
+loop='' folder=$work/folder file=$work/folder/disk
 members=("$work"/{0,1,2,3}.img)
 
 cleanup() {
@@ -25,30 +27,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-check() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >"$work/out" 2>&1; then
-        passed=$((passed + 1))
-        echo "ok      $name"
-    else
-        failed=$((failed + 1))
-        echo "FAILED  $name"
-        tail -n 15 "$work/out" "$work/serve.log" | sed 's/^/        /'
-    fi
-}
-
-serve() { # OPTIONS...
-    : >"$work/serve.log"
-    "$stripewise" serve "${members[@]}" --mount "$folder" "$@" >"$work/serve.log" 2>&1 &
-    server=$!
-    for _ in $(seq 200); do
-        grep -q 'Ready at' "$work/serve.log" && return 0
-        kill -0 "$server" 2>/dev/null || break
-        sleep 0.05
-    done
-    return 1
-}
+serve() { begin 'Ready at' "$stripewise" serve "${members[@]}" --mount "$folder" "$@"; }
 
 # The server ends with code 0 and leaves nothing mounted.
 ended() {
@@ -152,13 +131,10 @@ stale() {
     umount "$folder" && return $said
 }
 by_a_user() {
-    chmod 755 "$work" && mkdir -p "$work/user" && cp "${members[@]}" "$work/user" && mkdir "$work/user/folder" && chown -R nobody "$work/user" || return 1
-    as_nobody() { setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"; }
-    : >"$work/serve.log"
-    setpriv --reuid=nobody --regid=nogroup --clear-groups "$stripewise" serve "$work"/user/?.img --mount "$work/user/folder" >"$work/serve.log" 2>&1 &
-    server=$!
-    for _ in $(seq 100); do grep -q 'Ready at' "$work/serve.log" && break; sleep 0.05; done
-    as_nobody cmp -n "$(stat -c %s "$work/data")" "$work/data" "$work/user/folder/disk" && end INT && ! mountpoint -q "$work/user/folder"
+    local as_nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups)
+    chmod 755 "$work" && mkdir -p "$work/user" && cp "${members[@]}" "$work/user" && mkdir "$work/user/folder" && chown -R nobody "$work/user" &&
+        begin 'Ready at' "${as_nobody[@]}" "$stripewise" serve "$work"/user/?.img --mount "$work/user/folder" &&
+        "${as_nobody[@]}" cmp -n "$(stat -c %s "$work/data")" "$work/data" "$work/user/folder/disk" && end INT && ! mountpoint -q "$work/user/folder"
 }
 # cryptsetup makes a container of the file; what it holds is served then, and is not to be seen on the members.
 encrypted() {
@@ -206,14 +182,12 @@ if command -v fusermount3 >/dev/null && command -v setpriv >/dev/null; then
     fill && serve && dd if="$work/data" of="$file" bs=1M conv=notrunc status=none && end INT
     check "a user's mount, by fusermount3" by_a_user
 else
-    skipped=$((skipped + 1))
-    echo "skipped a user's mount: needs fusermount3 and setpriv"
+    skip "a user's mount" 'needs fusermount3 and setpriv'
 fi
 if command -v cryptsetup >/dev/null; then
     check 'a LUKS container, made on the file' encrypted
 else
-    skipped=$((skipped + 1))
-    echo 'skipped a LUKS container: needs cryptsetup'
+    skip 'a LUKS container' 'needs cryptsetup'
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

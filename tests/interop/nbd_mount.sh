@@ -12,7 +12,9 @@ for tool in mdadm fio qemu-io nbdinfo; do
     command -v "$tool" >/dev/null || { echo "not installed: $tool; nothing was tested"; exit 77; }
 done
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/nbd-mount.XXXXXX")
-passed=0 failed=0 skipped=0 server='' fuse='' loop=''
+# shellcheck source=../check.sh
+. "$(dirname "$0")/../check.sh"
+fuse='' loop=''
 
 detach() {
     mountpoint -q "$work/mnt" && umount "$work/mnt"
@@ -29,30 +31,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-check() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >"$work/out" 2>&1; then
-        passed=$((passed + 1))
-        echo "ok      $level: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAILED  $level: $name"
-        tail -n 15 "$work/out" | sed 's/^/        /'
-    fi
-}
-
-serve() {
-    "$stripewise" serve "${members[@]}" --socket "$work/nbd.sock" >"$work/serve.log" 2>&1 &
-    server=$!
-    for _ in $(seq 200); do
-        grep -q 'Ready at' "$work/serve.log" && return 0
-        kill -0 "$server" 2>/dev/null || break
-        sleep 0.05
-    done
-    cat "$work/serve.log"
-    return 1
-}
+serve() { begin 'Ready at' "$stripewise" serve "${members[@]}" --socket "$work/nbd.sock"; }
 
 # SIGTERM ends it well; mdadm says of every member that it is clean and its checksum right.
 stop() {
@@ -60,7 +39,7 @@ stop() {
     local status=0 member
     wait "$server" || status=$?
     server=''
-    [ "$status" = 0 ] || { echo "exit $status"; cat "$work/serve.log"; return 1; }
+    [ "$status" = 0 ] || { echo "exit $status"; cat "$log"; return 1; }
     for member in "${members[@]}"; do
         mdadm --examine "$member" >"$work/examine"
         grep -q 'State : clean' "$work/examine" && grep -q 'Checksum : .* correct' "$work/examine" ||
@@ -106,8 +85,7 @@ served_again() {
 
 file_system() {
     if ! command -v nbdfuse >/dev/null || ! attach; then
-        skipped=$((skipped + 1))
-        echo "skipped $level: a file system: needs nbdfuse, root, /dev/fuse and loop devices: $(tail -n 1 "$work/fuse.log" 2>/dev/null)"
+        skip 'a file system' "needs nbdfuse, root, /dev/fuse and loop devices: $(tail -n 1 "$work/fuse.log" 2>/dev/null)"
         detach
         return
     fi
@@ -122,7 +100,7 @@ head -c 24M /dev/urandom >"$work/data"
 for level in 'raid5 --level=5 --raid-devices=4 --chunk=64K --bitmap=internal' 'raid6 --level=6 --raid-devices=5 --chunk=16K' \
     'raid10 --level=10 --raid-devices=3 --layout=f2 --chunk=128K'; do
     read -r -a words <<<"$level"
-    level=${words[0]}
+    mode=${words[0]}
     members=()
     for n in $(seq 0 $((${words[2]#*=} - 1))); do
         rm -f "$work/$n.img"

@@ -11,9 +11,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/nbd-run.XXXXXX")
 python=/usr/bin/python3
-passed=0
-failed=0
-server=
+# shellcheck source=../check.sh
+. "$here/../check.sh"
 loops=()
 
 cleanup() {
@@ -50,15 +49,8 @@ start() {
     socket=$work/$name.sock
     uri="nbd+unix:///?socket=$socket"
     log=$work/$name.log
-    "$binary" --socket "$socket" --control "$work/$name.control" "$@" >"$log" 2>&1 &
-    server=$!
-    for _ in $(seq 200); do
-        grep -q '^ready' "$log" && return 0
-        kill -0 "$server" 2>/dev/null || break
-        sleep 0.05
-    done
-    echo "the server did not start:"
-    cat "$log"
+    begin '^ready' "$binary" --socket "$socket" --control "$work/$name.control" "$@" && return 0
+    echo 'the server did not start'
     exit 1
 }
 
@@ -70,20 +62,6 @@ stop() {
     wait "$pid" || status=$?
     [ "$status" -eq 0 ] || { echo "the server ended with $status:"; cat "$log"; return 1; }
     [ ! -e "$socket" ] || { echo "$socket is left"; return 1; }
-}
-
-# check NAME COMMAND…
-check() {
-    local what=$1
-    shift
-    if "$@" >"$work/out" 2>&1; then
-        passed=$((passed + 1))
-        echo "ok      $mode: $what"
-    else
-        failed=$((failed + 1))
-        echo "FAILED  $mode: $what"
-        sed 's/^/        /' "$work/out" | tail -20
-    fi
 }
 
 info() {
