@@ -564,11 +564,21 @@ impl ActionQueue {
         SegList { first, count: self.segs.len() as u32 - first }
     }
 
+    /// Adds one segment under a name.
+    #[inline]
+    pub fn add_seg(&mut self, seg: Seg) -> SegList {
+        if self.is_phantom {
+            return SegList::default();
+        }
+        self.segs.push(seg);
+        SegList { first: self.segs.len() as u32 - 1, count: 1 }
+    }
+
     /// Adds metadata bytes, whose length is a multiple of a sector, under a name.
     pub fn add_metadata(&mut self, bytes: &[u8]) -> SegList {
         let offset = self.metadata.len() as u32;
         self.metadata.extend_from_slice(bytes);
-        self.add_segs([Seg { buf: Buf::Metadata { offset }, bytes: bytes.len() as u32 }])
+        self.add_seg(Seg { buf: Buf::Metadata { offset }, bytes: bytes.len() as u32 })
     }
 
     /// Adds an action.

@@ -83,8 +83,7 @@ impl Schedule {
         let low = (self.scheduled << INDEX_BITS) | event.pack();
         self.scheduled = (self.scheduled + 1) & ((1 << ORDER_BITS) - 1);
         let entry = u128::from(time_ns) << 64 | u128::from(low);
-        let first = self.first.or_else(|| self.heap.peek().map(|Reverse(entry)| *entry));
-        if first.is_some_and(|first| first < entry) {
+        if self.peek().is_some_and(|first| first < entry) {
             self.heap.push(Reverse(entry));
         } else if let Some(second) = self.first.replace(entry) {
             self.heap.push(Reverse(second));
@@ -93,8 +92,12 @@ impl Schedule {
 
     #[inline]
     pub(crate) fn next_time(&self) -> Option<u64> {
-        let first = self.first.or_else(|| self.heap.peek().map(|Reverse(entry)| *entry));
-        first.map(|entry| (entry >> 64) as u64)
+        self.peek().map(|entry| (entry >> 64) as u64)
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u128> {
+        self.first.or_else(|| self.heap.peek().map(|Reverse(entry)| *entry))
     }
 
     #[inline]

@@ -249,7 +249,7 @@ impl Core {
     pub(crate) fn read_whole(&mut self, out: &mut ActionQueue, request: &Request, slot: Slot, sector: u64) {
         let Request { id, range, .. } = *request;
         let seg = Seg { buf: Buf::Request { id, offset: 0 }, bytes: (range.count * 512) as u32 };
-        let segs = out.add_segs([seg]);
+        let segs = out.add_seg(seg);
         let owner = Owner::Read { id, sector: range.start };
         let record = self.record(slot, Op::Read, SectorRange::new(sector, range.count), owner);
         self.send(out, record, false, segs);

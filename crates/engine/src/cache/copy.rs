@@ -149,8 +149,7 @@ impl Cache {
         let start = range.start.max(first * PAGE_SECTORS);
         let bytes = (range.end().min(end * PAGE_SECTORS) - start) * SECTOR_BYTES;
         let offset = (start - range.start) * SECTOR_BYTES;
-        let caller =
-            out.add_segs([Seg { buf: Buf::Request { id: request.id, offset }, bytes: bytes as u32 }]);
+        let caller = out.add_seg(Seg { buf: Buf::Request { id: request.id, offset }, bytes: bytes as u32 });
         let from = out.segs.len();
         self.name_pages(start * SECTOR_BYTES, bytes, &mut out.segs);
         let pages = crate::io::SegList { first: from as u32, count: (out.segs.len() - from) as u32 };

@@ -399,7 +399,7 @@ impl Crypt {
 /// Asks for the cipher over one run.
 fn compute(piece: u32, kernel: Kernel, source: Seg, target: Seg, out: &mut ActionQueue) {
     let mut operand = |seg: Seg| {
-        let segs: SegList = out.add_segs([seg]);
+        let segs: SegList = out.add_seg(seg);
         out.operands.push(Operand { role: Role::Data(0), segs });
         OperandList { first: out.operands.len() as u32 - 1, count: 1 }
     };

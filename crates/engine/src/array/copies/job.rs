@@ -335,7 +335,7 @@ fn io(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, slot:
     let place =
         places(core, job.range.start).find(|p| p.slot == slot).expect("jobs go to the range's copies");
     let source = if op == Op::Read { slot } else { first_read(core, job) };
-    let segs = out.add_segs([job.pages(source, 0, job.range.count)]);
+    let segs = out.add_seg(job.pages(source, 0, job.range.count));
     let range = SectorRange::new(place.sector, job.range.count);
     job.pending += 1;
     let record = core.record(slot, op, range, Owner::CopyJob { job: key });
@@ -353,7 +353,7 @@ fn first_read(core: &Core, job: &CopyJob) -> Slot {
 fn compare(out: &mut ActionQueue, key: u64, job: &mut CopyJob, page: u32, sectors: u64) {
     let first = out.operands.len() as u32;
     for (index, slot) in job.read.iter().enumerate() {
-        let segs = out.add_segs([job.pages(slot, page, sectors)]);
+        let segs = out.add_seg(job.pages(slot, page, sectors));
         out.operands.push(Operand { role: Role::Data(index as u16), segs });
     }
     let sources = OperandList { first, count: out.operands.len() as u32 - first };
@@ -408,7 +408,7 @@ fn write(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob) {
     for slot in job.replacements.and(core.members.replacing).minus(job.writes).iter() {
         let Some(replacement) = core.members.replacement(slot) else { continue };
         let place = places(core, job.range.start).find(|p| p.slot == slot).expect("of the range's copies");
-        let segs: SegList = out.add_segs([job.pages(first_read(core, job), 0, job.range.count)]);
+        let segs: SegList = out.add_seg(job.pages(first_read(core, job), 0, job.range.count));
         let range = SectorRange::new(place.sector, job.range.count);
         let mut record = core.record(slot, Op::Write, range, Owner::CopyJob { job: key });
         record.member = replacement.member;

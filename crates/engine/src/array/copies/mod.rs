@@ -110,7 +110,7 @@ impl Copies {
         let range = SectorRange::new(sector, part.count);
         self.last_end[slot.index()] = range.end();
         let seg = core.request_seg(key, part.start, part.count);
-        let segs = out.add_segs([seg]);
+        let segs = out.add_seg(seg);
         let owner = Owner::CopyRead { request: key, sector: part.start, tried };
         let record = core.record(slot, Op::Read, range, owner);
         core.io(out, record, false, segs);
@@ -220,7 +220,7 @@ fn write(core: &mut Core, out: &mut ActionQueue, key: RequestKey, op: Op, part: 
             SegList::default()
         } else {
             let seg = core.request_seg(key, part.start, part.count);
-            out.add_segs([seg])
+            out.add_seg(seg)
         };
         let range = SectorRange::new(place.sector, part.count);
         let owner = Owner::Part { request: key, sector: part.start };
@@ -265,7 +265,7 @@ fn narrow(core: &mut Core, out: &mut ActionQueue, record: &IoRecord, error: IoEr
         let count = (PAGE_SECTORS - start % PAGE_SECTORS).min(record.range.count - done);
         core.part_begins(request);
         let seg = core.request_seg(request, sector + done, count);
-        let segs = out.add_segs([seg]);
+        let segs = out.add_seg(seg);
         let owner = Owner::Part { request, sector: sector + done };
         let range = SectorRange::new(start, count);
         core.send(out, IoRecord { range, owner, ..*record }, fua, segs);

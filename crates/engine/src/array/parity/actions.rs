@@ -25,16 +25,6 @@ impl Parity {
         if out.is_phantom {
             return SegList::default();
         }
-        self.name_pages(out, op, slot, sectors)
-    }
-
-    fn name_pages(
-        &mut self,
-        out: &mut ActionQueue,
-        op: &StripeOp,
-        slot: Slot,
-        sectors: (u32, u32),
-    ) -> SegList {
         let page = PAGE_SECTORS as u32;
         let first = out.segs.len();
         let entries = &self.windows.get(op.window).entries;
@@ -176,7 +166,7 @@ impl Parity {
         let sectors = (piece.start, piece.end());
         let sources = self.page_operands(out, op, SlotSet::one(slot), sectors);
         let new = core.request_seg(piece.request, piece.sector, u64::from(piece.count));
-        let segs = out.add_segs([new]);
+        let segs = out.add_seg(new);
         out.operands.push(Operand { role: op.map.operand_role(slot), segs });
         let sources = OperandList { count: sources.count + 1, ..sources };
         let targets = self.page_operands(out, op, parity, sectors);
@@ -261,12 +251,6 @@ impl Parity {
 
 /// The requests' own bytes of an operation's pieces in these slots.
 fn request_segs(core: &mut Core, out: &mut ActionQueue, op: &StripeOp, slots: SlotSet) -> SegList {
-    if out.is_phantom {
-        return SegList::default();
-    }
-    let first = out.segs.len() as u32;
-    for piece in op.pieces.iter().filter(|p| slots.contains(op.map.data_slot(p.data))) {
-        out.segs.push(core.request_seg(piece.request, piece.sector, u64::from(piece.count)));
-    }
-    SegList { first, count: out.segs.len() as u32 - first }
+    let pieces = op.pieces.iter().filter(|p| slots.contains(op.map.data_slot(p.data)));
+    out.add_segs(pieces.map(|p| core.request_seg(p.request, p.sector, u64::from(p.count))))
 }

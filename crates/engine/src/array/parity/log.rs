@@ -377,5 +377,5 @@ impl Parity {
 }
 
 fn zeroes(out: &mut ActionQueue, bytes: u64) -> SegList {
-    out.add_segs([Seg { buf: Buf::Zero, bytes: bytes as u32 }])
+    out.add_seg(Seg { buf: Buf::Zero, bytes: bytes as u32 })
 }

@@ -216,7 +216,7 @@ impl Parity {
             if let Some((slot, range)) = readable(core, sector, count) {
                 core.part_begins(key);
                 let seg = core.request_seg(key, sector, count);
-                let segs = out.add_segs([seg]);
+                let segs = out.add_seg(seg);
                 let record = core.record(slot, Op::Read, range, Owner::Part { request: key, sector });
                 core.io(out, record, false, segs);
             } else {

@@ -409,10 +409,5 @@ fn page(out: &mut ActionQueue, entry: u32, slot: Slot) -> SegList {
 /// A page of bytes.
 #[inline]
 fn one(out: &mut ActionQueue, buf: Buf) -> SegList {
-    let first = out.segs.len() as u32;
-    if out.is_phantom {
-        return SegList::default();
-    }
-    out.segs.push(Seg { buf, bytes: PAGE_BYTES as u32 });
-    SegList { first, count: 1 }
+    out.add_seg(Seg { buf, bytes: PAGE_BYTES as u32 })
 }
