@@ -19,6 +19,7 @@ mod error;
 mod flushes;
 mod fuse;
 mod fused;
+mod iovecs;
 mod layers;
 mod mailbox;
 mod manage;

@@ -8,6 +8,7 @@ use stripewise_engine::units::SECTOR_BYTES;
 
 use super::{FileMember, Route};
 use crate::error::io_error_from_errno;
+use crate::iovecs;
 
 /// Segments of one call.
 const SEGMENTS_MAX: usize = 16;
@@ -85,24 +86,11 @@ impl FileMember {
                 return Err(IoError::Gone);
             }
             *offset += moved as u64;
-            runs = behind(runs, moved as usize);
+            let done = iovecs::pass(runs, moved as usize);
+            runs = &mut runs[done..];
         }
         Ok(())
     }
-}
-
-/// What is left of runs of which so many bytes have moved.
-fn behind(mut runs: &mut [libc::iovec], mut moved: usize) -> &mut [libc::iovec] {
-    while let Some(first) = runs.first_mut() {
-        if moved < first.iov_len {
-            first.iov_len -= moved;
-            first.iov_base = first.iov_base.wrapping_byte_add(moved);
-            break;
-        }
-        moved -= first.iov_len;
-        runs = &mut runs[1..];
-    }
-    runs
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use stripewise_engine::units::MemberIndex;
 
 use crate::buffers::{Mapping, ZEROES_BYTES};
 use crate::error::io_error_from_errno;
+use crate::iovecs;
 use crate::members::{FileMember, Route};
 
 /// Attempts at an I/O that ends in `EAGAIN` or `EINTR`.
@@ -161,16 +162,7 @@ impl RingOp {
         if self.left == 0 {
             return Some(Ok(()));
         }
-        let mut moved = bytes as usize;
-        while let Some(segment) = self.iovecs.get_mut(self.next) {
-            if moved < segment.iov_len {
-                segment.iov_len -= moved;
-                segment.iov_base = segment.iov_base.wrapping_byte_add(moved);
-                break;
-            }
-            moved -= segment.iov_len;
-            self.next += 1;
-        }
+        self.next += iovecs::pass(&mut self.iovecs[self.next..], bytes as usize);
         None
     }
 
