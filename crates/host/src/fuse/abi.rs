@@ -62,7 +62,11 @@ pub(super) mod init {
 pub(super) const OPEN_DIRECT_IO: u32 = 1 << 0;
 /// `FOPEN_PARALLEL_DIRECT_WRITES`: writes need not wait for each other.
 pub(super) const OPEN_PARALLEL_WRITES: u32 = 1 << 6;
-/// `FATTR_SIZE` of `fuse_setattr_in.valid`: the file is to be cut or lengthened.
+/// `FATTR_MODE`, `FATTR_UID` and `FATTR_GID` of `fuse_setattr_in.valid`.
+pub(super) const SET_MODE: u32 = 1 << 0;
+pub(super) const SET_UID: u32 = 1 << 1;
+pub(super) const SET_GID: u32 = 1 << 2;
+/// `FATTR_SIZE`: the file is to be cut or lengthened.
 pub(super) const SET_SIZE: u32 = 1 << 3;
 
 /// Reads a structure's numbers; what is beyond its end reads as zero.

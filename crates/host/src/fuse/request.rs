@@ -17,6 +17,8 @@ pub(crate) const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 const PAGES_MAX: u16 = (TRANSFER_BYTES_MAX >> 12) as u16;
 /// How long the kernel may keep what it was told: a year.
 const VALID_SECONDS: u64 = 365 * 24 * 3600;
+/// Bits of a mode that `chmod` sets.
+const PERMISSIONS: u32 = 0o7777;
 /// Block size of a folder without room.
 const BLOCK_BYTES: u32 = 4096;
 
@@ -63,7 +65,7 @@ pub(super) fn judge(header: InHeader, arguments: &[u8], export: &Export, owner: 
         }
         opcode::OPENDIR => Verdict::Answer(Body::default().u64s(&[0, 0]).0),
         opcode::READDIR => Verdict::Answer(entries(fields.u64_at(8), fields.u32_at(16))),
-        opcode::STATFS => Verdict::Answer(room(export)),
+        opcode::STATFS => Verdict::Answer(room()),
         opcode::FSYNC | opcode::FSYNCDIR | opcode::RELEASE | opcode::RELEASEDIR | opcode::DESTROY => {
             Verdict::Answer(Vec::new())
         }
@@ -159,7 +161,8 @@ fn writable(offset: u64, bytes: u64, export: &Export) -> Result<u64, i32> {
         return Err(libc::EROFS);
     }
     if offset >= export.bytes {
-        return Err(libc::EFBIG);
+        // As a disk says it.
+        return Err(libc::ENOSPC);
     }
     Ok(bytes.min(export.bytes - offset))
 }
@@ -187,12 +190,15 @@ fn set_attributes(
     export: &Export,
     owner: Owner,
 ) -> Result<Verdict, i32> {
-    const SET_MODE_OR_OWNER: u32 = 0b111;
     let (valid, size) = (fields.u32_at(0), fields.u64_at(16));
     if valid & abi::SET_SIZE != 0 && size != export.bytes {
         return Err(libc::EINVAL);
     }
-    if valid & SET_MODE_OR_OWNER != 0 {
+    let differs = |bit: u32, wanted: u32, is: u32| valid & bit != 0 && wanted != is;
+    if differs(abi::SET_MODE, fields.u32_at(68) & PERMISSIONS, mode(header.node, export) & PERMISSIONS)
+        || differs(abi::SET_UID, fields.u32_at(76), owner.uid)
+        || differs(abi::SET_GID, fields.u32_at(80), owner.gid)
+    {
         return Err(libc::EPERM);
     }
     Ok(Verdict::Answer(attributes_answer(header.node, export, owner)))
@@ -205,17 +211,22 @@ fn attributes_answer(node: u64, export: &Export, owner: Owner) -> Vec<u8> {
 
 /// Appends `struct fuse_attr`.
 fn attributes(body: Body, node: u64, export: &Export, owner: Owner) -> Body {
-    let (bytes, mode, links) = match (node, export.read_only) {
-        (ROOT, _) => (0, libc::S_IFDIR | 0o555, 2),
-        (_, true) => (export.bytes, libc::S_IFREG | 0o400, 1),
-        (_, false) => (export.bytes, libc::S_IFREG | 0o600, 1),
-    };
+    let (bytes, links) = if node == ROOT { (0, 2) } else { (export.bytes, 1) };
     let since = owner.since;
     body.u64s(&[node, bytes, bytes / SECTOR_BYTES, since, since, since])
         // The three times' nanoseconds.
-        .u32s(&[0, 0, 0, mode, links, owner.uid, owner.gid])
+        .u32s(&[0, 0, 0, mode(node, export), links, owner.uid, owner.gid])
         // No device; the block size; no flags.
         .u32s(&[0, export.preferred_bytes, 0])
+}
+
+/// Kind and permissions.
+fn mode(node: u64, export: &Export) -> u32 {
+    match (node, export.read_only) {
+        (ROOT, _) => libc::S_IFDIR | 0o555,
+        (_, true) => libc::S_IFREG | 0o400,
+        (_, false) => libc::S_IFREG | 0o600,
+    }
 }
 
 fn entries(offset: u64, room_bytes: u32) -> Vec<u8> {
@@ -234,13 +245,8 @@ fn entries(offset: u64, room_bytes: u32) -> Vec<u8> {
     body.0
 }
 
-/// `struct fuse_kstatfs`: as large as the file, and full.
-fn room(export: &Export) -> Vec<u8> {
+/// `struct fuse_kstatfs`: without blocks, as of a file system that stores nothing itself. `df` leaves it out.
+fn room() -> Vec<u8> {
     const NAME_BYTES_MAX: u32 = 255;
-    let blocks = export.bytes / u64::from(BLOCK_BYTES);
-    Body::default()
-        .u64s(&[blocks, 0, 0, 1, 0])
-        .u32s(&[BLOCK_BYTES, NAME_BYTES_MAX, BLOCK_BYTES])
-        .u32s(&[0; 7])
-        .0
+    Body::default().u64s(&[0, 0, 0, 1, 0]).u32s(&[BLOCK_BYTES, NAME_BYTES_MAX, BLOCK_BYTES]).u32s(&[0; 7]).0
 }

@@ -180,7 +180,8 @@ fn the_folder_has_one_file_as_large_as_the_array() {
     assert_eq!(rig.asked(opcode::READDIR, ROOT, &transfer(2, 70, 0)).2, whole[64..]);
     assert!(rig.asked(opcode::READDIR, ROOT, &transfer(3, 4096, 0)).2.is_empty());
     assert_eq!(Fields(&rig.asked(opcode::OPEN, FILE, &[0; 8]).2).u32_at(8), 1 | 1 << 6);
-    assert_eq!(rig.asked(opcode::STATFS, FILE, &[]).2.len(), 80);
+    let room = rig.asked(opcode::STATFS, FILE, &[]).2;
+    assert!(room.len() == 80 && room[..24] == [0; 24], "no blocks, of which none is free or in use");
 }
 
 #[test]
@@ -196,7 +197,20 @@ fn what_would_change_the_folder_or_the_size_is_refused() {
         arguments
     };
     assert_eq!(rig.refusal(opcode::SETATTR, FILE, &set(1 << 3, 0)), libc::EINVAL);
-    assert_eq!(rig.refusal(opcode::SETATTR, FILE, &set(1, 0)), libc::EPERM);
+    let set_to = |valid: u32, mode: u32, uid: u32, gid: u32| {
+        let mut arguments = set(valid, 0);
+        for (place, number) in [(68, mode), (76, uid), (80, gid)] {
+            arguments[place..place + 4].copy_from_slice(&number.to_ne_bytes());
+        }
+        arguments
+    };
+    // SAFETY: the calls take no pointers and cannot fail.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    for (valid, mode, uid, gid) in [(1, 0o100_644, uid, gid), (2, 0, uid + 1, gid), (4, 0, uid, gid + 1)] {
+        assert_eq!(rig.refusal(opcode::SETATTR, FILE, &set_to(valid, mode, uid, gid)), libc::EPERM);
+    }
+    assert_eq!(rig.refusal(opcode::SETATTR, FILE, &set_to(7, 0o100_600, uid, gid)), 0, "it is so already");
+    assert_eq!(rig.refusal(opcode::SETATTR, ROOT, &set_to(1, 0o40555, uid, gid)), 0);
     assert_eq!(rig.refusal(opcode::SETATTR, FILE, &set(1 << 3, BYTES)), 0, "it is as large as that");
     assert_eq!(rig.refusal(opcode::SETATTR, FILE, &set(1 << 4 | 1 << 5, 0)), 0, "times are ignored");
     assert_eq!(rig.refusal(opcode::SETATTR + 17, FILE, &[0; 8]), libc::ENOSYS);
@@ -283,8 +297,8 @@ fn writes_are_judged_by_place_size_and_how_the_file_is_open() {
     assert_eq!(parts(&durable), (Op::Write, 0, 1, true));
     let cut = rig.task(opcode::WRITE, &writing(BYTES - 512, &[1; 1024], 0));
     assert_eq!((parts(&cut), cut.bytes), ((Op::Write, BYTES / 512 - 1, 1, false), 512));
-    assert_eq!(rig.refusal(opcode::WRITE, FILE, &writing(BYTES, &[1; 512], 0)), libc::EFBIG);
-    assert_eq!(rig.refusal(opcode::WRITE, FILE, &writing(u64::MAX - 511, &[1; 512], 0)), libc::EFBIG);
+    assert_eq!(rig.refusal(opcode::WRITE, FILE, &writing(BYTES, &[1; 512], 0)), libc::ENOSPC);
+    assert_eq!(rig.refusal(opcode::WRITE, FILE, &writing(u64::MAX - 511, &[1; 512], 0)), libc::ENOSPC);
     let lying = [transfer(0, 1024, 0), vec![1; 512]].concat();
     assert_eq!(rig.refusal(opcode::WRITE, FILE, &lying), libc::EINVAL);
     let sync = rig.task(opcode::FSYNC, &[0; 16]);
