@@ -67,7 +67,9 @@ with open(sys.argv[1], "r+b", buffering=0) as file:
     file.seek(12_345)
     assert file.read(len(data) - 3) == data[3:]' "$file" && cmp -n 12345 "$file" "$work/data" && cmp -i 5012343 -n 1M "$file" "$work/data"
 }
-fixed() { # Neither its size nor the folder changes; it is not mapped.
+fixed() { # Neither its size nor the folder changes; it is not mapped. A write past its end is refused as by a disk.
+    chmod 600 "$file" && ! chmod 644 "$file" && chown root: "$file" && ! df | grep -q "$folder" &&
+        ! dd if=/dev/zero of="$file" bs=1M seek=4096 count=1 conv=notrunc 2>"$work/why" && grep -q 'No space' "$work/why" || return 1
     ! truncate -s 1M "$file" && ! touch "$folder/new" && ! rm -f "$file" && [ "$(ls "$folder")" = disk ] &&
         touch "$file" && python3 -c 'import mmap, sys
 try: mmap.mmap(open(sys.argv[1], "r+b").fileno(), 4096)
@@ -125,6 +127,37 @@ says() { # WORDS OPTIONS...
     shift
     ! "$stripewise" serve "${members[@]}" "$@" >"$work/said" 2>&1 && grep -q -- "$words" "$work/said" || { cat "$work/said"; return 1; }
 }
+# A server that opened what lies over its own array would wait for itself. It says so at once where that can be seen, and after
+# some seconds where it cannot: of a loop device whose file has no path any more.
+refused_as_itself() { # WORDS COMMAND...
+    local words=$1 status=0
+    shift
+    timeout 20 "$stripewise" "$@" --control "$work/c.sock" >"$work/said" 2>&1 || status=$?
+    [ "$status" = 2 ] && grep -q -- "$words" "$work/said" || { echo "exit $status of $*"; cat "$work/said"; return 1; }
+}
+no_member_of_itself() {
+    local device
+    mkdir -p "$work/mnt" && ln -sfn "$folder" "$work/link" || return 1
+    for device in "$file" "$work/link/disk"; do
+        refused_as_itself 'is this array itself' add "$device" && refused_as_itself 'is this array itself' re-add "$device" &&
+            refused_as_itself 'is this array itself' add-spare "$device" --force &&
+            refused_as_itself 'is this array itself' replace "${members[0]}" --with "$device" &&
+            refused_as_itself 'is this array itself' fail "$device" && refused_as_itself 'is this array itself' remove "$device" || return 1
+    done
+    attach && refused_as_itself 'is this array itself' add "$loop" --destroy "$loop" &&
+        mkfs.ext4 -q "$loop" && mount "$loop" "$work/mnt" && truncate -s 64M "$work/mnt/new.img" &&
+        refused_as_itself 'is this array itself' add "$work/mnt/new.img"
+    local refused=$?
+    umount "$work/mnt"
+    detach && return $refused
+}
+no_member_out_of_sight() {
+    mkdir -p "$work/bind" && mount --bind "$folder" "$work/bind" && loop=$(losetup --show -f "$work/bind/disk") && umount -l "$work/bind" &&
+        ! grep -q "$work" "/sys/block/${loop#/dev/}/loop/backing_file" && refused_as_itself 'does not answer' add "$loop" --destroy "$loop"
+    local refused=$?
+    detach && return $refused
+}
+served_on() { as_written && truncate -s 64M "$work/new.img" && "$stripewise" add "$work/new.img" --control "$work/c.sock" && "$stripewise" remove "$work/new.img" --control "$work/c.sock"; }
 stale() {
     serve && kill -9 "$server" && { wait "$server"; says 'server that is gone' --mount "$folder"; }
     local said=$?
@@ -174,6 +207,11 @@ check 'a read-only loop device: the files are there' files_are_there
 check 'Ctrl-C while the file is open' ended_in_use
 check 'serve again' serve
 check 'SIGTERM under load, and the stripes agree' under_load
+check 'serve with a control socket' serve --control "$work/c.sock"
+check 'the array is no member of itself' no_member_of_itself
+check 'nor is what lies over it out of sight' no_member_out_of_sight
+check 'it is served on, and takes another member' served_on
+check 'Ctrl-C' end INT
 check 'no such folder' says 'no such folder' --mount "$work/none"
 check 'not a folder' says 'not a folder' --mount "$work/data"
 check 'not empty' says 'not empty' --mount "$work"

@@ -13,6 +13,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use super::error::MountProblem;
 use crate::error::HostError;
+use crate::manage::device_of;
 
 /// What the mount is called in the system's tables.
 const SOURCE: &str = "stripewise";
@@ -24,6 +25,8 @@ const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 #[derive(Debug)]
 pub(super) struct Mount {
     folder: PathBuf,
+    /// The number of its file system; none if the system does not say.
+    device_number: Option<u64>,
     /// The program that mounted it; none for the system call.
     helper: Option<&'static str>,
 }
@@ -53,7 +56,7 @@ impl Mount {
         let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).ok();
         let flags = MountFlags::NOSUID | MountFlags::NODEV | read_only_flag(read_only);
         mount(SOURCE, folder, KIND, flags, options).map_err(|e| MountProblem::from_mount(&e.into()))?;
-        Ok((device, Self { folder: folder.to_owned(), helper: None }))
+        Ok((device, Self::mounted(folder, None)))
     }
 
     /// The program mounts, and passes the device over a socket, which is its standard input.
@@ -82,9 +85,18 @@ impl Mount {
             let flags = fcntl_getfl(&device).map_err(|e| MountProblem::from_mount(&e.into()))?;
             fcntl_setfl(device.as_fd(), flags | OFlags::NONBLOCK)
                 .map_err(|e| MountProblem::from_mount(&e.into()))?;
-            return Ok((device, Self { folder: folder.to_owned(), helper: Some(helper) }));
+            return Ok((device, Self::mounted(folder, Some(helper))));
         }
         Err(MountProblem::NoHelper)
+    }
+
+    fn mounted(folder: &Path, helper: Option<&'static str>) -> Self {
+        Self { folder: folder.to_owned(), device_number: device_of(folder), helper }
+    }
+
+    /// The device number that its files bear; none if the system does not say.
+    pub(super) fn device_number(&self) -> Option<u64> {
+        self.device_number
     }
 
     /// Takes note that it was unmounted already: what is mounted there now is another's.

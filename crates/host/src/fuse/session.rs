@@ -81,6 +81,11 @@ impl Session {
         self.device.as_raw_fd()
     }
 
+    /// The device number that its files bear; none if the system does not say, or when it was unmounted.
+    pub(crate) fn device_number(&self) -> Option<u64> {
+        self.mount.as_ref().and_then(Mount::device_number)
+    }
+
     /// Takes note of what the system says of the device.
     pub(crate) fn tell(&mut self, news: News) {
         self.readable |= news.readable;

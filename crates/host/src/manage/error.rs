@@ -34,6 +34,10 @@ pub enum ManageError {
     Add(PathBuf, AddError),
     /// A former member cannot take its slot again.
     ReAdd(PathBuf, NotReAddable),
+    /// What the path leads to is the array itself, or lies over it.
+    Itself(PathBuf),
+    /// Nothing answers at the path within so many seconds.
+    Silent(PathBuf, u64),
     /// The file or device cannot be used.
     Host(HostError),
 }
@@ -101,6 +105,15 @@ impl fmt::Display for ManageError {
             Self::ReAdd(path, why) => {
                 write!(f, "{}: cannot be re-added: {why}; add makes it a new member", path.display())
             }
+            Self::Itself(path) => {
+                write!(f, "{}: is this array itself, or lies over it; name another device", path.display())
+            }
+            Self::Silent(path, seconds) => write!(
+                f,
+                "{}: does not answer within {seconds} seconds; is it this array itself, or does it lie over it? A drive \
+                 that was asleep answers the next time",
+                path.display()
+            ),
             Self::Host(error) => error.fmt(f),
         }
     }

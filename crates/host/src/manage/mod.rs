@@ -5,9 +5,11 @@
 //! is closed when its last I/O is answered. *Ordering.* What is under way goes on. A command is answered when the
 //! members' superblocks say what it did. *Failure.* A command that is refused changes nothing, on the members or in the
 //! array. *Blocking.* Opening a member and clearing what it held is done on the array's own thread: requests wait for
-//! as long as that takes.
+//! as long as that takes. A server has paths looked at before (`beneath`): one that leads to the array itself would never
+//! be opened.
 
 mod add;
+mod beneath;
 mod error;
 mod idle;
 mod status;
@@ -16,6 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use add::AddHow;
+pub(crate) use beneath::{device_of, look_beneath};
 pub use error::{ManageError, NotReAddable};
 pub use status::{ArrayStatus, MemberStatus};
 

@@ -1,6 +1,7 @@
 //! One shard with its clients: the loop that serves them.
 
 mod client;
+mod commands;
 mod doors;
 mod shared;
 
@@ -11,7 +12,7 @@ use stripewise_engine::units::{Instant, Nanos, SectorRange};
 
 use super::buffers::{Buffer, Buffers};
 use super::connection::Accepted;
-use super::control::{self, Command, ControlConnection};
+use super::control::ControlConnection;
 use super::observer::Observed;
 use super::patience::Patience;
 use super::poller::Poller;
@@ -50,11 +51,6 @@ mod token {
     pub(super) fn new(kind: u64, index: usize) -> u64 {
         kind << 32 | index as u64
     }
-}
-
-/// An answer of one field.
-fn answer(name: &str, what: &str) -> String {
-    serde_json::json!({ name: what }).to_string()
 }
 
 /// A request in the engine.
@@ -350,43 +346,6 @@ impl<'a> Service<'a> {
             moved |= client.link.send(&mut self.buffers);
         }
         moved
-    }
-
-    fn serve_controls(&mut self, context: &Context<'_>) {
-        for place in 0..self.controls.len() {
-            let Some(mut control) = self.controls[place].take() else { continue };
-            control.serve(|line| self.command(line, context));
-            if !control.is_over() {
-                self.controls[place] = Some(control);
-            }
-        }
-    }
-
-    fn command(&mut self, line: &[u8], context: &Context<'_>) -> String {
-        match control::parse(line) {
-            Ok(Command::Detail) => {
-                let status = self.shared.status(self.shard.status());
-                let detail = self.shared.config.detail.as_ref();
-                let detail = detail.map_or_else(|| status.to_json(), |detail| detail(&status));
-                format!(r#"{{"detail":{detail}}}"#)
-            }
-            Ok(Command::Stop) => {
-                self.shared.config.stop.store(true, Ordering::Relaxed);
-                r#"{"stopping":true}"#.to_owned()
-            }
-            Ok(Command::Manage(_)) if self.shared.dealt.len() > 1 => answer(
-                "error",
-                "the array is served by several threads; serve it with --shards 1 to manage it",
-            ),
-            Ok(Command::Manage(command)) => match self.shard.manage(&command, context.clock.now(), context) {
-                Ok(managed) => {
-                    self.shard.record(context);
-                    answer("done", &managed.to_string())
-                }
-                Err(error) => answer("error", &error.to_string()),
-            },
-            Err(error) => answer("error", &error),
-        }
     }
 
     /// Lets go of clients with which all is done, or that never begin.

@@ -78,6 +78,14 @@ impl Link {
         matches!(self, Self::Fuse(_))
     }
 
+    /// The device number of a mount's files; see [`Session::device_number`].
+    pub(super) fn mount_number(&self) -> Option<u64> {
+        match self {
+            Self::Nbd(_) => None,
+            Self::Fuse(session) => session.device_number(),
+        }
+    }
+
     /// Requests under way.
     pub(super) fn requests(&self) -> u32 {
         match self {

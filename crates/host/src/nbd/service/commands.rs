@@ -1,0 +1,56 @@
+//! What is asked at the control socket.
+
+use std::sync::atomic::Ordering;
+
+use super::super::control::{self, Command};
+use super::Service;
+use crate::manage::{Manage, ManageError, Managed, look_beneath};
+use crate::shard::Context;
+
+impl Service<'_> {
+    pub(super) fn serve_controls(&mut self, context: &Context<'_>) {
+        for place in 0..self.controls.len() {
+            let Some(mut control) = self.controls[place].take() else { continue };
+            control.serve(|line| self.command(line, context));
+            if !control.is_over() {
+                self.controls[place] = Some(control);
+            }
+        }
+    }
+
+    fn command(&mut self, line: &[u8], context: &Context<'_>) -> String {
+        match control::parse(line) {
+            Ok(Command::Detail) => {
+                let status = self.shared.status(self.shard.status());
+                let detail = self.shared.config.detail.as_ref();
+                let detail = detail.map_or_else(|| status.to_json(), |detail| detail(&status));
+                format!(r#"{{"detail":{detail}}}"#)
+            }
+            Ok(Command::Stop) => {
+                self.shared.config.stop.store(true, Ordering::Relaxed);
+                r#"{"stopping":true}"#.to_owned()
+            }
+            Ok(Command::Manage(_)) if self.shared.dealt.len() > 1 => answer(
+                "error",
+                "the array is served by several threads; serve it with --shards 1 to manage it",
+            ),
+            Ok(Command::Manage(command)) => match self.manage(&command, context) {
+                Ok(managed) => answer("done", &managed.to_string()),
+                Err(error) => answer("error", &error.to_string()),
+            },
+            Err(error) => answer("error", &error),
+        }
+    }
+
+    fn manage(&mut self, command: &Manage, context: &Context<'_>) -> Result<Managed, ManageError> {
+        look_beneath(command, self.clients.iter().flatten().find_map(|client| client.link.mount_number()))?;
+        let managed = self.shard.manage(command, context.clock.now(), context)?;
+        self.shard.record(context);
+        Ok(managed)
+    }
+}
+
+/// An answer of one field.
+fn answer(name: &str, what: &str) -> String {
+    serde_json::json!({ name: what }).to_string()
+}
