@@ -44,7 +44,10 @@ pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus
 pub use members::{
     Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, create_member_file, member_file_sectors,
 };
-pub use nbd::{Detail, DriveServer, NbdServer, Observed, Observer, ServeConfig, ServeReport, ServeStatus};
+pub use nbd::{
+    Detail, DriveServer, NbdServer, Observed, Observer, ServeConfig, ServeEvent, ServeReport, ServeStatus,
+    Teller,
+};
 pub use report::{MemberCounts, Note, RunReport, TimedEvent};
 pub use run::Payload;
 pub use vhost::VhostDriveServer;

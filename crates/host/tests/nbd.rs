@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::nbd::{Client, DISC, FLUSH, FUA, READ, ZEROES};
-use common::{memory, volume};
+use common::{files, memory, volume};
 use stripewise_engine::io::Op;
 use stripewise_engine::level::{Layout, Level};
 use stripewise_host::{
-    Array, ArrayConfig, HostError, NbdServer, Observed, Observer, ServeConfig, ServeReport,
+    Array, ArrayConfig, HostError, NbdServer, Observed, Observer, ServeConfig, ServeEvent, ServeReport,
 };
 
 /// Serves a fresh RAID-5 of three members of 8 MiB while `clients` runs.
@@ -171,5 +171,70 @@ fn an_observer_is_told_of_every_request_as_the_client_asked_it() {
             assert!(pair[0].arrived + pair[0].latency <= pair[1].arrived, "one was answered before the next");
         }
         assert!(notes[0].latency.0 > 0);
+    }
+}
+
+/// Serves a RAID-5 of three files, of which the last is cut to nothing and then, of another chunk, the first; answers what is
+/// told.
+fn told_of_losses(shards: u32) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nbd.sock");
+    let volume = volume(Level::Raid5, Layout::default_of(Level::Raid5), 3, 128, 16 << 10);
+    let members = files(folder.path(), 3, 16 << 10);
+    let mut array = Array::open(ArrayConfig { shards, ..ArrayConfig::new(volume, members) }).unwrap();
+    let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    let tell = {
+        let told = Arc::clone(&told);
+        move |event: &ServeEvent| told.lock().unwrap().push(event.to_string())
+    };
+    let config = ServeConfig {
+        socket: Some(path.clone()),
+        stop: Arc::clone(&stop),
+        tell: Some(Arc::new(tell)),
+        ..ServeConfig::default()
+    };
+    let server = NbdServer::bind(config).unwrap();
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| server.serve(&mut array));
+        let mut client = Client::new(&path);
+        client.write(0, 0, &vec![1; 12 << 20]);
+        for member in ["member2", "member0"] {
+            std::fs::File::options()
+                .write(true)
+                .open(folder.path().join(member))
+                .unwrap()
+                .set_len(0)
+                .unwrap();
+            // Whatever becomes of it, it is of every member.
+            client.send(ZEROES, 0, 1, 0, 12 << 20);
+            client.reply();
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+        serving.join().unwrap().unwrap_err();
+    });
+    let folder = format!("{}/", folder.path().display());
+    let told = told.lock().unwrap();
+    told.iter().map(|line| line.replace(&folder, "")).collect()
+}
+
+#[test]
+fn the_loss_of_a_member_and_of_the_array_is_told_once() {
+    for shards in [1, 3] {
+        let mut told = told_of_losses(shards);
+        assert_eq!(
+            told.remove(0),
+            "member2 failed and is out of use: the array is degraded (2 of 3 members)",
+            "{shards} shards"
+        );
+        told.sort();
+        assert_eq!(
+            told,
+            [
+                "member0 failed and is out of use: the array has failed (1 of 3 members)",
+                "more members are lost than the array survives: writes are refused from now on",
+            ],
+            "{shards} shards"
+        );
     }
 }

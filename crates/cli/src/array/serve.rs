@@ -1,21 +1,21 @@
 //! `stripewise serve`: an assembled array over NBD, or as a mounted file.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{Seek, SeekFrom, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_engine::volume::VolumeConfig;
 use stripewise_host::{
-    Access, Array, ArrayConfig, Detail, FileSpec, MemberSpec, NbdServer, ServeConfig, ServeStatus,
+    Access, Array, ArrayConfig, Detail, FileSpec, MemberSpec, NbdServer, ServeConfig, ServeEvent, ServeStatus,
 };
 use stripewise_lab::trace::{Recorder, TraceError};
 
@@ -30,11 +30,12 @@ use crate::output::print;
 
 /// `stripewise serve`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("where").args(["socket", "listen", "mount"]).required(true).multiple(true))]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     select: SelectArgs,
     /// Listen at a unix socket.
-    #[arg(long, value_name = "PATH", required_unless_present_any = ["listen", "mount"])]
+    #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Listen at a TCP address; port 0 means any.
     #[arg(long, value_name = "ADDR:PORT")]
@@ -155,6 +156,7 @@ impl Export {
             stop,
             detail,
             observer: recorder.as_ref().map(Recorder::observer),
+            tell: Some(Arc::new(say)),
         })?;
         let unix = args.socket.as_ref().map(|path| path.display().to_string());
         let tcp = server.address().map(|address| address.to_string());
@@ -171,6 +173,11 @@ impl Export {
         }
         Ok(Exit::Done)
     }
+}
+
+/// Says what happens to the array, as the kernel's log does. That nobody reads it is no reason to end.
+fn say(event: &ServeEvent) {
+    let _unread = writeln!(std::io::stderr(), "stripewise: {event}");
 }
 
 /// Starts the trace of an array. That it cannot be written is said when it happens; the array is served on.

@@ -21,6 +21,7 @@
 //! | `service` | one shard with its clients |
 //! | `control` | the control socket |
 //! | `observer` | who is told of requests |
+//! | `news` | what happens to the array, in words |
 //! | `server` | the whole |
 //! | `drive` | a drive that only takes its time |
 
@@ -34,6 +35,7 @@ mod export;
 mod handshake;
 #[cfg(test)]
 mod handshake_tests;
+mod news;
 mod observer;
 mod patience;
 mod poller;
@@ -53,5 +55,6 @@ pub(crate) use task::Task;
 
 pub use control::ServeStatus;
 pub use drive::DriveServer;
+pub use news::{ServeEvent, Teller};
 pub use observer::{Observed, Observer};
 pub use server::{Detail, NbdServer, ServeConfig, ServeReport};

@@ -10,6 +10,7 @@ use stripewise_engine::units::SECTOR_BYTES;
 
 use super::control::ServeStatus;
 use super::export::{Export, preferred_bytes};
+use super::news::Teller;
 use super::observer::Observer;
 use super::service::{Doors, Service, Shared};
 use super::socket::Listener;
@@ -49,6 +50,8 @@ pub struct ServeConfig {
     pub detail: Option<Arc<Detail>>,
     /// Told of every request that was carried out.
     pub observer: Option<Arc<dyn Observer>>,
+    /// Told of what happens to the array; of one on several threads, what fails, once.
+    pub tell: Option<Arc<Teller>>,
 }
 
 impl fmt::Debug for ServeConfig {

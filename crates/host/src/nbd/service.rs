@@ -3,6 +3,7 @@
 mod client;
 mod commands;
 mod doors;
+mod news;
 mod shared;
 
 use std::sync::atomic::Ordering;
@@ -25,6 +26,7 @@ use crate::shard::{Context, Shard};
 
 use client::{Client, Link};
 pub(crate) use doors::Doors;
+use news::Told;
 pub(crate) use shared::Shared;
 
 /// Bytes started for a client before the others have their turn.
@@ -86,6 +88,7 @@ pub(crate) struct Service<'a> {
     wholes: Vec<Option<Whole>>,
     free: Vec<u32>,
     buffers: Buffers,
+    told: Told,
     /// Set when stopping: until when clients may take their replies.
     drain_until: Option<Instant>,
     has_ended: bool,
@@ -139,9 +142,11 @@ impl<'a> Service<'a> {
             wholes: Vec::new(),
             free: Vec::new(),
             buffers: Buffers::default(),
+            told: Told::default(),
             drain_until: None,
             has_ended: false,
         };
+        service.told.look(service.shard);
         if let Some(session) = mount {
             let number = service.count_client();
             service.admit(Link::Fuse(Box::new(session)), number, context.clock.now());
@@ -163,9 +168,11 @@ impl<'a> Service<'a> {
             let moved = self.send();
             self.serve_controls(context);
             self.shard.send_messages(context);
+            self.tell();
             self.sweep(now);
             self.end(running, context);
             if running.is_over() && self.shard.comes_to_rest(now, context) {
+                self.tell();
                 return Ok(());
             }
             rounds = if more || moved { rounds + 1 } else { 0 };

@@ -46,6 +46,9 @@ impl Service<'_> {
         look_beneath(command, self.clients.iter().flatten().find_map(|client| client.link.mount_number()))?;
         let managed = self.shard.manage(command, context.clock.now(), context)?;
         self.shard.record(context);
+        // Who came or went without a word is known before anything happens to it.
+        self.tell();
+        self.told.look(self.shard);
         Ok(managed)
     }
 }

@@ -4,6 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use stripewise_engine::io::ArrayEvent;
+
 use super::super::control::ServeStatus;
 use super::super::export::Export;
 use super::super::server::ServeConfig;
@@ -21,6 +23,8 @@ pub(crate) struct Shared {
     pub(super) router: Router,
     /// Clients dealt to a shard that has not yet taken them.
     pub(super) dealt: Vec<Mutex<Vec<Dealt>>>,
+    /// Failures that the owner was told of, where several shards hear of each.
+    pub(super) said: Mutex<Vec<ArrayEvent>>,
     pub(super) connections: AtomicUsize,
     pub(super) connections_total: AtomicU64,
     pub(super) requests: AtomicU64,
@@ -35,6 +39,7 @@ impl Shared {
             config,
             router,
             dealt: (0..shards).map(|_| Mutex::default()).collect(),
+            said: Mutex::default(),
             connections: AtomicUsize::new(0),
             connections_total: AtomicU64::new(0),
             requests: AtomicU64::new(0),

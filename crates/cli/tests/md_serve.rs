@@ -1,0 +1,74 @@
+//! What a server says, and what it refuses.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use common::{blanks, command, finish, json, ok, refused, stderr};
+
+/// A RAID-5 on `a.img`, `b.img` and `c.img`; `s.img` is blank.
+fn array() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    blanks(folder.path(), &["a.img", "b.img", "c.img", "s.img"], 4 << 20);
+    let create = "create -l 5 -n 3 -c 16K --data-offset 1M --assume-clean --name t a.img b.img c.img";
+    ok(folder.path(), create, b"");
+    folder
+}
+
+fn server(folder: &Path) -> Child {
+    let mut child =
+        command(folder, "serve a.img b.img c.img --socket nbd.sock --control c.sock").spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("Ready"), "{line}");
+    child
+}
+
+#[test]
+fn a_lost_member_and_the_recovery_after_it_are_said_as_they_happen() {
+    let folder = array();
+    let folder = folder.path();
+    let server = server(folder);
+    // Somebody else cuts it short; a check notices.
+    fs::File::options().write(true).open(folder.join("b.img")).unwrap().set_len(0).unwrap();
+    ok(folder, "check --control c.sock", b"");
+    let until = Instant::now() + Duration::from_secs(30);
+    let wait_for = |active: u64| {
+        while json(folder, "detail --json --control c.sock")["active_devices"] != active {
+            assert!(Instant::now() < until, "there are never {active} active devices");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    wait_for(2);
+    ok(folder, "add-spare s.img --control c.sock", b"");
+    wait_for(3);
+    ok(folder, "fail s.img --control c.sock", b"");
+    ok(folder, "stop --control c.sock", b"");
+    let ended = finish(server, b"");
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    let said = stderr(&ended).replace(&format!("{}/", folder.canonicalize().unwrap().display()), "");
+    let said: Vec<&str> = said.lines().filter(|line| !line.contains("a check")).collect();
+    assert_eq!(
+        said,
+        [
+            "stripewise: b.img failed and is out of use: the array is degraded (2 of 3 members)",
+            "stripewise: a recovery begins",
+            "stripewise: s.img holds all of its content and is in use (3 of 3 members)",
+            "stripewise: a recovery has come to its end",
+            "stripewise: s.img failed and is out of use: the array is degraded (2 of 3 members)",
+        ]
+    );
+}
+
+#[test]
+fn a_server_is_to_be_reached_in_some_way() {
+    let folder = array();
+    let said = refused(folder.path(), "serve a.img b.img c.img");
+    for way in ["--socket", "--listen", "--mount"] {
+        assert!(said.contains(way), "{said}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Telling what happens to the array.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use stripewise_engine::io::ArrayEvent;
+use stripewise_engine::units::Slot;
+
+use super::super::news::ServeEvent;
+use super::Service;
+use crate::members::Member;
+use crate::shard::Shard;
+
+/// How far the owner was told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Events of the shard that were.
+    events: usize,
+    /// The members' paths then, by slot: one that failed has left its slot.
+    paths: Vec<Option<PathBuf>>,
+}
+
+impl Told {
+    /// Takes note of who is in which slot.
+    pub(super) fn look(&mut self, shard: &Shard) {
+        self.paths = slots(shard).map(|slot| path_of(shard, slot)).collect();
+    }
+}
+
+impl Service<'_> {
+    /// Tells the owner what has happened since it was told last.
+    pub(super) fn tell(&mut self) {
+        let shared = self.shared;
+        let Some(tell) = &shared.config.tell else { return };
+        if self.told.events == self.shard.events.len() {
+            return;
+        }
+        let shard = &*self.shard;
+        let is_whole = |slot: &Slot| {
+            shard.volume().member_of(*slot).is_some() && shard.volume().recovered_sectors(*slot).is_none()
+        };
+        let (working, all) = (slots(shard).filter(is_whole).count(), slots(shard).count());
+        let is_lost = shard.is_array_failed();
+        for happened in &shard.events[self.told.events..] {
+            let event = happened.event;
+            let member = match event {
+                ArrayEvent::MemberFailed { slot } => self.told.paths[slot.index()].clone(),
+                ArrayEvent::MemberInSync { slot } | ArrayEvent::ReadErrorCorrected { slot, .. } => {
+                    path_of(shard, slot)
+                }
+                _ => None,
+            };
+            if self.shared.dealt.len() == 1 || self.is_first_to_say(event) {
+                tell(&ServeEvent::Array { event, member, working, slots: all, is_lost });
+            }
+        }
+        self.told.events = shard.events.len();
+        self.told.look(shard);
+    }
+
+    /// Whether no other shard has said so. Each hears of a failure; none of them works by itself on all of the array.
+    fn is_first_to_say(&self, event: ArrayEvent) -> bool {
+        if !matches!(event, ArrayEvent::MemberFailed { .. } | ArrayEvent::ArrayFailed) {
+            return false;
+        }
+        let mut said = self.shared.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = !said.contains(&event);
+        if is_first {
+            said.push(event);
+        }
+        is_first
+    }
+}
+
+fn slots(shard: &Shard) -> impl Iterator<Item = Slot> {
+    (0..shard.volume().geometry().raid_disks()).map(Slot)
+}
+
+fn path_of(shard: &Shard, slot: Slot) -> Option<PathBuf> {
+    let member: &Member = &shard.members()[shard.volume().member_of(slot)?.index()];
+    member.path().map(Path::to_owned)
+}
