@@ -111,8 +111,19 @@ ended_in_use() {
     ! timeout 10 dd bs=4K count=1 status=none <&5 >/dev/null
     local refused=$?
     exec 5<&-
-    return $refused
+    [ "$refused" = 0 ] && grep -q 'was in use' "$work/serve.log"
 }
+ended_unused() { end "$1" && ! grep 'was in use' "$work/serve.log"; }
+# Stopped by command it ends only by force then.
+stopped_in_use() {
+    attach && refused_saying 'losetup' stop && detach && [ "$(head -c 4096 "$file" | wc -c)" = 4096 ] || return 1
+    exec 5<"$file"
+    refused_saying 'mounted file is open' stop && "$stripewise" stop --force --control "$work/c.sock" && ended && grep -q 'was in use' "$work/serve.log"
+    local stopped=$?
+    exec 5<&-
+    return $stopped
+}
+stopped() { sleep 0.2; "$stripewise" stop --control "$work/c.sock" && ended && ! grep 'was in use' "$work/serve.log"; }
 under_load() {
     fio --name=load --filename="$file" --ioengine=libaio --rw=randwrite --bs=4k --iodepth=16 --size=32M --direct=1 --time_based --runtime=20 >/dev/null 2>&1 &
     local load=$!
@@ -129,7 +140,7 @@ says() { # WORDS OPTIONS...
 }
 # A server that opened what lies over its own array would wait for itself. It says so at once where that can be seen, and after
 # some seconds where it cannot: of a loop device whose file has no path any more.
-refused_as_itself() { # WORDS COMMAND...
+refused_saying() { # WORDS COMMAND...
     local words=$1 status=0
     shift
     timeout 20 "$stripewise" "$@" --control "$work/c.sock" >"$work/said" 2>&1 || status=$?
@@ -139,21 +150,21 @@ no_member_of_itself() {
     local device
     mkdir -p "$work/mnt" && ln -sfn "$folder" "$work/link" || return 1
     for device in "$file" "$work/link/disk"; do
-        refused_as_itself 'is this array itself' add "$device" && refused_as_itself 'is this array itself' re-add "$device" &&
-            refused_as_itself 'is this array itself' add-spare "$device" --force &&
-            refused_as_itself 'is this array itself' replace "${members[0]}" --with "$device" &&
-            refused_as_itself 'is this array itself' fail "$device" && refused_as_itself 'is this array itself' remove "$device" || return 1
+        refused_saying 'is this array itself' add "$device" && refused_saying 'is this array itself' re-add "$device" &&
+            refused_saying 'is this array itself' add-spare "$device" --force &&
+            refused_saying 'is this array itself' replace "${members[0]}" --with "$device" &&
+            refused_saying 'is this array itself' fail "$device" && refused_saying 'is this array itself' remove "$device" || return 1
     done
-    attach && refused_as_itself 'is this array itself' add "$loop" --destroy "$loop" &&
+    attach && refused_saying 'is this array itself' add "$loop" --destroy "$loop" &&
         mkfs.ext4 -q "$loop" && mount "$loop" "$work/mnt" && truncate -s 64M "$work/mnt/new.img" &&
-        refused_as_itself 'is this array itself' add "$work/mnt/new.img"
+        refused_saying 'is this array itself' add "$work/mnt/new.img"
     local refused=$?
     umount "$work/mnt"
     detach && return $refused
 }
 no_member_out_of_sight() {
     mkdir -p "$work/bind" && mount --bind "$folder" "$work/bind" && loop=$(losetup --show -f "$work/bind/disk") && umount -l "$work/bind" &&
-        ! grep -q "$work" "/sys/block/${loop#/dev/}/loop/backing_file" && refused_as_itself 'does not answer' add "$loop" --destroy "$loop"
+        ! grep -q "$work" "/sys/block/${loop#/dev/}/loop/backing_file" && refused_saying 'does not answer' add "$loop" --destroy "$loop"
     local refused=$?
     detach && return $refused
 }
@@ -200,7 +211,7 @@ check 'serve again' serve --cache 64m
 check 'what was synced survives kill -9, of a cache' synced
 check 'serve again' serve
 check 'a loop device: mkfs.ext4, mount, 200 files, fsck' files
-check 'Ctrl-C while mounted' end INT
+check 'Ctrl-C while mounted' ended_unused INT
 check 'serve read-only' serve --readonly
 check 'writes are refused' refused_writing
 check 'a read-only loop device: the files are there' files_are_there
@@ -211,7 +222,9 @@ check 'serve with a control socket' serve --control "$work/c.sock"
 check 'the array is no member of itself' no_member_of_itself
 check 'nor is what lies over it out of sight' no_member_out_of_sight
 check 'it is served on, and takes another member' served_on
-check 'Ctrl-C' end INT
+check 'stop by command, unless in use' stopped_in_use
+check 'serve again' serve --control "$work/c.sock"
+check 'stop by command' stopped
 check 'no such folder' says 'no such folder' --mount "$work/none"
 check 'not a folder' says 'not a folder' --mount "$work/data"
 check 'not empty' says 'not empty' --mount "$work"

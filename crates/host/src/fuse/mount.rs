@@ -99,6 +99,38 @@ impl Mount {
         self.device_number
     }
 
+    /// Unmounts; answers the folder if it was in use.
+    pub(super) fn end(self) -> Option<PathBuf> {
+        let in_use = self.unmount().then(|| self.folder.clone());
+        self.forget();
+        in_use
+    }
+
+    /// Unmounts; answers whether the folder was in use. Such a one is taken out of sight at once, and goes with its last
+    /// user. Where neither is possible, the mount stays, and says to whoever comes that nobody is there.
+    fn unmount(&self) -> bool {
+        !self.unmount_as(false) && self.unmount_as(true)
+    }
+
+    /// Unmounts, in use or not; answers whether it did.
+    fn unmount_as(&self, in_use: bool) -> bool {
+        match self.helper {
+            None => {
+                let detach = if in_use { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+                unmount(&self.folder, detach | UnmountFlags::NOFOLLOW).is_ok()
+            }
+            Some(helper) => Command::new(helper)
+                .args(["-u", "-q"])
+                .args(in_use.then_some("-z"))
+                .arg("--")
+                .arg(&self.folder)
+                .stdin(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .is_ok_and(|status| status.success()),
+        }
+    }
+
     /// Takes note that it was unmounted already: what is mounted there now is another's.
     pub(super) fn forget(self) {
         std::mem::forget(self);
@@ -106,19 +138,8 @@ impl Mount {
 }
 
 impl Drop for Mount {
-    /// A folder in use is taken out of sight at once, and goes with its last user.
     fn drop(&mut self) {
-        // Where it fails, the mount stays, and says to whoever comes that nobody is there.
-        let _at_exit = match self.helper {
-            None => unmount(&self.folder, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok(),
-            Some(helper) => Command::new(helper)
-                .args(["-u", "-q", "-z", "--"])
-                .arg(&self.folder)
-                .stdin(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-                .is_ok_and(|status| status.success()),
-        };
+        self.unmount();
     }
 }
 

@@ -7,6 +7,7 @@
 mod patch;
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stripewise_engine::io::{IoError, IoResult, Op};
@@ -53,6 +54,8 @@ pub(crate) struct Session {
     room: Option<Buffer>,
     /// A write that needs the bytes around it.
     patch: Patch,
+    /// How often the file is open.
+    opens: u32,
     requests: u32,
     held_bytes: u64,
 }
@@ -71,6 +74,7 @@ impl Session {
             readable: true,
             head: [0; HEAD_BYTES],
             room: None,
+            opens: 0,
             requests: 0,
             held_bytes: 0,
             patch: Patch::default(),
@@ -79,6 +83,19 @@ impl Session {
 
     pub(crate) fn fd(&self) -> RawFd {
         self.device.as_raw_fd()
+    }
+
+    /// Whether the file is open, by a program or a loop device.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.opens > 0
+    }
+
+    /// Unmounts; answers the folder if it was in use. The device is closed before, so that no answer of this thread's is
+    /// waited for.
+    pub(crate) fn end(self) -> Option<PathBuf> {
+        let Self { device, mount, .. } = self;
+        drop(device);
+        mount.and_then(Mount::end)
     }
 
     /// The device number that its files bear; none if the system does not say, or when it was unmounted.
@@ -188,6 +205,7 @@ impl Session {
         let (task, offset, asked) = match verdict {
             Verdict::Carry { task, offset, bytes } => (task, offset, bytes),
             Verdict::Answer(body) => {
+                self.count_opens(header);
                 self.send(header.unique, 0, &body);
                 return None;
             }
@@ -211,6 +229,15 @@ impl Session {
         self.requests += 1;
         self.held_bytes += u64::from(asked);
         Some(Accepted { cookie: header.unique, offset, bytes: asked, task, buffer })
+    }
+
+    /// Takes note of an answer: the kernel releases what it has opened, whoever dies.
+    fn count_opens(&mut self, header: InHeader) {
+        match header.opcode {
+            opcode::OPEN => self.opens += 1,
+            opcode::RELEASE => self.opens = self.opens.saturating_sub(1),
+            _ => {}
+        }
     }
 
     /// The buffer of a task, with the payload in it. The error is that there is no memory.

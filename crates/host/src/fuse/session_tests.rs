@@ -185,6 +185,19 @@ fn the_folder_has_one_file_as_large_as_the_array() {
 }
 
 #[test]
+fn the_file_is_in_use_until_the_last_user_lets_go_of_it() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.refusal(opcode::OPENDIR, ROOT, &[0; 8]), 0);
+    assert!(!rig.session.is_in_use(), "looking into the folder is no use of the file");
+    for (asked, in_use) in
+        [(opcode::OPEN, true), (opcode::OPEN, true), (opcode::RELEASE, true), (opcode::RELEASE, false)]
+    {
+        assert_eq!(rig.refusal(asked, FILE, &[0; 24]), 0);
+        assert_eq!(rig.session.is_in_use(), in_use);
+    }
+}
+
+#[test]
 fn what_would_change_the_folder_or_the_size_is_refused() {
     let mut rig = Rig::new();
     for asked in [opcode::MKNOD, opcode::CREATE, opcode::UNLINK, opcode::RENAME2] {

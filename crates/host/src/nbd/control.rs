@@ -3,7 +3,7 @@
 //! | line | what it asks |
 //! |---|---|
 //! | `{"command":"detail"}` | what the server's owner has to say of the array, or the server's own figures |
-//! | `{"command":"stop"}` | the server drains and returns |
+//! | `{"command":"stop","force":BOOL}` | the server drains and returns; unforced, unless its mounted file is open |
 //! | `{"command":"fail","member":PATH}`, `"remove"` | see [`Manage`] |
 //! | `{"command":"add","member":PATH,"force":BOOL,"destroy":BOOL}`, `"re-add"`, `"add-spare"` | the same |
 //! | `{"command":"replace","member":PATH,"with":PATH}` | the same; `with` may be left out |
@@ -82,7 +82,10 @@ impl ServeStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Detail,
-    Stop,
+    /// Even while the mounted file is open, if forced.
+    Stop {
+        force: bool,
+    },
     Manage(Manage),
 }
 
@@ -102,7 +105,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Command, String> {
     };
     Ok(Command::Manage(match command {
         "detail" => return Ok(Command::Detail),
-        "stop" => return Ok(Command::Stop),
+        "stop" => return Ok(Command::Stop { force: flag(&value, "force")? }),
         "fail" => Manage::Fail(member()?),
         "remove" => Manage::Remove(member()?),
         "add" => add(AddHow::Any)?,
@@ -232,7 +235,8 @@ mod tests {
     #[test]
     fn commands_are_known_and_anything_else_is_explained() {
         assert_eq!(parse(br#"{"command":"detail"}"#), Ok(Command::Detail));
-        assert_eq!(parse(br#" {"command" : "stop", "id": 7} "#), Ok(Command::Stop));
+        assert_eq!(parse(br#" {"command" : "stop", "id": 7} "#), Ok(Command::Stop { force: false }));
+        assert_eq!(parse(br#"{"command":"stop","force":true}"#), Ok(Command::Stop { force: true }));
         for line in [
             &b"{}"[..],
             b"",

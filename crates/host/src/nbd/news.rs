@@ -24,11 +24,27 @@ pub enum ServeEvent {
         /// More is lost than the level survives.
         is_lost: bool,
     },
+    /// The server unmounted its folder though it was in use.
+    MountInUse {
+        /// The folder.
+        folder: PathBuf,
+    },
 }
 
 impl fmt::Display for ServeEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Array { event, member, working, slots, is_lost } = self;
+        let (event, member, working, slots, is_lost) = match self {
+            Self::Array { event, member, working, slots, is_lost } => {
+                (event, member, working, slots, is_lost)
+            }
+            Self::MountInUse { folder } => {
+                return write!(
+                    f,
+                    "{} was in use when the server ended: who uses it gets errors from now on",
+                    folder.display()
+                );
+            }
+        };
         let who = |f: &mut fmt::Formatter<'_>, slot| match member {
             Some(path) => path.display().fmt(f),
             None => write!(f, "the member of slot {slot}"),

@@ -14,6 +14,7 @@ use stripewise_engine::units::{Instant, Nanos, SectorRange};
 use super::buffers::{Buffer, Buffers};
 use super::connection::Accepted;
 use super::control::ControlConnection;
+use super::news::ServeEvent;
 use super::observer::Observed;
 use super::patience::Patience;
 use super::poller::Poller;
@@ -367,8 +368,11 @@ impl<'a> Service<'a> {
                     // Nobody else can come.
                     self.shared.config.stop.store(true, Ordering::Relaxed);
                 }
-                *place = None;
+                let folder_in_use = place.take().and_then(|client| client.link.end());
                 self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+                if let (Some(folder), Some(tell)) = (folder_in_use, &self.shared.config.tell) {
+                    tell(&ServeEvent::MountInUse { folder });
+                }
             }
         }
     }

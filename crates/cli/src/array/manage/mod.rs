@@ -186,6 +186,9 @@ pub(crate) struct StopArgs {
     /// The control socket of the server that has the array.
     #[arg(long, value_name = "SOCKET")]
     control: PathBuf,
+    /// Even while the mounted file is open, by a program or a loop device; they get errors from then on.
+    #[arg(long)]
+    force: bool,
 }
 
 fn manage(place: &PlaceArgs, commands: &[Manage], subjects: &[PathBuf]) -> Result<Exit> {
@@ -258,7 +261,7 @@ pub(crate) fn speed(args: &SpeedArgs) -> Result<Exit> {
 }
 
 pub(crate) fn stop(args: &StopArgs) -> Result<Exit> {
-    ask(&args.control, &serde_json::json!({ "command": "stop" }))?;
+    ask(&args.control, &serde_json::json!({ "command": "stop", "force": args.force }))?;
     print("stripewise: the server is stopping\n")?;
     Ok(Exit::Done)
 }

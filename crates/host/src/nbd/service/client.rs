@@ -1,6 +1,7 @@
 //! A client, however it is connected.
 
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 
 use stripewise_engine::io::IoResult;
 use stripewise_engine::units::Instant;
@@ -76,6 +77,19 @@ impl Link {
 
     pub(super) fn is_mount(&self) -> bool {
         matches!(self, Self::Fuse(_))
+    }
+
+    /// Ends the connection; answers the folder of a mount that was in use.
+    pub(super) fn end(self) -> Option<PathBuf> {
+        match self {
+            Self::Nbd(_) => None,
+            Self::Fuse(session) => session.end(),
+        }
+    }
+
+    /// Whether it is a mount whose file is open.
+    pub(super) fn is_mount_in_use(&self) -> bool {
+        matches!(self, Self::Fuse(session) if session.is_in_use())
     }
 
     /// The device number of a mount's files; see [`Session::device_number`].

@@ -26,7 +26,12 @@ impl Service<'_> {
                 let detail = detail.map_or_else(|| status.to_json(), |detail| detail(&status));
                 format!(r#"{{"detail":{detail}}}"#)
             }
-            Ok(Command::Stop) => {
+            Ok(Command::Stop { force: false }) if self.is_mount_in_use() => answer(
+                "error",
+                "the mounted file is open, by a program or a loop device (`losetup -a` lists them); let go of it first, or \
+                 stop with --force, and its users get errors",
+            ),
+            Ok(Command::Stop { .. }) => {
                 self.shared.config.stop.store(true, Ordering::Relaxed);
                 r#"{"stopping":true}"#.to_owned()
             }
@@ -40,6 +45,10 @@ impl Service<'_> {
             },
             Err(error) => answer("error", &error),
         }
+    }
+
+    fn is_mount_in_use(&self) -> bool {
+        self.clients.iter().flatten().any(|client| client.link.is_mount_in_use())
     }
 
     fn manage(&mut self, command: &Manage, context: &Context<'_>) -> Result<Managed, ManageError> {
