@@ -228,6 +228,7 @@ check 'stop by command' stopped
 check 'no such folder' says 'no such folder' --mount "$work/none"
 check 'not a folder' says 'not a folder' --mount "$work/data"
 check 'not empty' says 'not empty' --mount "$work"
+check 'a socket in the folder' says 'would hide' --mount "$folder" --control "$folder/c.sock"
 check 'a mount of a server that is gone' stale
 if command -v fusermount3 >/dev/null && command -v setpriv >/dev/null; then
     fill && serve && dd if="$work/data" of="$file" bs=1M conv=notrunc status=none && end INT

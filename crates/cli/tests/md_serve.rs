@@ -72,3 +72,33 @@ fn a_server_is_to_be_reached_in_some_way() {
         assert!(said.contains(way), "{said}");
     }
 }
+
+#[test]
+fn a_folder_that_cannot_be_mounted_is_refused_before_anything_is_made() {
+    let folder = array();
+    let folder = folder.path();
+    let serve = "serve a.img b.img c.img --mount";
+    fs::create_dir(folder.join("empty")).unwrap();
+    fs::create_dir_all(folder.join("full/inner")).unwrap();
+    for (arguments, words) in [
+        ("none --trace t --overlay o --control c.sock", "no such folder"),
+        ("a.img --trace t --overlay o --socket nbd.sock", "not a folder"),
+        ("full --trace t --overlay o", "is not empty"),
+        (". --trace t", "would hide t"),
+        ("empty --socket empty/nbd.sock --trace t", "empty/nbd.sock"),
+        ("empty --control empty/../empty/c.sock --overlay o", "c.sock"),
+        ("empty --trace empty/t", "empty/t"),
+        ("empty --overlay empty/o", "empty/o"),
+    ] {
+        let said = refused(folder, &format!("{serve} {arguments}"));
+        assert!(said.contains(words), "{arguments}: {said}");
+        for name in ["t", "o", "c.sock", "nbd.sock", "empty/nbd.sock", "empty/c.sock", "empty/t", "empty/o"] {
+            assert!(!folder.join(name).exists(), "{arguments}: {name}");
+        }
+    }
+    // Nor does another refusal leave new files behind; what was there stays.
+    fs::write(folder.join("no.sock"), b"kept").unwrap();
+    refused(folder, "serve a.img b.img c.img --socket no.sock --trace t --overlay o");
+    assert!(!folder.join("t").exists() && !folder.join("o").exists());
+    assert_eq!(fs::read(folder.join("no.sock")).unwrap(), b"kept");
+}

@@ -38,7 +38,7 @@ pub use array::{Array, ArrayConfig};
 pub use buffers::Memory;
 pub use drive::{DriveCommand, DriveExport, DriveReport, TimedDrive};
 pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};
-pub use fuse::MountProblem;
+pub use fuse::{MountProblem, check_mount};
 pub use layers::{CacheStatus, CryptLayer, Layers};
 pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus, NotReAddable};
 pub use members::{

@@ -15,12 +15,14 @@ use stripewise_engine::policy::Policy;
 use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_engine::volume::VolumeConfig;
 use stripewise_host::{
-    Access, Array, ArrayConfig, Detail, FileSpec, MemberSpec, NbdServer, ServeConfig, ServeEvent, ServeStatus,
+    Access, Array, ArrayConfig, Detail, FileSpec, MemberSpec, NbdServer, ServeConfig, ServeEvent,
+    ServeStatus, check_mount,
 };
 use stripewise_lab::trace::{Recorder, TraceError};
 
 use super::assemble::message;
 use super::detail::SCHEMA;
+use super::fresh::Fresh;
 use super::layers::{CacheArgs, LuksArgs, raise};
 use super::manage::live;
 use super::select::{SelectArgs, Use, impossible, tell};
@@ -74,6 +76,7 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
     if cache.is_some() && args.shards > 1 {
         return Err(impossible("a page cache is of one thread; leave --shards or --cache out"));
     }
+    let fresh = look_at_files(args, trace)?;
     let passphrase = args.luks.passphrase()?;
     let mut assembled = args.select.assemble(Use::Write)?;
     tell(&assembled);
@@ -96,8 +99,20 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
         line,
         detail: Some(Arc::new(detail)),
         closes: !args.select.readonly,
+        fresh,
     };
     export.serve(args, &mut array, stop, trace)
+}
+
+/// Refuses a folder that cannot be mounted before anything is made, and notes what the server will make.
+fn look_at_files(args: &ServeArgs, trace: Option<&Path>) -> Result<Fresh> {
+    let overlay = args.select.overlay.as_deref();
+    if let Some(folder) = &args.mount {
+        let sockets = [args.socket.as_deref(), args.control.as_deref()];
+        let files: Vec<&Path> = sockets.into_iter().chain([trace, overlay]).flatten().collect();
+        check_mount(folder, &files)?;
+    }
+    Ok(Fresh::among(trace.into_iter().chain(overlay)))
 }
 
 /// Serves a file or device as it is, without an array's metadata, and records in a trace.
@@ -105,6 +120,7 @@ pub(crate) fn run_device(args: &ServeArgs, device: &Path, trace: &Path) -> Resul
     if !args.select.members.is_empty() || args.select.scan.is_some() {
         return Err(impossible("members and --device are named; give one of both"));
     }
+    let fresh = look_at_files(args, Some(trace))?;
     let mut file = File::open(device).with_context(|| format!("cannot open {}", device.display()))?;
     let sectors = file.seek(SeekFrom::End(0))? / SECTOR_BYTES;
     let access = if args.select.readonly { Access::ReadOnly } else { args.select.access(device) };
@@ -121,7 +137,7 @@ pub(crate) fn run_device(args: &ServeArgs, device: &Path, trace: &Path) -> Resul
     let name =
         device.file_name().map_or_else(|| "device".to_owned(), |name| name.to_string_lossy().into_owned());
     let line = format!("{} is served as it is.", device.display());
-    Export { name, line, detail: None, closes: false }.serve(args, &mut array, stop, Some(trace))
+    Export { name, line, detail: None, closes: false, fresh }.serve(args, &mut array, stop, Some(trace))
 }
 
 /// What clients see of an open array.
@@ -132,6 +148,8 @@ struct Export {
     detail: Option<Arc<Detail>>,
     /// The array is marked as clean at the end.
     closes: bool,
+    /// What is made for it, and stays when it is ready.
+    fresh: Fresh,
 }
 
 impl Export {
@@ -143,7 +161,7 @@ impl Export {
         stop: Arc<AtomicBool>,
         trace: Option<&Path>,
     ) -> Result<Exit> {
-        let Self { name, line, detail, closes } = self;
+        let Self { name, line, detail, closes, fresh } = self;
         let recorder = trace.map(|path| recorder(path, array)).transpose()?;
         let server = NbdServer::bind(ServeConfig {
             socket: args.socket.clone(),
@@ -158,6 +176,7 @@ impl Export {
             observer: recorder.as_ref().map(Recorder::observer),
             tell: Some(Arc::new(say)),
         })?;
+        fresh.keep();
         let unix = args.socket.as_ref().map(|path| path.display().to_string());
         let tcp = server.address().map(|address| address.to_string());
         let file = server.file().map(|path| path.display().to_string());

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::HostError;
 
@@ -15,6 +15,11 @@ pub enum MountProblem {
     NotAFolder,
     /// There are files in it.
     NotEmpty,
+    /// A file that the server is to have lies in it.
+    Hides {
+        /// The file.
+        file: PathBuf,
+    },
     /// It is mounted, by a server that is gone.
     Stale,
     /// The user may not look into it.
@@ -81,6 +86,9 @@ impl fmt::Display for MountProblem {
             Self::NotAFolder => f.write_str("is not a folder; --mount takes an empty folder"),
             Self::NotEmpty => {
                 f.write_str("is not empty, and a mount would hide its files; choose an empty folder")
+            }
+            Self::Hides { file } => {
+                write!(f, "a mount would hide {}, which is to be in it; choose another place", file.display())
             }
             Self::Stale => {
                 f.write_str("is still mounted by a server that is gone; unmount it first (umount, fusermount3 -u)")

@@ -27,11 +27,19 @@ mod session_tests;
 use std::path::Path;
 
 use crate::error::HostError;
-use mount::Mount;
+use mount::{Mount, look_at};
 
 pub use error::MountProblem;
 pub(crate) use request::FILE_NAME;
 pub(crate) use session::Session;
+
+/// Looks whether a folder can be mounted, before anything is made; `files` are those that the server is to make.
+///
+/// # Errors
+/// It is no empty folder, or one of the files would be in it; the message says what would be right.
+pub fn check_mount(folder: &Path, files: &[&Path]) -> Result<(), HostError> {
+    look_at(folder, files).map(drop)
+}
 
 /// Mounts a folder. Whoever looks into it waits until the session is served.
 ///

@@ -14,6 +14,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use super::error::MountProblem;
 use crate::error::HostError;
 use crate::manage::device_of;
+use crate::members::real_path;
 
 /// What the mount is called in the system's tables.
 const SOURCE: &str = "stripewise";
@@ -34,7 +35,7 @@ pub(super) struct Mount {
 impl Mount {
     /// Mounts at a folder; answers the device, too, which does not block.
     pub(super) fn new(folder: &Path, read_only: bool) -> Result<(OwnedFd, Self), HostError> {
-        let absolute = look_at(folder).map_err(|problem| problem.at(folder))?;
+        let absolute = look_at(folder, &[])?;
         Self::by_call(&absolute, read_only)
             .or_else(|problem| match problem {
                 MountProblem::NotPermitted => Self::by_helper(&absolute, read_only),
@@ -160,11 +161,15 @@ fn read_only_flag(read_only: bool) -> MountFlags {
     if read_only { MountFlags::RDONLY } else { MountFlags::empty() }
 }
 
-/// The absolute path of a folder that can be mounted over without hiding anything.
-fn look_at(folder: &Path) -> Result<PathBuf, MountProblem> {
-    let absolute = folder.canonicalize().map_err(|e| MountProblem::from_folder(&e))?;
-    let mut entries = std::fs::read_dir(&absolute).map_err(|e| MountProblem::from_folder(&e))?;
-    if entries.next().is_some() { Err(MountProblem::NotEmpty) } else { Ok(absolute) }
+/// The absolute path of a folder that can be mounted over without hiding anything, these files least of all.
+pub(super) fn look_at(folder: &Path, files: &[&Path]) -> Result<PathBuf, HostError> {
+    let failed = |e: &io::Error| MountProblem::from_folder(e).at(folder);
+    let absolute = folder.canonicalize().map_err(|e| failed(&e))?;
+    if let Some(file) = files.iter().find(|file| real_path(file).starts_with(&absolute)) {
+        return Err(MountProblem::Hides { file: file.to_path_buf() }.at(folder));
+    }
+    let mut entries = std::fs::read_dir(&absolute).map_err(|e| failed(&e))?;
+    if entries.next().is_some() { Err(MountProblem::NotEmpty.at(folder)) } else { Ok(absolute) }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::service::{Doors, Service, Shared};
 use super::socket::Listener;
 use crate::array::Array;
 use crate::error::{HostError, ListenProblem};
-use crate::fuse::{FILE_NAME, mount_at};
+use crate::fuse::{FILE_NAME, check_mount, mount_at};
 use crate::manage::ArrayStatus;
 use crate::report::RunReport;
 use crate::run::Running;
@@ -105,6 +105,11 @@ impl NbdServer {
         let longest = config.name.len().max(config.description.len());
         if longest > STRING_BYTES_MAX {
             return Err(ListenProblem::LongName { bytes: longest, most: STRING_BYTES_MAX }.at("the export"));
+        }
+        if let Some(folder) = &config.mount {
+            let sockets: Vec<_> =
+                config.socket.iter().chain(&config.control).map(std::path::PathBuf::as_path).collect();
+            check_mount(folder, &sockets)?;
         }
         let mut clients = Vec::new();
         let mut address = None;
