@@ -253,6 +253,8 @@ impl Data for BytesStore {
             out.operands(compute.sources).iter().map(|o| (o.role, self.gather(o.segs, out))).collect();
         assert!(sources.iter().all(|(_, b)| b.len() as u64 == compute.bytes), "operands are of one length");
         let targets = out.operands(compute.targets).to_vec();
+        let only_looks = matches!(compute.kernel, Kernel::Check | Kernel::Checksum);
+        assert_eq!(targets.is_empty(), only_looks, "{:?} is computed into something", compute.kernel);
         match compute.kernel {
             Kernel::Copy => {
                 for (target, (_, bytes)) in targets.iter().zip(&sources) {

@@ -144,9 +144,10 @@ impl Parity {
         op: &mut StripeOp,
         index: usize,
     ) {
-        // What is left out once is not up to date, whoever takes its slot.
-        op.parity = op.parity.minus(core.failed);
-        let parity = op.parity;
+        let parity = remaining_parity(core, op);
+        if parity.is_empty() {
+            return;
+        }
         if op.partial.is_empty() {
             let first = out.operands.len() as u32;
             for slot in op.covered.iter() {
@@ -210,6 +211,10 @@ impl Parity {
     }
 
     pub(super) fn generate(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
+        let parity = remaining_parity(core, op);
+        if parity.is_empty() {
+            return;
+        }
         let first = out.operands.len() as u32;
         for slot in op.data.iter() {
             let segs = self.new_content(core, out, op, slot);
@@ -222,8 +227,7 @@ impl Parity {
             out.operands.push(Operand { role, segs });
         }
         let sources = OperandList { first, count: out.operands.len() as u32 - first };
-        op.parity = op.parity.minus(core.failed);
-        let targets = self.page_operands(out, op, op.parity, op.sectors());
+        let targets = self.page_operands(out, op, parity, op.sectors());
         let bytes = op.bytes();
         Self::compute(out, key, op, Kernel::Generate, bytes, sources, targets);
     }
@@ -249,8 +253,82 @@ impl Parity {
     }
 }
 
+/// The parity slots of an operation whose members have not failed since it was planned. What is left out once is not up to
+/// date, whoever takes its slot.
+pub(super) fn remaining_parity(core: &Core, op: &mut StripeOp) -> SlotSet {
+    op.parity = op.parity.minus(core.failed);
+    op.parity
+}
+
 /// The requests' own bytes of an operation's pieces in these slots.
 fn request_segs(core: &mut Core, out: &mut ActionQueue, op: &StripeOp, slots: SlotSet) -> SegList {
     let pieces = op.pieces.iter().filter(|p| slots.contains(op.map.data_slot(p.data)));
     out.add_segs(pieces.map(|p| core.request_seg(p.request, p.sector, u64::from(p.count))))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::geometry::GeometrySpec;
+    use crate::io::{
+        Action, ActionQueue, AdminCommand, Flags, Input, Kernel, Op, Request, RequestId, Verdict,
+    };
+    use crate::level::{Layout, Level};
+    use crate::policy::Policy;
+    use crate::units::{Instant, MemberIndex, SectorRange, Slot};
+    use crate::volume::{Volume, VolumeConfig};
+
+    /// Writes to a RAID-5 whose P is lost while the write reads; answers what was computed and which members were written.
+    fn written_without_parity(members: usize, sectors: u64) -> (Vec<Kernel>, Vec<MemberIndex>) {
+        let geometry = GeometrySpec {
+            level: Level::Raid5,
+            layout: Layout::default_of(Level::Raid5),
+            chunk_sectors: 128,
+            member_sectors: vec![1 << 16; members],
+        };
+        let mut volume = Volume::new(&VolumeConfig::new(geometry, Policy::stripewise())).unwrap();
+        let range = SectorRange::new(0, sectors);
+        let request = Request { id: RequestId(0), op: Op::Write, range, flags: Flags::default() };
+        let mut inputs = vec![
+            Input::Request(request),
+            Input::Admin { id: 0, command: AdminCommand::Fail(Slot(members as u16 - 1)) },
+        ];
+        let (mut out, mut computed, mut written) = (ActionQueue::default(), Vec::new(), Vec::new());
+        while !inputs.is_empty() {
+            volume.handle(Instant::ZERO, inputs.remove(0), &mut out);
+            for action in &out.actions {
+                match action {
+                    Action::Io(io) => {
+                        if io.op == Op::Write {
+                            written.push(io.member);
+                        }
+                        inputs.push(Input::IoDone { tag: io.tag, result: Ok(()) });
+                    }
+                    Action::Compute(compute) => {
+                        assert!(!out.operands(compute.targets).is_empty(), "{compute:?}");
+                        computed.push(compute.kernel);
+                        inputs.push(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent });
+                    }
+                    Action::Complete { result, .. } => assert_eq!(*result, Ok(())),
+                    Action::Replied { .. } | Action::Event(_) => {}
+                }
+            }
+            out.clear();
+        }
+        volume.check_invariants();
+        (computed, written)
+    }
+
+    #[test]
+    fn without_a_member_for_it_no_parity_is_computed() {
+        for (members, sectors, by) in
+            [(3, 8, "RCW"), (3, 13, "RCW in part"), (6, 16, "RMW"), (6, 13, "RMW in part")]
+        {
+            let (computed, written) = written_without_parity(members, sectors);
+            assert!(computed.iter().all(|kernel| *kernel == Kernel::Copy), "{by}: {computed:?}");
+            assert!(
+                !written.is_empty() && written.iter().all(|member| *member == MemberIndex(0)),
+                "{by}: {written:?}"
+            );
+        }
+    }
 }

@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use stripewise_format::ppl::{ENTRIES_MAX, HEADER_BYTES, PplEntry, PplHeader};
 
 use super::Parity;
+use super::actions::remaining_parity;
 use super::op::{Step, StripeOp};
 use super::plan::WriteMethod;
 use super::window::Piece;
@@ -223,8 +224,7 @@ impl Parity {
     /// Adds the new data to the partial parity, which makes it the new parity.
     pub(super) fn add_to_log(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         op.step = Step::Adding;
-        op.parity = op.parity.minus(core.failed);
-        if op.parity.is_empty() {
+        if remaining_parity(core, op).is_empty() {
             return;
         }
         let written = Self::written(op);
