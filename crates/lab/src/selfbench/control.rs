@@ -216,18 +216,22 @@ pub(super) fn growth(scale: &Scale) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// One volume, ever more requests: the last tenth beside the first of as many.
+/// A volume that has had many requests beside a new one.
 fn by_number(op: Op, name: &str, scale: &Scale) -> Result<Vec<Row>> {
-    let total = scale.requests.unwrap_or_else(|| requests(scale) * 8 * scale.rounds);
-    let part = total / 20;
-    let mut driven = Driven::new(Level::Raid5, 5, STRIPE_CACHE_DEFAULT)?;
+    let count = requests(scale);
+    let total = scale.requests.unwrap_or_else(|| count * 8 * scale.rounds);
+    let mut used = Driven::new(Level::Raid5, 5, STRIPE_CACHE_DEFAULT)?;
     let memory_before = resident_bytes();
-    let samples: Vec<f64> = (0..20).map(|round| driven.nanoseconds(op, part, round + 1)).collect();
+    used.run(Requests::random(op), total, 1);
     let grown = resident_bytes().zip(memory_before).map(|(after, before)| after.saturating_sub(before));
-    let row =
-        Row::new(format!("a {name}: after {total} requests"), Unit::Nanoseconds, samples[15..].to_vec())
-            .beside(format!("the first {}", part * 5), samples[..5].to_vec())
-            .asked(Target::RatioAtMost(GROWTH));
+    let mut new = Driven::new(Level::Raid5, 5, STRIPE_CACHE_DEFAULT)?;
+    let [after, before] = interleaved(
+        scale.rounds,
+        [&mut |round| used.nanoseconds(op, count, round), &mut |round| new.nanoseconds(op, count, round)],
+    );
+    let row = Row::new(format!("a {name}: after {total} requests"), Unit::Nanoseconds, after)
+        .beside("a new array", before)
+        .asked(Target::RatioAtMost(GROWTH));
     Ok(vec![match grown {
         Some(bytes) => row.noted(format!("memory grew by {} KiB in between", bytes / 1024)),
         None => row,
