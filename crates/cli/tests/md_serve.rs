@@ -65,6 +65,36 @@ fn a_lost_member_and_the_recovery_after_it_are_said_as_they_happen() {
 }
 
 #[test]
+fn what_is_left_of_a_failed_array_is_counted() {
+    let folder = array();
+    let folder = folder.path();
+    let server = server(folder);
+    for file in ["b.img", "c.img"] {
+        fs::File::options().write(true).open(folder.join(file)).unwrap().set_len(0).unwrap();
+    }
+    ok(folder, "check --control c.sock", b"");
+    let until = Instant::now() + Duration::from_secs(30);
+    let detail = loop {
+        let detail = json(folder, "detail --json --control c.sock");
+        if detail["failed_devices"] == 2 {
+            break detail;
+        }
+        assert!(Instant::now() < until, "{detail}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let states: Vec<&str> =
+        detail["devices"].as_array().unwrap().iter().map(|row| row["state"].as_str().unwrap()).collect();
+    let counts = ["active_devices", "working_devices", "failed_devices", "total_devices", "spare_devices"];
+    assert_eq!(counts.map(|count| detail[count].as_u64().unwrap()), [1, 1, 2, 3, 0], "{detail}");
+    let state = detail["state"].as_array().unwrap();
+    assert!(state.iter().any(|word| word == "FAILED"), "{state:?}");
+    assert!(!state.iter().any(|word| word == "resyncing"), "{state:?}");
+    assert_eq!(states.iter().filter(|state| **state == "faulty").count(), 2, "{states:?}");
+    ok(folder, "stop --control c.sock", b"");
+    finish(server, b"");
+}
+
+#[test]
 fn a_server_is_to_be_reached_in_some_way() {
     let folder = array();
     let said = refused(folder.path(), "serve a.img b.img c.img");

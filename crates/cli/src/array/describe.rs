@@ -72,6 +72,9 @@ pub(crate) struct LeftOut {
     pub(crate) re_addable_slot: Option<u16>,
 }
 
+/// Of an array that has lost more than it survives; nothing works on it.
+const FAILED: &str = "FAILED";
+
 /// Describes an array of which some slots have failed since it was opened.
 pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Slot]) -> Description {
     let Assembled { found, assembly, .. } = assembled;
@@ -95,8 +98,8 @@ pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Sl
     let extra = devices.iter().filter(|d| d.replacement).count();
     let spare = count("spare") + rebuilding + extra;
     let working = active + spare;
-    let sync = sync_due(assembled, &geometry);
     let mut state = states(assembled, &geometry, &devices);
+    let sync = if state.contains(&FAILED) { None } else { sync_due(assembled, &geometry) };
     state.extend(sync.as_ref().map(|sync| if sync.action == "recover" { "recovering" } else { "resyncing" }));
     Description {
         schema,
@@ -164,7 +167,7 @@ fn states(assembled: &Assembled, geometry: &Geometry, devices: &[Device]) -> Vec
         .collect();
     let mut states = vec![if assembled.assembly.is_clean { "clean" } else { "active" }];
     if !survives(geometry, lost) {
-        states.push("FAILED");
+        states.push(FAILED);
     } else if !lost.is_empty() {
         states.push("degraded");
     }
@@ -182,9 +185,10 @@ fn slot_row(assembled: &Assembled, slot: Slot, state: SlotState, has_failed: boo
             recovered_bytes: None,
             events: None,
         },
-        SlotState::InSync { candidate } => {
-            row(assembled, candidate, Some(slot), if has_failed { "faulty" } else { "active sync" })
+        SlotState::InSync { candidate } | SlotState::Recovering { candidate, .. } if has_failed => {
+            row(assembled, candidate, Some(slot), "faulty")
         }
+        SlotState::InSync { candidate } => row(assembled, candidate, Some(slot), "active sync"),
         SlotState::Recovering { candidate, .. } => row(assembled, candidate, Some(slot), "spare rebuilding"),
     }
 }

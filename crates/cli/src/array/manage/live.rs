@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use stripewise_engine::array::members::Standing;
 use stripewise_engine::array::sync::SyncStatus;
-use stripewise_engine::assembly::{Candidate, Options};
+use stripewise_engine::assembly::{Candidate, Options, SlotState};
 use stripewise_engine::io::SyncAction;
+use stripewise_engine::units::Slot;
 use stripewise_host::md::assemble::Assembled;
 use stripewise_host::{ArrayStatus, ServeStatus};
 
@@ -21,7 +22,7 @@ pub(crate) fn document(schema: &'static str, assembled: &Assembled, status: &Ser
     let array = &status.array;
     let now = as_it_is(assembled, array);
     let description = match &now {
-        Some(now) => describe(schema, now, &[]),
+        Some(now) => describe(schema, now, &failed_in_slots(now, array)),
         None => describe(schema, assembled, &status.failed),
     };
     let mut value = serde_json::to_value(description).unwrap_or_default();
@@ -57,6 +58,19 @@ fn as_it_is(assembled: &Assembled, array: &ArrayStatus) -> Option<Assembled> {
     found.assemble(options).ok()
 }
 
+/// Slots whose member has failed though the superblocks know nothing of it: those of an array that has lost too much are not
+/// written any more.
+fn failed_in_slots(now: &Assembled, array: &ArrayStatus) -> Vec<Slot> {
+    let has_failed =
+        |state: &SlotState| state.candidate().is_some_and(|c| array.members[c].standing == Standing::Failed);
+    (0..)
+        .map(Slot)
+        .zip(&now.assembly.slots)
+        .filter(|(_, state)| has_failed(state))
+        .map(|(slot, _)| slot)
+        .collect()
+}
+
 /// What the superblocks do not say: how far a recovery is at this moment, and which members have failed.
 fn correct(value: &mut Value, array: &ArrayStatus) {
     let mut failed = 0;
@@ -68,7 +82,7 @@ fn correct(value: &mut Value, array: &ArrayStatus) {
         {
             row["recovered_bytes"] = filled.saturating_mul(512).into();
         }
-        if member.standing == Standing::Failed {
+        if member.standing == Standing::Failed && !devices.iter().any(|row| row["path"] == path) {
             let number = member.metadata.as_ref().map(|known| known.superblock.dev_number());
             let events = member.metadata.as_ref().map(|known| known.superblock.events());
             devices.push(json!({
