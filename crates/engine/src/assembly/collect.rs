@@ -9,6 +9,7 @@ use super::start::{decide, sized_spec, slot_states};
 use super::{Assembly, AssemblyError, Consistency, Options, SlotState, Stale, StaleReason};
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::level::{Layout, Level, Raid0Layout};
+use crate::units::Slot;
 
 pub(super) fn collect(
     candidates: &[Candidate],
@@ -20,6 +21,9 @@ pub(super) fn collect(
     let mut chosen = chosen;
     leave_out_small_spares(candidates, &mut chosen);
     let (slots, replacements) = slot_states(candidates, &chosen);
+    // What another member has taken is not to be had back.
+    let is_free = |slot: &Slot| slots.get(slot.index()) == Some(&SlotState::Missing);
+    chosen.stale.iter_mut().for_each(|stale| stale.re_addable = stale.re_addable.filter(is_free));
     let consistency = consistency(superblock);
     let forced_clean = decide(candidates, &chosen, &slots, consistency, options)?;
     let geometry = spec(candidates, &chosen, &slots, options)?;

@@ -94,7 +94,8 @@ pub struct Stale {
     pub candidate: usize,
     /// Why.
     pub why: StaleReason,
-    /// The slot it held, when the bitmap knows every change since: it can be added again without a full recovery.
+    /// The slot it held, when nobody has it now and the bitmap knows every change since: it can be added again without a full
+    /// recovery.
     pub re_addable: Option<Slot>,
 }
 

@@ -100,6 +100,25 @@ fn the_bitmap_says_whether_a_stale_member_can_come_back() {
     }
 }
 
+#[test]
+fn a_stale_member_does_not_come_back_to_a_slot_that_another_has() {
+    let mut members = array(Level::Raid1, 2);
+    let mut former = members[1].clone();
+    change_all(&mut members, |s| s.dev_roles[2] = Role::Faulty);
+    change(&mut former, |s| {
+        (s.dev_number, s.events) = (2, 5);
+        s.dev_roles[2] = Role::Slot(1);
+    });
+    members.push(former);
+    change_all(&mut members, |s| s.set_bitmap(8));
+    let mut bitmap = BitmapSuperblock::new(Uuid([7; 16]), SIZE, 65536);
+    bitmap.events_cleared = 5;
+    members[0].bitmap = Some(Ok(bitmap));
+    assert_eq!(assemble(&members, RUN).unwrap().stale[0].re_addable, None);
+    members.remove(1);
+    assert_eq!(assemble(&members, RUN).unwrap().stale[0].re_addable, Some(Slot(1)));
+}
+
 /// A RAID-1 of which the second member missed five events that the bitmap knows.
 fn with_a_member_that_missed_writes() -> Vec<Candidate> {
     let mut members = array(Level::Raid1, 2);
