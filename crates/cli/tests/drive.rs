@@ -2,20 +2,16 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 
-use common::{command, finish, refused, signal, stderr};
+use common::{command, finish, refused, server, signal, stderr};
 
 #[test]
 fn both_servers_end_when_told_to_and_remove_their_sockets() {
     let folder = tempfile::tempdir().unwrap();
     for option in ["--socket", "--vhost-user"] {
         let arguments = format!("drive serve constant-latency {option} s");
-        let mut child = command(folder.path(), &arguments).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("Ready at s"), "{line}");
+        let child = server(folder.path(), &arguments, "s");
         // With a client that says nothing.
         let _client = UnixStream::connect(folder.path().join("s")).unwrap();
         signal(&child, "TERM");

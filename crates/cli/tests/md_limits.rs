@@ -3,12 +3,12 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{blanks, command, images, json, ok, pattern, refused, signal, stderr};
+use common::{blanks, command, images, json, ok, pattern, refused, server, signal, stderr};
 
 const MEMBERS: [&str; 3] = ["a.img", "b.img", "c.img"];
 
@@ -53,11 +53,7 @@ fn a_server_tells_its_detail_and_leaves_the_array_clean_at_sigterm() {
     let folder = folder.path();
     raid5(folder);
     let mut child =
-        command(folder, "serve a.img b.img c.img --socket nbd.sock --control ctl.sock").spawn().unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
-    assert!(line.contains("Ready at nbd.sock"), "{line}");
+        server(folder, "serve a.img b.img c.img --socket nbd.sock --control ctl.sock", "nbd.sock");
     let detail = json(folder, "detail --json --control ctl.sock");
     assert_eq!((&detail["level"], &detail["raid_devices"]), (&"raid5".into(), &3.into()));
     assert!(refused(folder, "write a.img b.img c.img").contains("in use"));

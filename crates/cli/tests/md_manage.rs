@@ -3,7 +3,6 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Child;
@@ -179,11 +178,7 @@ struct Server(Option<Child>);
 impl Server {
     fn start(folder: &Path, members: &str) -> Self {
         let serve = format!("serve {members} --socket nbd.sock --control c.sock");
-        let mut child = command(folder, &serve).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("Ready"), "{line}");
-        Self(Some(child))
+        Self(Some(common::server(folder, &serve, "nbd.sock")))
     }
 
     fn wait(mut self) {

@@ -3,12 +3,11 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use common::{blanks, command, finish, json, ok, refused, stderr};
+use common::{blanks, finish, json, ok, refused, server, stderr};
 
 /// A RAID-5 on `a.img`, `b.img` and `c.img`; `s.img` is blank.
 fn array() -> tempfile::TempDir {
@@ -19,33 +18,39 @@ fn array() -> tempfile::TempDir {
     folder
 }
 
-fn server(folder: &Path) -> Child {
-    let mut child =
-        command(folder, "serve a.img b.img c.img --socket nbd.sock --control c.sock").spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("Ready"), "{line}");
-    child
+fn served(folder: &Path) -> Child {
+    server(folder, "serve a.img b.img c.img --socket nbd.sock --control c.sock", "nbd.sock")
+}
+
+/// Cuts a member to nothing, as somebody else would.
+fn cut(folder: &Path, member: &str) {
+    fs::File::options().write(true).open(folder.join(member)).unwrap().set_len(0).unwrap();
+}
+
+/// Waits until the server counts so many devices; answers its detail then.
+fn wait_for(folder: &Path, devices: &str, count: u64) -> serde_json::Value {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let detail = json(folder, "detail --json --control c.sock");
+        if detail[devices] == count {
+            return detail;
+        }
+        assert!(Instant::now() < until, "{devices} is never {count}: {detail}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]
 fn a_lost_member_and_the_recovery_after_it_are_said_as_they_happen() {
     let folder = array();
     let folder = folder.path();
-    let server = server(folder);
-    // Somebody else cuts it short; a check notices.
-    fs::File::options().write(true).open(folder.join("b.img")).unwrap().set_len(0).unwrap();
+    let server = served(folder);
+    cut(folder, "b.img");
+    // It notices.
     ok(folder, "check --control c.sock", b"");
-    let until = Instant::now() + Duration::from_secs(30);
-    let wait_for = |active: u64| {
-        while json(folder, "detail --json --control c.sock")["active_devices"] != active {
-            assert!(Instant::now() < until, "there are never {active} active devices");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    };
-    wait_for(2);
+    wait_for(folder, "active_devices", 2);
     ok(folder, "add-spare s.img --control c.sock", b"");
-    wait_for(3);
+    wait_for(folder, "active_devices", 3);
     ok(folder, "fail s.img --control c.sock", b"");
     ok(folder, "stop --control c.sock", b"");
     let ended = finish(server, b"");
@@ -68,20 +73,11 @@ fn a_lost_member_and_the_recovery_after_it_are_said_as_they_happen() {
 fn what_is_left_of_a_failed_array_is_counted() {
     let folder = array();
     let folder = folder.path();
-    let server = server(folder);
-    for file in ["b.img", "c.img"] {
-        fs::File::options().write(true).open(folder.join(file)).unwrap().set_len(0).unwrap();
-    }
+    let server = served(folder);
+    cut(folder, "b.img");
+    cut(folder, "c.img");
     ok(folder, "check --control c.sock", b"");
-    let until = Instant::now() + Duration::from_secs(30);
-    let detail = loop {
-        let detail = json(folder, "detail --json --control c.sock");
-        if detail["failed_devices"] == 2 {
-            break detail;
-        }
-        assert!(Instant::now() < until, "{detail}");
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    let detail = wait_for(folder, "failed_devices", 2);
     let states: Vec<&str> =
         detail["devices"].as_array().unwrap().iter().map(|row| row["state"].as_str().unwrap()).collect();
     let counts = ["active_devices", "working_devices", "failed_devices", "total_devices", "spare_devices"];

@@ -6,11 +6,8 @@ mod common;
 mod nbd;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::Child;
 
-use common::{blanks, command, fails, json, ok, refused, signal};
+use common::{blanks, fails, json, ok, refused, server, signal};
 use nbd::{Client, FLUSH, FUA};
 
 const MEMBERS: &str = "a.img b.img c.img";
@@ -23,20 +20,11 @@ fn array() -> tempfile::TempDir {
     folder
 }
 
-/// A server that is ready.
-fn server(folder: &Path, arguments: &str) -> Child {
-    let mut child = command(folder, arguments).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("Ready at"), "{line}");
-    child
-}
-
 #[test]
 fn what_a_client_asks_is_recorded_shown_and_replayed() {
     let folder = array();
     let folder = folder.path();
-    let child = server(folder, &format!("trace record -o t.trace {MEMBERS} --socket s.sock"));
+    let child = server(folder, &format!("trace record -o t.trace {MEMBERS} --socket s.sock"), "s.sock");
     let mut client = Client::new(&folder.join("s.sock"));
     for n in 0..20 {
         client.write(if n == 3 { FUA } else { 0 }, n * 65_536, &[7; 16_384]);
@@ -65,7 +53,7 @@ fn a_file_that_is_no_array_is_served_as_it_is_and_recorded() {
     let folder = array();
     let folder = folder.path();
     blanks(folder, &["disk.img"], 1 << 20);
-    let child = server(folder, "trace record -o t.trace --device disk.img --socket s.sock");
+    let child = server(folder, "trace record -o t.trace --device disk.img --socket s.sock", "s.sock");
     let mut client = Client::new(&folder.join("s.sock"));
     client.write(0, 4096, &[9; 4096]);
     signal(&child, "TERM");
@@ -81,7 +69,7 @@ fn a_file_that_is_no_array_is_served_as_it_is_and_recorded() {
 fn a_trace_of_a_killed_server_is_cut_short_and_there_in_part() {
     let folder = array();
     let folder = folder.path();
-    let mut child = server(folder, &format!("serve {MEMBERS} --socket s.sock --trace t.trace"));
+    let mut child = server(folder, &format!("serve {MEMBERS} --socket s.sock --trace t.trace"), "s.sock");
     let mut client = Client::new(&folder.join("s.sock"));
     client.write(0, 0, &[7; 4096]);
     // Longer than a record stays in memory.

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::SystemTime;
@@ -18,6 +18,15 @@ pub(crate) fn command(folder: &Path, arguments: &str) -> Command {
 
 pub(crate) fn run(folder: &Path, arguments: &str, input: &[u8]) -> Output {
     finish(command(folder, arguments).spawn().unwrap(), input)
+}
+
+/// A server that says it is ready at a place.
+pub(crate) fn server(folder: &Path, arguments: &str, place: &str) -> Child {
+    let mut child = command(folder, arguments).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains(&format!("Ready at {place}")), "{line}");
+    child
 }
 
 /// Feeds a child its input and waits for its end.
