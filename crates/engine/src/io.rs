@@ -27,6 +27,15 @@ impl Tag {
     /// Two bits from here on say which block of such a record an I/O is of.
     pub(crate) const OF_SINGLE_BLOCK: u32 = 27;
 
+    /// A read that one member answers; where it is of no such page.
+    pub(crate) const OF_READ: u64 = 1 << 28;
+
+    /// Whether it is of a read that one member answers.
+    #[inline]
+    pub(crate) const fn is_of_read(self) -> bool {
+        self.0 & (Self::OF_SINGLE | Self::OF_READ) == Self::OF_READ
+    }
+
     /// Whether it is of a page written alone.
     #[inline]
     pub(crate) const fn is_of_single(self) -> bool {
@@ -582,6 +591,7 @@ impl ActionQueue {
     }
 
     /// Adds an action.
+    #[inline]
     pub fn push(&mut self, action: Action) {
         self.actions.push(action);
     }

@@ -4,16 +4,17 @@ use stripewise_format::bitmap::BitmapSuperblock;
 
 use crate::array::copies::Copies;
 use crate::array::core::{Core, IoRecord, Owner, RequestKey, RequestState};
+use crate::array::lone_read::LoneRead;
 use crate::array::members::{Replacement, Standing};
 use crate::array::parity::Parity;
 use crate::array::slots::SlotSet;
 use crate::array::sync::{self, LostRanges, SpeedLimits, Sync, SyncConfig, SyncStatus};
 use crate::array::{slot_exists, survives};
 use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
-use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request};
+use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request, Tag};
 use crate::metadata::{BadBlocks, Keeper, MemberMetadata, MetadataConfig, WriteIntent, keeps_state};
 use crate::policy::Policy;
-use crate::units::{Instant, MemberIndex, SectorRange, Slot};
+use crate::units::{Instant, MemberIndex, Slot};
 
 /// Fewest stripe-cache entries, as in md's `stripe_cache_size`.
 pub const STRIPE_CACHE_MIN: u32 = 17;
@@ -214,37 +215,93 @@ impl Volume {
     pub fn handle(&mut self, now: Instant, input: Input, out: &mut ActionQueue) {
         self.core.now = now;
         // Most inputs of a loaded array, and all they need.
-        if let Machine::Parity(parity) = &mut self.machine {
-            let may_go_on = match input {
-                Input::IoDone { tag, result } if tag.is_of_single() => {
-                    Some(parity.single_answered(&mut self.core, out, tag, result))
-                }
-                Input::Computed { tag, .. } if tag.is_of_single() => {
-                    Some(parity.single_computed(&mut self.core, out, tag))
-                }
-                _ => None,
-            };
-            match may_go_on {
-                Some(true) => return self.settle(now, out),
-                Some(false) => return,
-                None => {}
+        let may_go_on = match input {
+            Input::Request(request) if request.op == Op::Read => return self.read(now, &request, out),
+            Input::Request(request) => return self.take(now, &request, out),
+            Input::IoDone { tag, result } if tag.is_of_read() => {
+                return self.lone_read_ended(now, tag, result, out);
             }
+            Input::IoDone { tag, result } if tag.is_of_single() => match &mut self.machine {
+                Machine::Parity(parity) => parity.single_answered(&mut self.core, out, tag, result),
+                Machine::Copies(_) => false,
+            },
+            Input::IoDone { tag, result } => return self.io_done(now, tag, result, out),
+            Input::Computed { tag, .. } if tag.is_of_single() => match &mut self.machine {
+                Machine::Parity(parity) => parity.single_computed(&mut self.core, out, tag),
+                Machine::Copies(_) => false,
+            },
+            _ => return self.handle_other(now, &input, out),
+        };
+        if may_go_on {
+            self.settle(now, out);
         }
-        self.handle_other(now, &input, out);
+    }
+
+    /// Takes a read. One that one member can answer needs no state of its own.
+    #[inline(never)]
+    fn read(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) {
+        let core = &mut self.core;
+        let is_sent = core.refuses(request).is_none()
+            && match &mut self.machine {
+                Machine::Parity(parity) => parity.read_whole(core, out, request),
+                Machine::Copies(copies) => copies.read_whole(core, out, request),
+            };
+        if !is_sent {
+            self.take(now, request, out);
+        }
+    }
+
+    /// Takes any request, and lets go on what may for it.
+    #[inline(never)]
+    fn take(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) {
+        if self.request(now, request, out) {
+            self.settle(now, out);
+        }
+    }
+
+    /// A read that one member answers ended.
+    #[inline(never)]
+    fn lone_read_ended(&mut self, now: Instant, tag: Tag, result: IoResult, out: &mut ActionQueue) {
+        let Some(&read) = self.core.lone_read(tag) else { return };
+        self.core.lone_read_ends(tag, read.slot);
+        if result.is_err() {
+            return self.lone_read_refused(now, &read, result, out);
+        }
+        out.push(Action::Complete { id: read.id, result });
+        if !self.is_settled() {
+            self.settle(now, out);
+        }
+    }
+
+    #[cold]
+    fn lone_read_refused(&mut self, now: Instant, read: &LoneRead, result: IoResult, out: &mut ActionQueue) {
+        let LoneRead { slot, member, sector, .. } = *read;
+        let request = self.core.read_goes_on(read);
+        let owner = match self.machine {
+            Machine::Parity(_) => Owner::Part { request, sector },
+            Machine::Copies(_) => Owner::CopyRead { request, sector, tried: 0 },
+        };
+        let record = IoRecord { slot, member, op: Op::Read, range: read.range(), owner };
+        self.io_ended(&record, result, out);
+        self.settle(now, out);
+    }
+
+    /// Any other I/O ended.
+    #[inline(never)]
+    fn io_done(&mut self, now: Instant, tag: Tag, result: IoResult, out: &mut ActionQueue) {
+        let is_plain_part = result.is_ok() && self.core.part_answered(out, tag);
+        if !is_plain_part && let Some(record) = self.core.io_ended(tag) {
+            self.io_ended(&record, result, out);
+        }
+        if !self.is_settled() {
+            self.settle(now, out);
+        }
     }
 
     fn handle_other(&mut self, now: Instant, input: &Input, out: &mut ActionQueue) {
         match *input {
-            Input::Request(request) => {
-                if !self.request(now, request, out) {
-                    return;
-                }
-            }
-            Input::IoDone { tag, result } => {
-                if let Some(record) = self.core.io_ended(tag) {
-                    self.io_ended(record, result, out);
-                }
-            }
+            Input::Request(request) => return self.take(now, &request, out),
+            Input::IoDone { tag, result } => return self.io_done(now, tag, result, out),
             Input::Computed { tag, verdict } => match &mut self.machine {
                 Machine::Parity(parity) => parity.computed(&mut self.core, out, tag, verdict),
                 Machine::Copies(copies) => copies.computed(&mut self.core, out, tag, verdict),
@@ -323,33 +380,24 @@ impl Volume {
     }
 
     /// Takes a request. Answers whether anything else may go on for it.
-    fn request(&mut self, now: Instant, request: Request, out: &mut ActionQueue) -> bool {
-        let refusal = self.core.refuses(&request);
+    fn request(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) -> bool {
+        let refusal = self.core.refuses(request);
         let refusal = refusal.or((self.is_stopped && request.op.is_write()).then_some(IoError::ReadOnly));
         if let Some(error) = refusal {
             out.push(Action::Complete { id: request.id, result: Err(error) });
             return false;
         }
         if request.op == Op::Write
-            && let Some(may_go_on) = self.write_lone_page(now, &request, out)
+            && let Some(may_go_on) = self.write_lone_page(now, request, out)
         {
             return may_go_on;
         }
         let through_cache = request.op == Op::Read
             && matches!(self.machine, Machine::Parity(_))
             && !self.core.policy.aligned_reads_bypass_cache;
-        if request.op == Op::Read && !through_cache {
-            let is_sent = match &mut self.machine {
-                Machine::Parity(_) => Parity::read_whole(&mut self.core, out, &request),
-                Machine::Copies(copies) => copies.read_whole(&mut self.core, out, &request),
-            };
-            if is_sent {
-                return false;
-            }
-        }
         let locked = request.op.is_write() || through_cache;
         let key =
-            self.core.requests.insert(RequestState { locked, through_cache, ..RequestState::new(request) });
+            self.core.requests.insert(RequestState { locked, through_cache, ..RequestState::new(*request) });
         if !locked || self.core.ranges.lock(request.range, key) {
             self.admit(now, key, out);
         }
@@ -406,20 +454,10 @@ impl Volume {
     }
 
     #[inline]
-    fn io_ended(&mut self, mut record: IoRecord, result: IoResult, out: &mut ActionQueue) {
-        if let Owner::Read { id, sector } = record.owner {
-            if result.is_ok() {
-                return out.push(Action::Complete { id, result });
-            }
-            let request = self.core.read_goes_on(id, SectorRange::new(sector, record.range.count));
-            record.owner = match self.machine {
-                Machine::Parity(_) => Owner::Part { request, sector },
-                Machine::Copies(_) => Owner::CopyRead { request, sector, tried: 0 },
-            };
-        }
+    fn io_ended(&mut self, record: &IoRecord, result: IoResult, out: &mut ActionQueue) {
         let is_data = !matches!(record.owner, Owner::Metadata { .. } | Owner::Log { .. });
         if is_data && result.is_ok() && matches!(record.op, Op::Write | Op::WriteZeroes) {
-            self.core.written(&record);
+            self.core.written(record);
         }
         match (record.owner, &mut self.keeper) {
             (Owner::Flush { .. }, _) => return self.core.flushed(out, record, result),
@@ -430,7 +468,7 @@ impl Volume {
         }
         if let Owner::Twin { twin } = record.owner {
             if let Some((record, result)) = self.core.twin_ended(out, twin, record.member, result) {
-                self.io_ended(record, result, out);
+                self.io_ended(&record, result, out);
             }
             return;
         }
@@ -549,7 +587,7 @@ impl Volume {
             Machine::Parity(parity) => parity.is_idle(),
         };
         let keeper_idle = self.keeper.as_ref().is_none_or(Keeper::is_idle);
-        machine_idle && keeper_idle && self.core.requests.len() == 0 && self.core.ios.len() == 0
+        machine_idle && keeper_idle && self.core.is_idle()
     }
 
     /// Panics if the volume contradicts itself. Costs time in proportion to what is in flight and the size of
@@ -564,15 +602,14 @@ impl Volume {
             Machine::Parity(parity) => (parity.singles(), parity.ios_of_singles()),
             Machine::Copies(_) => (0, 0),
         };
-        let known = self.core.ios.len() + of_singles;
+        let reads = self.core.lone_reads.len();
+        let known = self.core.ios.len() + of_singles + reads;
         assert_eq!(counted, known, "I/Os in flight are counted by slot, or as the keeper's");
         if let Some(keeper) = &self.keeper {
             keeper.check_invariants(&self.core);
         }
         if self.core.requests.len() + singles == 0 {
             assert!(self.core.ranges.is_idle(), "without requests no range is held");
-            let is_read = |record: &IoRecord| matches!(record.owner, Owner::Read { .. });
-            let reads = self.core.ios.iter().filter(|record| is_read(record)).count();
             assert_eq!(in_flight as usize, reads, "without requests only reads of one member are in flight");
         }
         for state in self.core.requests.iter() {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::lone_read::LoneRead;
 use super::members::{Members, Twin};
 use super::range_lock::RangeLock;
 use super::slab::Slab;
@@ -63,8 +64,6 @@ impl RequestState {
 /// Whom a member's answer concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A read that one member answers, from this sector of the array; nothing else is known of it.
-    Read { id: RequestId, sector: u64 },
     /// A part of a request, from this sector of the array.
     Part { request: RequestKey, sector: u64 },
     /// A read of one copy of a part; those tried before are kept under a key, or there are none (0).
@@ -128,6 +127,8 @@ pub(crate) struct Core {
     pub(crate) read_only: bool,
     pub(crate) requests: Slab<RequestState>,
     pub(crate) ios: Slab<IoRecord>,
+    /// Reads that one member answers.
+    pub(crate) lone_reads: Slab<LoneRead>,
     /// The member of each slot.
     pub(crate) member_of: Vec<MemberIndex>,
     /// I/Os under way on each slot's member.
@@ -177,6 +178,7 @@ impl Core {
             read_only: false,
             requests: Slab::new(),
             ios: Slab::new(),
+            lone_reads: Slab::new(),
             member_of: (0..members).map(|m| MemberIndex(m as u16)).collect(),
             in_flight: vec![0; members],
             ranges: RangeLock::default(),
@@ -236,6 +238,7 @@ impl Core {
     }
 
     /// Asks one member for an I/O, whether or not its slot is being replaced.
+    #[inline]
     pub(crate) fn send(&mut self, out: &mut ActionQueue, record: IoRecord, fua: bool, segs: SegList) {
         self.in_flight[record.slot.index()] += 1;
         self.foreground_sectors[record.slot.index()] += record.range.count;
@@ -245,20 +248,25 @@ impl Core {
         out.push(Action::Io(MemberIo { tag, member, area: Area::Data, op, range, fua, segs }));
     }
 
-    /// Asks a slot's member for all a read wants.
-    pub(crate) fn read_whole(&mut self, out: &mut ActionQueue, request: &Request, slot: Slot, sector: u64) {
-        let Request { id, range, .. } = *request;
-        let seg = Seg { buf: Buf::Request { id, offset: 0 }, bytes: (range.count * 512) as u32 };
-        let segs = out.add_seg(seg);
-        let owner = Owner::Read { id, sector: range.start };
-        let record = self.record(slot, Op::Read, SectorRange::new(sector, range.count), owner);
-        self.send(out, record, false, segs);
+    /// Whether no request is in flight, and no I/O.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.requests.len() + self.ios.len() + self.lone_reads.len() == 0
     }
 
-    /// Gives a read that one member did not answer the state of a request, which goes on as a part of it.
-    pub(crate) fn read_goes_on(&mut self, id: RequestId, range: SectorRange) -> RequestKey {
-        let request = Request { id, op: Op::Read, range, flags: Flags::default() };
-        self.requests.insert(RequestState { admitted: range.count, ..RequestState::new(request) })
+    /// Takes note of the answer to a part that was done as it should be. Answers whether the tag is of one and nothing else
+    /// is to be looked at.
+    #[inline]
+    pub(crate) fn part_answered(&mut self, out: &mut ActionQueue, tag: Tag) -> bool {
+        let Some(&IoRecord { slot, owner: Owner::Part { request, .. }, .. }) = self.ios.get(tag.0) else {
+            return false;
+        };
+        if self.has_bad_blocks() {
+            return false;
+        }
+        self.ios.discard(tag.0);
+        self.in_flight[slot.index()] -= 1;
+        self.part_ends(out, request, Ok(()));
+        true
     }
 
     /// Takes the record of an I/O that ended.
@@ -291,11 +299,13 @@ impl Core {
     }
 
     /// Notes that one more part of a request is under way.
+    #[inline]
     pub(crate) fn part_begins(&mut self, key: RequestKey) {
         self.request(key).parts += 1;
     }
 
     /// Notes that a part ended; the last one ends the request.
+    #[inline]
     pub(crate) fn part_ends(&mut self, out: &mut ActionQueue, key: RequestKey, result: IoResult) {
         let state = self.request(key);
         if state.result.is_ok() {
@@ -324,6 +334,7 @@ impl Core {
         })
     }
 
+    #[inline(never)]
     fn request_ends(&mut self, out: &mut ActionQueue, key: RequestKey) {
         let &mut RequestState { request, parent, result, locked, rows, ref job, .. } = self.request(key);
         let is_job = job.is_some();
@@ -377,12 +388,12 @@ impl Core {
 
     /// A member answered a flush. After a failed one its cache is not to be trusted: the member fails, and
     /// an array without redundancy takes no more writes.
-    pub(crate) fn flushed(&mut self, out: &mut ActionQueue, record: IoRecord, result: IoResult) {
+    pub(crate) fn flushed(&mut self, out: &mut ActionQueue, record: &IoRecord, result: IoResult) {
         let Owner::Flush { request } = record.owner else { unreachable!("only flushes come here") };
         let result = match result {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.fail_member_of(out, &record);
+                self.fail_member_of(out, record);
                 if self.read_only { Err(error) } else { Ok(()) }
             }
         };
@@ -390,6 +401,7 @@ impl Core {
     }
 
     /// Why a write cannot be taken, if it cannot.
+    #[inline]
     pub(crate) fn refuses(&self, request: &Request) -> Option<IoError> {
         let range = request.range;
         if request.op == Op::Flush {

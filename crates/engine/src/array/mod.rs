@@ -7,6 +7,7 @@ mod bad;
 mod chains;
 pub(crate) mod copies;
 pub(crate) mod core;
+pub(crate) mod lone_read;
 pub mod members;
 pub mod parity;
 pub(crate) mod range_lock;

@@ -38,6 +38,7 @@ impl<T> Slab<T> {
     }
 
     /// The record of a key, unless it is gone, to look at.
+    #[inline]
     pub(crate) fn get(&self, key: u64) -> Option<&T> {
         let (generation, value) = self.entries.get(key as u32 as usize)?;
         if *generation == (key >> 32) as u32 { value.as_ref() } else { None }

@@ -2,12 +2,14 @@
 //!
 //! Sectors of a member are counted from the start of its data (md's `data_offset` is added by the member).
 
+mod divisor;
 mod error;
 mod linear;
 mod parity;
 mod raid0;
 mod raid10;
 
+pub use divisor::Divisor;
 pub use error::GeometryError;
 pub use parity::{ParityShape, StripeMap, StripeRole};
 pub use raid10::Raid10Shape;
@@ -177,7 +179,17 @@ impl Geometry {
             Shape::Linear(l) => l.contiguous(sector),
             Shape::Mirror => self.array_sectors - sector,
             Shape::Parity(_) | Shape::Raid10(_) => self.chunk_sectors - (sector & (self.chunk_sectors - 1)),
-            Shape::Raid0(_) => self.chunk_sectors - sector % self.chunk_sectors,
+            Shape::Raid0(r) => r.locate(sector).1,
+        }
+    }
+
+    /// Where the first copy of an array sector lies, and how many sectors from it on lie there in one piece.
+    #[inline]
+    pub(crate) fn locate(&self, sector: u64) -> (Place, u64) {
+        match &self.shape {
+            Shape::Raid0(r) => r.locate(sector),
+            Shape::Parity(p) => p.locate(sector),
+            _ => (self.place(sector, 0), self.contiguous(sector)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! RAID-4, 5 and 6: which slot holds P, Q and each data chunk of a stripe, and the order of Q's coefficients
 //! (md's raid5.c, `raid5_compute_sector` and `raid6_idx_to_slot`).
 
+use super::divisor::Divisor;
 use super::{Holds, Place};
 use crate::io::Role;
 use crate::level::{Level, ParityLayout};
@@ -28,6 +29,10 @@ pub struct ParityShape {
     parity_disks: u16,
     chunk_sectors: u64,
     chunk_shift: u32,
+    /// Chunks of a stripe by kind: of data, of all, and of all but one.
+    data: Divisor,
+    all: Divisor,
+    all_but_one: Divisor,
 }
 
 /// The order of data chunks in a stripe.
@@ -59,6 +64,9 @@ impl ParityShape {
             parity_disks: level.parity_count(),
             chunk_sectors,
             chunk_shift: chunk_sectors.trailing_zeros(),
+            data: Divisor::new(u64::from(raid_disks - level.parity_count())),
+            all: Divisor::new(raid_disks.into()),
+            all_but_one: Divisor::new(u64::from(raid_disks) - 1),
         }
     }
 
@@ -83,9 +91,10 @@ impl ParityShape {
         StripeMap { raid_disks: self.raid_disks, ddf: self.layout.is_ddf(), ..order }
     }
 
+    #[inline]
     fn raid5(&self, stripe: u64) -> StripeMap {
         let n = self.raid_disks;
-        let turn = (stripe % u64::from(n)) as u16;
+        let turn = self.all.div_rem(stripe).1 as u16;
         let (p, symmetric) = match self.layout {
             ParityLayout::LeftAsymmetric => (n - 1 - turn, false),
             ParityLayout::RightAsymmetric => (turn, false),
@@ -101,9 +110,9 @@ impl ParityShape {
     fn raid6(&self, stripe: u64) -> StripeMap {
         use ParityLayout as L;
         let n = self.raid_disks;
-        let turn = (stripe % u64::from(n)) as u16;
+        let turn = self.all.div_rem(stripe).1 as u16;
         // The *-6 layouts rotate P over all slots but the last, which holds Q.
-        let turn_6 = (stripe % u64::from(n - 1)) as u16;
+        let turn_6 = self.all_but_one.div_rem(stripe).1 as u16;
         let (p, q, order) = match self.layout {
             L::LeftAsymmetric => (n - 1 - turn, n - turn, DataOrder::Ascending),
             L::RightAsymmetric | L::DdfZeroRestart => (turn, turn + 1, DataOrder::Ascending),
@@ -126,15 +135,37 @@ impl ParityShape {
     }
 
     /// The stripe, the data chunk in it, and the sector within the chunk, of an array sector.
+    #[inline]
     pub fn split(&self, sector: u64) -> (u64, u16, u64) {
         let chunk = sector >> self.chunk_shift;
-        let data_disks = u64::from(self.data_disks());
-        (chunk / data_disks, (chunk % data_disks) as u16, sector & (self.chunk_sectors - 1))
+        let (stripe, data) = self.data.div_rem(chunk);
+        (stripe, data as u16, sector & (self.chunk_sectors - 1))
+    }
+
+    /// The member's sector at an offset of a stripe's chunks.
+    #[inline]
+    pub(crate) const fn member_sector(&self, stripe: u64, offset: u64) -> u64 {
+        stripe << self.chunk_shift | offset
+    }
+
+    /// The map of the stripe that has a member's sector.
+    #[inline]
+    pub(crate) fn stripe_at(&self, member_sector: u64) -> StripeMap {
+        self.stripe(member_sector >> self.chunk_shift)
     }
 
     pub(super) fn place(&self, sector: u64) -> Place {
+        self.locate(sector).0
+    }
+
+    /// Where an array sector lies, and how many sectors from it on lie there in one piece (up to the end of the chunk).
+    #[expect(clippy::inline_always, reason = "every read asks, and what it makes is taken apart at once")]
+    #[inline(always)]
+    pub(crate) fn locate(&self, sector: u64) -> (Place, u64) {
         let (stripe, data, offset) = self.split(sector);
-        Place { slot: self.stripe(stripe).data_slot(data), sector: stripe * self.chunk_sectors + offset }
+        let map = if self.parity_disks == 2 { self.raid6(stripe) } else { self.raid5(stripe) };
+        let place = Place { slot: map.data_slot(data), sector: self.member_sector(stripe, offset) };
+        (place, self.chunk_sectors - offset)
     }
 
     pub(super) fn holds(&self, place: Place) -> Holds {
@@ -161,6 +192,7 @@ impl StripeMap {
         Self { p: Slot(0), q: None, order: DataOrder::Ascending, raid_disks: 0, ddf: false };
 
     /// Slot of a data chunk.
+    #[inline]
     pub fn data_slot(&self, data: u16) -> Slot {
         match self.order {
             DataOrder::From(first, around) => Slot(wrapped(first + data, around)),

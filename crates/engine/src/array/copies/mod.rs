@@ -19,6 +19,8 @@ use job::{BUFFERS, CopyJob, JOB_PAGES};
 /// The machine of these levels.
 #[derive(Debug)]
 pub(crate) struct Copies {
+    /// Each block is on more than one member.
+    is_mirrored: bool,
     /// Where each member's last read ended: a sequential reader stays on its member.
     last_end: Vec<u64>,
     /// Copies that reads were refused by.
@@ -34,9 +36,10 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    pub(crate) fn new(members: u16, has_jobs: bool) -> Self {
-        let buffers = if has_jobs { BUFFERS } else { 0 };
+    pub(crate) fn new(members: u16, is_mirrored: bool) -> Self {
+        let buffers = if is_mirrored { BUFFERS } else { 0 };
         Self {
+            is_mirrored,
             last_end: vec![0; members.into()],
             tried: Slab::new(),
             jobs: Slab::new(),
@@ -77,13 +80,21 @@ impl Copies {
     /// Sends a read that one member can answer, without a state of its own. Answers whether it is one.
     pub(crate) fn read_whole(&mut self, core: &mut Core, out: &mut ActionQueue, request: &Request) -> bool {
         let range = request.range;
-        if core.has_bad_blocks() || range.count > core.geometry.contiguous(range.start) {
+        let (place, contiguous) = core.geometry.locate(range.start);
+        if core.has_bad_blocks() || range.count > contiguous {
             return false;
         }
-        let Some((slot, sector)) = self.choose(core, range, SlotSet::EMPTY) else { return false };
-        self.last_end[slot.index()] = sector + range.count;
-        core.read_whole(out, request, slot, sector);
-        true
+        if self.is_mirrored {
+            let Some((slot, sector)) = self.choose(core, range, SlotSet::EMPTY) else { return false };
+            self.last_end[slot.index()] = sector + range.count;
+            core.read_whole(out, request, slot, sector);
+            return true;
+        }
+        let is_there = holds(core, place, range.count);
+        if is_there {
+            core.read_whole(out, request, place.slot, place.sector);
+        }
+        is_there
     }
 
     /// Reads a part from the best copy not tried yet.
@@ -130,7 +141,7 @@ impl Copies {
     /// Copies that may not agree are always read from the first, so that no reader sees two of them.
     #[inline]
     fn choose(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<(Slot, u64)> {
-        if core.geometry.copies() == 1 {
+        if !self.is_mirrored {
             let only = core.geometry.place(part.start, 0);
             let may_be = holds(core, only, part.count) && !tried.contains(only.slot);
             return may_be.then_some((only.slot, only.sector));
@@ -154,8 +165,8 @@ impl Copies {
     }
 
     /// Stripe-cache entries that jobs use as buffers.
-    pub(crate) const fn entries(has_jobs: bool) -> u32 {
-        if has_jobs { BUFFERS * JOB_PAGES } else { 0 }
+    pub(crate) const fn entries(is_mirrored: bool) -> u32 {
+        if is_mirrored { BUFFERS * JOB_PAGES } else { 0 }
     }
 
     /// A member answered.
@@ -163,7 +174,7 @@ impl Copies {
         &mut self,
         core: &mut Core,
         out: &mut ActionQueue,
-        record: IoRecord,
+        record: &IoRecord,
         result: IoResult,
     ) {
         match record.owner {
@@ -176,7 +187,7 @@ impl Copies {
                     let mut tried = self.tried.remove(tried).unwrap_or_default();
                     tried.insert(record.slot);
                     if error == IoError::Gone {
-                        core.fail_member_of(out, &record);
+                        core.fail_member_of(out, record);
                     }
                     if core.geometry.copies() == 1 {
                         return core.part_ends(out, request, Err(error));
@@ -188,14 +199,14 @@ impl Copies {
                 }
             },
             Owner::Part { request, sector } => {
-                let is_narrowed = result.is_err_and(|error| narrow(core, out, &record, error));
+                let is_narrowed = result.is_err_and(|error| narrow(core, out, record, error));
                 let result = match result {
-                    Err(error) if !is_narrowed => written(core, out, &record, sector, error),
+                    Err(error) if !is_narrowed => written(core, out, record, sector, error),
                     _ => Ok(()),
                 };
                 core.part_ends(out, request, result);
             }
-            Owner::CopyJob { job } => self.job_ended(core, out, job, &record, result),
+            Owner::CopyJob { job } => self.job_ended(core, out, job, record, result),
             _ => unreachable!("not of these levels' machine"),
         }
     }
@@ -244,6 +255,7 @@ fn to_bad_edge(core: &Core, sector: u64) -> u64 {
 }
 
 /// Whether a copy's sectors can be read.
+#[inline]
 fn holds(core: &Core, place: Place, count: u64) -> bool {
     let range = SectorRange::new(place.sector, count);
     !core.is_lost(place.slot, range.end()) && !core.is_bad(place.slot, range)

@@ -34,7 +34,7 @@ impl Parity {
         out: &mut ActionQueue,
         request: &Request,
     ) -> bool {
-        let (number, piece) = self.first_piece(core, 0, request, request.range);
+        let (number, piece) = self.first_piece(0, request, request.range);
         let index = self.windows.open(number);
         let row = piece.rows().0;
         let number_of_row = number * self.windows.rows + u64::from(row);
@@ -46,7 +46,7 @@ impl Parity {
             return false;
         };
         window.entries[row as usize] = entry;
-        let map = self.stripe_map(core, index);
+        let map = self.stripe_map(index);
         let of = (Buf::Request { id: request.id, offset: 0 }, Of::Caller(request.id));
         let has_started = self.start_page(core, out, index, &map, &piece, of);
         if !has_started {
@@ -86,7 +86,7 @@ impl Parity {
         let mut sector = part.start;
         while sector < part.end() {
             let rest = SectorRange::new(sector, part.end() - sector);
-            let (number, piece) = self.first_piece(core, key, request, rest);
+            let (number, piece) = self.first_piece(key, request, rest);
             sector += u64::from(piece.count);
             pieces.push((number, piece));
         }

@@ -39,7 +39,7 @@ pub(super) struct JobState {
 impl Parity {
     /// Takes stripe-cache entries for a job. Answers whether it has all.
     pub(super) fn take_job_rows(&mut self, core: &mut Core, key: RequestKey, rows: SectorRange) -> bool {
-        let window_sectors = self.windows.rows * PAGE_SECTORS;
+        let window_sectors = self.windows.sectors();
         // A job takes only a part of the cache at a time: requests go on.
         let most = u64::from(self.cache.entries() / 8).max(1) * PAGE_SECTORS;
         loop {

@@ -111,7 +111,7 @@ impl Parity {
         }
         match request.op {
             Op::Flush => unreachable!("flushes are sent to the members, not to the stripes"),
-            Op::Read if !through_cache => Self::read_past_cache(core, out, key),
+            Op::Read if !through_cache => self.read_past_cache(core, out, key),
             Op::Discard => {
                 if let Some(stripes) = self.whole_stripes(core, request.range) {
                     self.whole(core, key, stripes);
@@ -197,27 +197,34 @@ impl Parity {
     }
 
     /// Sends a read that one member can answer, without a state of its own. Answers whether it is one.
-    pub(crate) fn read_whole(core: &mut Core, out: &mut ActionQueue, request: &Request) -> bool {
+    #[inline]
+    pub(crate) fn read_whole(&self, core: &mut Core, out: &mut ActionQueue, request: &Request) -> bool {
         let range = request.range;
-        if range.count > core.geometry.contiguous(range.start) {
-            return false;
+        let (place, contiguous) = self.shape.locate(range.start);
+        let of_member = SectorRange::new(place.sector, range.count);
+        let is_plain = range.count <= contiguous
+            && core.policy.aligned_reads_bypass_cache
+            && can_be_read(core, place.slot, of_member);
+        if is_plain {
+            core.read_whole(out, request, place.slot, place.sector);
         }
-        let Some((slot, of_member)) = readable(core, range.start, range.count) else { return false };
-        core.read_whole(out, request, slot, of_member.start);
-        true
+        is_plain
     }
 
     /// Reads straight into the request's buffer; parts whose member is gone go through the cache.
-    fn read_past_cache(core: &mut Core, out: &mut ActionQueue, key: RequestKey) {
+    fn read_past_cache(&self, core: &mut Core, out: &mut ActionQueue, key: RequestKey) {
         let range = core.request(key).request.range;
         let mut sector = range.start;
         while sector < range.end() {
-            let count = core.geometry.contiguous(sector).min(range.end() - sector);
-            if let Some((slot, range)) = readable(core, sector, count) {
+            let (place, contiguous) = self.shape.locate(sector);
+            let count = contiguous.min(range.end() - sector);
+            let of_member = SectorRange::new(place.sector, count);
+            if can_be_read(core, place.slot, of_member) {
                 core.part_begins(key);
                 let seg = core.request_seg(key, sector, count);
                 let segs = out.add_seg(seg);
-                let record = core.record(slot, Op::Read, range, Owner::Part { request: key, sector });
+                let record =
+                    core.record(place.slot, Op::Read, of_member, Owner::Part { request: key, sector });
                 core.io(out, record, false, segs);
             } else {
                 Self::read_through_cache(core, key, SectorRange::new(sector, count));
@@ -286,25 +293,18 @@ impl Parity {
         request: &Request,
         range: SectorRange,
     ) -> (u64, bool) {
-        let (number, piece) = self.first_piece(core, key, request, range);
+        let (number, piece) = self.first_piece(key, request, range);
         let taken = self.queue_piece(core, number, piece);
         (taken, taken == u64::from(piece.count))
     }
 
     /// The first piece of a range, and the number of its window.
     #[inline]
-    fn first_piece(
-        &self,
-        core: &Core,
-        key: RequestKey,
-        request: &Request,
-        range: SectorRange,
-    ) -> (u64, Piece) {
-        let window_sectors = self.windows.rows * PAGE_SECTORS;
+    fn first_piece(&self, key: RequestKey, request: &Request, range: SectorRange) -> (u64, Piece) {
         let (stripe, data, offset) = self.shape.split(range.start);
-        let start = offset % window_sectors;
-        let count = (window_sectors - start).min(range.count).min(core.geometry.contiguous(range.start));
-        let number = (stripe * core.geometry.chunk_sectors() + offset) / window_sectors;
+        let (number, start) = self.windows.split(self.shape.member_sector(stripe, offset));
+        // No window goes on into another chunk.
+        let count = (self.windows.sectors() - start).min(range.count);
         let piece = Piece {
             request: key,
             read: request.op == Op::Read,
@@ -422,7 +422,7 @@ impl Parity {
         &mut self,
         core: &mut Core,
         out: &mut ActionQueue,
-        record: IoRecord,
+        record: &IoRecord,
         result: IoResult,
     ) {
         match record.owner {
@@ -431,20 +431,20 @@ impl Parity {
                     (_, Ok(())) => Ok(()),
                     (Op::Read, Err(error)) => {
                         if error == IoError::Gone {
-                            core.fail_member_of(out, &record);
+                            core.fail_member_of(out, record);
                         }
                         // Read again, rebuilding what this member does not give.
                         Self::read_through_cache(core, request, SectorRange::new(sector, record.range.count));
                         Ok(())
                     }
                     (_, Err(error)) => {
-                        core.fail_member_of(out, &record);
+                        core.fail_member_of(out, record);
                         if core.read_only { Err(error) } else { Ok(()) }
                     }
                 };
                 core.part_ends(out, request, result);
             }
-            Owner::Stripe { op } => self.op_io_ended(core, out, op, &record, result),
+            Owner::Stripe { op } => self.op_io_ended(core, out, op, record, result),
             Owner::Log { slot } => self.log_ended(core, out, slot, (record.member, record.op, result)),
             _ => unreachable!("not of these levels' machine"),
         }
@@ -494,10 +494,8 @@ impl Parity {
     }
 }
 
-/// The slot that holds sectors of one chunk, and the member's sectors, if they can be read there.
-fn readable(core: &Core, sector: u64, count: u64) -> Option<(Slot, SectorRange)> {
-    let place = core.geometry.place(sector, 0);
-    let range = SectorRange::new(place.sector, count);
-    let is_missing = core.is_lost(place.slot, range.end()) || core.is_bad(place.slot, range);
-    (!is_missing).then_some((place.slot, range))
+/// Whether a slot's member has these sectors and can give them.
+#[inline]
+fn can_be_read(core: &Core, slot: Slot, range: SectorRange) -> bool {
+    !core.is_lost(slot, range.end()) && !core.is_bad(slot, range)
 }

@@ -72,8 +72,8 @@ pub(super) enum Step {
 pub(super) struct StripeOp {
     pub(super) window: u32,
     pub(super) rows: Rows,
-    /// Slots that it reads beside others that read the same rows.
-    pub(super) shared: SlotSet,
+    /// The slot that it reads beside others that read the same rows.
+    pub(super) shared: Option<Slot>,
     pub(super) kind: Kind,
     pub(super) map: StripeMap,
     /// Slots of data.
@@ -107,7 +107,7 @@ impl StripeOp {
         Self {
             window: 0,
             rows: (0, 0),
-            shared: SlotSet::EMPTY,
+            shared: None,
             kind: Kind::Read,
             map: StripeMap::EMPTY,
             data: SlotSet::EMPTY,
@@ -136,7 +136,7 @@ impl StripeOp {
     /// part.
     pub(super) fn set_up(&mut self, window: u32, rows: Rows, kind: Kind, map: StripeMap) {
         (self.window, self.rows, self.kind, self.map) = (window, rows, kind, map);
-        self.shared = SlotSet::EMPTY;
+        self.shared = None;
         self.pieces.clear();
         self.covered = SlotSet::EMPTY;
         self.partial = SlotSet::EMPTY;
@@ -246,7 +246,7 @@ impl Parity {
         match planned {
             Err(TooMuchLost) if may_split(core, op) => op.split = true,
             // Rebuilding takes the whole rows.
-            Ok(plan) if !op.shared.is_empty() && !plan.recover.is_empty() => op.split = true,
+            Ok(plan) if op.shared.is_some() && !plan.recover.is_empty() => op.split = true,
             Err(TooMuchLost) => {
                 op.result = Err(if core.read_only && op.kind == Kind::Write {
                     IoError::ReadOnly
@@ -297,6 +297,9 @@ impl Parity {
         record: &IoRecord,
         result: IoResult,
     ) {
+        if result.is_ok() && self.awaits_others(key, record) {
+            return;
+        }
         let mut op = self.take(key);
         op.pending -= 1;
         match (record.op, result) {
@@ -323,6 +326,22 @@ impl Parity {
             }
         }
         self.go_on(core, out, key, op);
+    }
+
+    /// Takes note of an answer as it should be, if others are awaited as well. Answers whether they are.
+    #[inline]
+    fn awaits_others(&mut self, key: u64, record: &IoRecord) -> bool {
+        let op = self.ops.get_mut(key).and_then(Option::as_mut);
+        let op = op.expect("an operation lives until its last answer");
+        if op.pending == 1 {
+            return false;
+        }
+        op.pending -= 1;
+        if record.op == Op::Read {
+            let (window, rows) = (op.window, op.rows);
+            self.mark_rows(window, rows, record.slot);
+        }
+        true
     }
 
     /// A computation of an operation ended.
@@ -415,6 +434,14 @@ impl Parity {
 
     pub(super) fn put(&mut self, key: u64, op: Box<StripeOp>) {
         *self.ops.get_mut(key).expect("an operation lives until its last answer") = Some(op);
+    }
+
+    /// Notes that a slot's pages hold what its member holds.
+    fn mark_rows(&mut self, window: u32, rows: Rows, slot: Slot) {
+        let entries = &self.windows.get(window).entries;
+        for row in rows.0..rows.1 {
+            self.cache.uptodate(entries[row as usize]).insert(slot);
+        }
     }
 
     pub(super) fn mark(&mut self, op: &StripeOp, slot: Slot, uptodate: bool) {

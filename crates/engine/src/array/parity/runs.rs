@@ -43,7 +43,7 @@ impl Parity {
     /// Starts what waits in a window and whose rows are free. Writes that must read first start only if the
     /// gate is open (or their submitter's wait opens it, by policy); else they stay, on the delayed list.
     pub(super) fn start_runs(&mut self, core: &mut Core, out: &mut ActionQueue, index: u32, gate_open: bool) {
-        let map = self.stripe_map(core, index);
+        let map = self.stripe_map(index);
         if gate_open && self.start_gathered_page(core, out, index, map) {
             return;
         }
@@ -61,7 +61,7 @@ impl Parity {
                 let rows = (row, row + step);
                 let mut op = self.op(core, index, rows, kind, map, piece.clip(rows).into_iter());
                 if together == Together::Beside && !piece.job {
-                    op.shared = SlotSet::one(map.data_slot(piece.data));
+                    op.shared = Some(map.data_slot(piece.data));
                 }
                 self.start(core, out, op);
             }
@@ -153,11 +153,8 @@ impl Parity {
             let piece = window.queue[i];
             let rows = piece.rows();
             let is_read = piece.read && !piece.job;
-            let shared = if is_read && together == Together::Beside {
-                SlotSet::one(map.data_slot(piece.data))
-            } else {
-                SlotSet::EMPTY
-            };
+            let is_shared = is_read && together == Together::Beside;
+            let shared = is_shared.then(|| map.data_slot(piece.data));
             let wanted = Owned { rows, shared };
             let goes_with = |p: &Piece| {
                 let reads = is_read && p.read && !p.job;
@@ -179,9 +176,9 @@ impl Parity {
         window.queue.truncate(kept);
     }
 
-    pub(super) fn stripe_map(&mut self, core: &Core, index: u32) -> StripeMap {
-        let first_sector = self.windows.get(index).number * self.windows.rows * PAGE_SECTORS;
-        self.shape.stripe(first_sector / core.geometry.chunk_sectors())
+    #[inline]
+    pub(super) fn stripe_map(&self, index: u32) -> StripeMap {
+        self.shape.stripe_at(self.windows.number(index) * self.windows.sectors())
     }
 
     /// An operation on pieces, each counted as a part of its request. Its memory was another's before.

@@ -88,7 +88,7 @@ impl Single {
     }
 
     const fn owned(&self) -> Owned {
-        Owned { rows: self.rows(), shared: SlotSet::EMPTY }
+        Owned { rows: self.rows(), shared: None }
     }
 
     pub(super) fn is_prereading(&self) -> bool {
@@ -191,7 +191,7 @@ impl Parity {
             of,
             became,
         });
-        self.windows.get(index).active.push(Owned { rows: (row, row + 1), shared: SlotSet::EMPTY });
+        self.windows.get(index).active.push(Owned { rows: (row, row + 1), shared: None });
         self.preread_active += 1;
         for block in 0..slots.len() {
             if read[block] {
@@ -270,6 +270,7 @@ impl Parity {
     }
 
     /// Old data and parity are there. What has happened to members meanwhile is looked at when the new parity is.
+    #[inline(never)]
     fn update_single(&mut self, out: &mut ActionQueue, key: u64) {
         let single = self.single(key);
         (single.phase, single.pending) = (Phase::Computing, 1);
@@ -320,6 +321,7 @@ impl Parity {
     }
 
     /// Everything is written.
+    #[inline(never)]
     fn end_single(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64) {
         let single = self.single(key);
         let blocks = single.blocks();
@@ -348,7 +350,7 @@ impl Parity {
         let Flags { fua, sync, .. } = flags;
         let count = PAGE_SECTORS as u32;
         let piece = Piece { request, read: false, job: false, sync, fua, data, start, count, sector };
-        let map = self.stripe_map(core, window);
+        let map = self.stripe_map(window);
         let mut op = self.op(core, window, single.rows(), Kind::Write, map, std::iter::once(piece));
         op.covered = SlotSet::one(slots[0]);
         op.plan =

@@ -6,8 +6,7 @@
 use super::cache::StripeCache;
 use crate::array::chains::Chains;
 use crate::array::core::RequestKey;
-use crate::array::slots::SlotSet;
-use crate::units::PAGE_SECTORS;
+use crate::units::{PAGE_SECTORS, Slot};
 
 /// The most rows in a window: 1 MiB of each member.
 pub(crate) const WINDOW_ROWS_MAX: u64 = 256;
@@ -77,16 +76,16 @@ impl Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owned {
     pub(crate) rows: Rows,
-    /// The slots of an operation that only reads them and leaves the rest of its rows to others that do so;
+    /// The slot of an operation that only reads it and leaves the rest of its rows to others that do so;
     /// none if the rows are its alone.
-    pub(crate) shared: SlotSet,
+    pub(crate) shared: Option<Slot>,
 }
 
 impl Owned {
     /// Whether two operations cannot work at the same time.
     pub(crate) fn excludes(&self, other: &Self) -> bool {
-        let beside = !self.shared.is_empty() && !other.shared.is_empty();
-        share(self.rows, other.rows) && !(beside && self.shared.and(other.shared).is_empty())
+        let beside = self.shared.is_some() && other.shared.is_some() && self.shared != other.shared;
+        share(self.rows, other.rows) && !beside
     }
 }
 
@@ -156,12 +155,21 @@ pub(crate) struct Windows {
 
 impl Windows {
     pub(crate) fn new(chunk_sectors: u64) -> Self {
-        Self {
-            rows: (chunk_sectors / PAGE_SECTORS).min(WINDOW_ROWS_MAX),
-            slab: Vec::new(),
-            free: Vec::new(),
-            by_number: Chains::new(0),
-        }
+        let rows = (chunk_sectors / PAGE_SECTORS).min(WINDOW_ROWS_MAX);
+        assert!(rows.is_power_of_two(), "chunks of levels with parity are powers of two");
+        Self { rows, slab: Vec::new(), free: Vec::new(), by_number: Chains::new(0) }
+    }
+
+    /// Sectors of each member in a window.
+    #[inline]
+    pub(crate) const fn sectors(&self) -> u64 {
+        self.rows * PAGE_SECTORS
+    }
+
+    /// The number of the window that has a member's sector, and the sector from its start on.
+    #[inline]
+    pub(crate) const fn split(&self, sector: u64) -> (u64, u64) {
+        (sector >> self.sectors().trailing_zeros(), sector & (self.sectors() - 1))
     }
 
     /// The window of a number, made if it is not in use.
