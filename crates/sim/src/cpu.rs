@@ -118,7 +118,9 @@ impl Cpu {
     /// The core that is free first; the last of equals, to leave the first to the array's thread.
     pub(crate) fn serve(&mut self, now_ns: u64, cost_ns: u64) -> u64 {
         let mut core = self.free_ns.len() - 1;
-        for other in (0..core).rev() {
+        // No other can be free before now.
+        let others = if self.free_ns[core] <= now_ns { 0 } else { core };
+        for other in (0..others).rev() {
             if self.free_ns[other].max(now_ns) < self.free_ns[core].max(now_ns) {
                 core = other;
             }

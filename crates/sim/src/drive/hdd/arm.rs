@@ -4,6 +4,7 @@ use super::geometry::{Geometry, Place};
 use super::read_cache::ReadCache;
 use super::seek::SeekCurve;
 use crate::models::HddModel;
+use stripewise_engine::geometry::Divisor;
 
 /// What the arm is committed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub(super) struct Arm {
     head: u16,
     /// The last sector it was at.
     sector: u64,
-    revolution_ns: u64,
+    revolution_ns: Divisor,
     /// Angle at time zero.
     phase_ns: u64,
     head_switch_ns: u64,
@@ -50,7 +51,7 @@ impl Arm {
             cylinder: place.cylinder,
             head: place.head,
             sector,
-            revolution_ns: model.revolution_ns,
+            revolution_ns: Divisor::new(model.revolution_ns),
             phase_ns: ((random & u64::from(u32::MAX)) * model.revolution_ns) >> 32,
             head_switch_ns: model.head_switch_ns,
             seek_read: SeekCurve::new(model.seek_read, cylinders),
@@ -100,12 +101,13 @@ impl Arm {
     /// When a place comes under the head that has been on its track since `from_ns`.
     #[inline]
     pub(super) fn rotated_ns(&self, from_ns: u64, place: Place) -> u64 {
-        let angle_ns = (from_ns + self.phase_ns) % self.revolution_ns;
-        let mut wait_ns = u64::from(place.angle_ns) + self.revolution_ns - angle_ns;
-        if wait_ns >= self.revolution_ns {
-            wait_ns -= self.revolution_ns;
+        let revolution_ns = self.revolution_ns.get();
+        let (_, angle_ns) = self.revolution_ns.div_rem(from_ns + self.phase_ns);
+        let mut wait_ns = u64::from(place.angle_ns) + revolution_ns - angle_ns;
+        if wait_ns >= revolution_ns {
+            wait_ns -= revolution_ns;
         }
-        if wait_ns + ROUNDING_NS >= self.revolution_ns {
+        if wait_ns + ROUNDING_NS >= revolution_ns {
             wait_ns = 0;
         }
         from_ns + wait_ns

@@ -5,6 +5,7 @@
 //! track of a cylinder by the cylinder skew, so a run loses exactly the skew at each crossing.
 
 use crate::models::HddModel;
+use stripewise_engine::geometry::Divisor;
 
 /// A sector's place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,8 +21,10 @@ struct Zone {
     first_sector: u64,
     sectors: u64,
     first_cylinder: u64,
-    sectors_per_track: u64,
-    sectors_per_cylinder: u64,
+    sectors_per_track: Divisor,
+    sectors_per_cylinder: Divisor,
+    /// Nanoseconds a sector takes to pass.
+    sector_ns: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -30,10 +33,12 @@ pub(crate) struct Geometry {
     /// Zone by the high bits of the sector, a hint that is at most a few zones early.
     zone_hints: Vec<u16>,
     heads: u64,
-    revolution_ns: u64,
+    revolution_ns: Divisor,
     track_skew_ns: u64,
+    /// Nanoseconds of a track of a run, with the skew to the next.
+    track_ns: Divisor,
     /// Nanoseconds of a whole cylinder of a run, skews included.
-    cylinder_ns: u64,
+    cylinder_ns: Divisor,
     /// By how much a cylinder starts later than the one before it.
     cylinder_shift_ns: u64,
 }
@@ -47,13 +52,13 @@ impl Geometry {
         for zone in &model.zones {
             let sectors_per_cylinder = zone.sectors_per_track * model.heads;
             let sectors = sectors_per_cylinder * zone.cylinders;
-            let sectors_per_track = zone.sectors_per_track;
             zones.push(Zone {
                 first_sector,
                 sectors,
                 first_cylinder,
-                sectors_per_track,
-                sectors_per_cylinder,
+                sectors_per_track: Divisor::new(zone.sectors_per_track),
+                sectors_per_cylinder: Divisor::new(sectors_per_cylinder),
+                sector_ns: model.revolution_ns.div_ceil(zone.sectors_per_track),
             });
             first_sector += sectors;
             first_cylinder += zone.cylinders;
@@ -65,9 +70,10 @@ impl Geometry {
             zone_hints,
             zones,
             heads: model.heads,
-            revolution_ns: model.revolution_ns,
+            revolution_ns: Divisor::new(model.revolution_ns),
             track_skew_ns: model.track_skew_ns,
-            cylinder_ns: model.heads * model.revolution_ns + skews_ns,
+            track_ns: Divisor::new(model.revolution_ns + model.track_skew_ns),
+            cylinder_ns: Divisor::new(model.heads * model.revolution_ns + skews_ns),
             cylinder_shift_ns: skews_ns % model.revolution_ns,
         }
     }
@@ -87,41 +93,36 @@ impl Geometry {
 
     pub(crate) fn place(&self, sector: u64) -> Place {
         let zone = &self.zones[self.zone_of(sector)];
-        let offset = sector - zone.first_sector;
-        let cylinder = zone.first_cylinder + offset / zone.sectors_per_cylinder;
-        let in_cylinder = offset % zone.sectors_per_cylinder;
-        let head = in_cylinder / zone.sectors_per_track;
-        let in_track = in_cylinder % zone.sectors_per_track;
-        let angle_ns = in_track * self.revolution_ns / zone.sectors_per_track
-            + head * self.track_skew_ns
-            + cylinder * self.cylinder_shift_ns;
-        Place {
-            cylinder: cylinder as u32,
-            head: head as u16,
-            angle_ns: (angle_ns % self.revolution_ns) as u32,
-        }
+        let (cylinder, head, in_track_ns) = self.in_zone(zone, sector - zone.first_sector);
+        let cylinder = zone.first_cylinder + cylinder;
+        let angle_ns = in_track_ns + head * self.track_skew_ns + cylinder * self.cylinder_shift_ns;
+        let (_, angle_ns) = self.revolution_ns.div_rem(angle_ns);
+        Place { cylinder: cylinder as u32, head: head as u16, angle_ns: angle_ns as u32 }
+    }
+
+    /// Of the sector at an offset of a zone: the zone's cylinder, the head, and when it starts from the start of its track on.
+    #[inline]
+    fn in_zone(&self, zone: &Zone, offset: u64) -> (u64, u64, u64) {
+        let (cylinder, in_cylinder) = zone.sectors_per_cylinder.div_rem(offset);
+        let (head, in_track) = zone.sectors_per_track.div_rem(in_cylinder);
+        let (in_track_ns, _) = zone.sectors_per_track.div_rem(in_track * self.revolution_ns.get());
+        (cylinder, head, in_track_ns)
     }
 
     /// Nanoseconds from the start of the zone's first sector to the start of the sector at `offset`, in a run.
     fn start_ns(&self, zone: &Zone, offset: u64) -> u64 {
-        let cylinder = offset / zone.sectors_per_cylinder;
-        let in_cylinder = offset % zone.sectors_per_cylinder;
-        let head = in_cylinder / zone.sectors_per_track;
-        let in_track = in_cylinder % zone.sectors_per_track;
-        cylinder * self.cylinder_ns
-            + head * (self.revolution_ns + self.track_skew_ns)
-            + in_track * self.revolution_ns / zone.sectors_per_track
+        let (cylinder, head, in_track_ns) = self.in_zone(zone, offset);
+        cylinder * self.cylinder_ns.get() + head * self.track_ns.get() + in_track_ns
     }
 
     /// Sectors of the zone wholly passed so many nanoseconds after the start of its first sector.
     fn passed(&self, zone: &Zone, ns: u64) -> u64 {
-        let in_cylinder_ns = ns % self.cylinder_ns;
-        let head = (in_cylinder_ns / (self.revolution_ns + self.track_skew_ns)).min(self.heads - 1);
-        let in_track_ns = in_cylinder_ns - head * (self.revolution_ns + self.track_skew_ns);
-        let in_track =
-            (in_track_ns * zone.sectors_per_track / self.revolution_ns).min(zone.sectors_per_track);
-        let sectors =
-            ns / self.cylinder_ns * zone.sectors_per_cylinder + head * zone.sectors_per_track + in_track;
+        let (cylinder, in_cylinder_ns) = self.cylinder_ns.div_rem(ns);
+        let head = self.track_ns.div_rem(in_cylinder_ns).0.min(self.heads - 1);
+        let in_track_ns = in_cylinder_ns - head * self.track_ns.get();
+        let per_track = zone.sectors_per_track.get();
+        let (in_track, _) = self.revolution_ns.div_rem(in_track_ns * per_track);
+        let sectors = cylinder * zone.sectors_per_cylinder.get() + head * per_track + in_track.min(per_track);
         sectors.min(zone.sectors)
     }
 }
@@ -151,8 +152,7 @@ impl Run {
         }
         let zone = &geometry.zones[self.zone];
         let offset = last.saturating_sub(zone.first_sector);
-        let passed_ns =
-            geometry.start_ns(zone, offset) + geometry.revolution_ns.div_ceil(zone.sectors_per_track);
+        let passed_ns = geometry.start_ns(zone, offset) + zone.sector_ns;
         (self.zone_start_ns + passed_ns as i64).max(0) as u64
     }
 
@@ -170,8 +170,8 @@ impl Run {
 
     fn advance(&mut self, geometry: &Geometry) {
         let zone = &geometry.zones[self.zone];
-        let cylinders = zone.sectors / zone.sectors_per_cylinder;
-        self.zone_start_ns += (cylinders * geometry.cylinder_ns) as i64;
+        let (cylinders, _) = zone.sectors_per_cylinder.div_rem(zone.sectors);
+        self.zone_start_ns += (cylinders * geometry.cylinder_ns.get()) as i64;
         self.zone += 1;
     }
 }

@@ -11,6 +11,7 @@
 
 use super::arm::Arm;
 use super::geometry::{Geometry, Run};
+use stripewise_engine::geometry::Divisor;
 
 #[derive(Clone, Copy, Debug)]
 struct Segment {
@@ -18,16 +19,14 @@ struct Segment {
     end: u64,
     /// Where the last command served from it ended.
     asked: u64,
+    /// How many segments' room it takes.
+    shares: u64,
     /// Its reader came back for what follows.
     sequential: bool,
 }
 
 impl Segment {
-    const EMPTY: Self = Self { start: 0, end: 0, asked: 0, sequential: false };
-
-    const fn sectors(&self) -> u64 {
-        self.end - self.start
-    }
+    const EMPTY: Self = Self { start: 0, end: 0, asked: 0, shares: 0, sequential: false };
 }
 
 /// The run under way.
@@ -45,16 +44,27 @@ struct Stream {
 pub(super) struct ReadCache {
     segments: Vec<Segment>,
     /// Sectors of a segment when all are used.
-    segment_sectors: u64,
+    share: Divisor,
+    /// How many segments' room all take.
+    shares: u64,
     stream: Option<Stream>,
     /// Segments by last use, latest first.
     by_use: Vec<u16>,
+    /// Segments whose reader goes on in sequence.
+    streams: usize,
 }
 
 impl ReadCache {
     pub(super) fn new(segments: usize, segment_sectors: u64) -> Self {
         let by_use = (0..segments as u16).collect();
-        Self { segments: vec![Segment::EMPTY; segments], segment_sectors, stream: None, by_use }
+        Self {
+            segments: vec![Segment::EMPTY; segments],
+            share: Divisor::new(segment_sectors),
+            shares: 0,
+            stream: None,
+            by_use,
+            streams: 0,
+        }
     }
 
     /// The sector under the head when it was last looked at, if a run is under way or stopped by a full
@@ -67,7 +77,7 @@ impl ReadCache {
     /// beyond what was asked for. Dirty data wait as long.
     pub(super) fn full_ns(&self, now_ns: u64, geometry: &Geometry) -> Option<u64> {
         let stream = self.stream?;
-        let wanted = self.segments[stream.segment].asked + self.segment_sectors;
+        let wanted = self.segments[stream.segment].asked + self.share.get();
         let full_ns = stream.run.end_ns(geometry, stream.limit.min(wanted));
         (full_ns > now_ns).then_some(full_ns)
     }
@@ -75,9 +85,8 @@ impl ReadCache {
     /// Whether a segment holds the whole range by now; if so it counts as read.
     pub(super) fn hit(&mut self, start: u64, end: u64, now_ns: u64, geometry: &Geometry, arm: &Arm) -> bool {
         self.fill(now_ns, geometry);
-        let Some(index) = self.segments.iter().position(|s| s.start <= start && end <= s.end) else {
-            return false;
-        };
+        let holds = |s: &Segment| s.start <= start && end <= s.end;
+        let Some(index) = self.segments.iter().position(holds) else { return false };
         self.used(index, end);
         if arm.is_free() && self.stream.is_some_and(|s| s.segment == index) {
             self.read_on(end, now_ns, geometry, arm);
@@ -110,10 +119,13 @@ impl ReadCache {
     /// ends at `end`; returns when it gets there.
     pub(super) fn begin(&mut self, start: u64, end: u64, media_ns: u64, geometry: &Geometry) -> u64 {
         let segment = self.by_use[self.by_use.len() - 1] as usize;
-        self.segments[segment] = Segment { start, end: start, asked: end, sequential: false };
+        self.streams -= usize::from(self.segments[segment].sequential);
+        self.resize(segment, start, start);
+        self.segments[segment].asked = end;
+        self.segments[segment].sequential = false;
         self.used(segment, end);
         let run = Run::new(geometry, start, media_ns);
-        self.stream = Some(Stream { run, segment, limit: end + self.segment_sectors, reached: start });
+        self.stream = Some(Stream { run, segment, limit: end + self.share.get(), reached: start });
         run.end_ns(geometry, end)
     }
 
@@ -129,37 +141,46 @@ impl ReadCache {
         stream.reached = stream.run.sector_at(geometry, now_ns);
         let (index, reached) = (stream.segment, stream.reached.min(stream.limit));
         let room = self.room(index);
-        let segment = &mut self.segments[index];
-        segment.end = segment.end.max(reached);
-        segment.start = segment.start.max(segment.end.saturating_sub(room));
-        if segment.sectors() > self.segment_sectors {
+        let segment = &self.segments[index];
+        let end = segment.end.max(reached);
+        let start = segment.start.max(end.saturating_sub(room));
+        self.resize(index, start, end);
+        if self.segments[index].shares > 1 {
             self.take_from_others(index);
         }
+    }
+
+    /// What a segment holds from now on.
+    fn resize(&mut self, index: usize, start: u64, end: u64) {
+        let segment = &mut self.segments[index];
+        let (whole, rest) = self.share.div_rem(end - start);
+        let shares = whole + u64::from(rest > 0);
+        self.shares = self.shares + shares - segment.shares;
+        (segment.start, segment.end, segment.shares) = (start, end, shares);
+        debug_assert_eq!(self.shares, self.segments.iter().map(|s| s.shares).sum::<u64>(), "room is counted");
     }
 
     /// Sectors a segment may hold: its share, or for a stream all that no other stream has a share in.
     fn room(&self, index: usize) -> u64 {
         if !self.segments[index].sequential {
-            return self.segment_sectors;
+            return self.share.get();
         }
-        let streams = self.segments.iter().filter(|s| s.sequential).count();
-        self.segment_sectors * (self.segments.len() + 1 - streams) as u64
+        self.share.get() * (self.segments.len() + 1 - self.streams) as u64
     }
 
     /// Makes room for a segment that has grown beyond its share.
     fn take_from_others(&mut self, index: usize) {
-        let share = self.segment_sectors;
-        let used: u64 = self.segments.iter().map(|s| s.sectors().div_ceil(share)).sum();
-        let mut over = used.saturating_sub(self.segments.len() as u64);
-        for &other in self.by_use.iter().rev() {
-            let segment = &mut self.segments[other as usize];
+        let mut over = self.shares.saturating_sub(self.segments.len() as u64);
+        for place in (0..self.by_use.len()).rev() {
             if over == 0 {
                 return;
             }
-            if usize::from(other) != index {
-                let shares = segment.sectors().div_ceil(share).min(over);
-                segment.start = segment.end.min(segment.start + shares * share);
-                over -= shares;
+            let other = usize::from(self.by_use[place]);
+            if other != index {
+                let &Segment { start, end, shares, .. } = &self.segments[other];
+                let taken = shares.min(over);
+                self.resize(other, end.min(start + taken * self.share.get()), end);
+                over -= taken;
             }
         }
     }
@@ -183,7 +204,10 @@ impl ReadCache {
     /// A command that ends at `end` was served from a segment. One that goes on shows a stream.
     fn used(&mut self, segment: usize, end: u64) {
         let at = &mut self.segments[segment];
-        at.sequential |= end > at.asked;
+        if end > at.asked && !at.sequential {
+            at.sequential = true;
+            self.streams += 1;
+        }
         at.asked = at.asked.max(end);
         if self.by_use[0] as usize != segment {
             let place = self.by_use.iter().position(|&s| s as usize == segment);
