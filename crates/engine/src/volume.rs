@@ -332,7 +332,7 @@ impl Volume {
     fn is_settled(&self) -> bool {
         let is_machine_settled = match &self.machine {
             Machine::Copies(_) => true,
-            Machine::Parity(parity) => parity.is_settled(),
+            Machine::Parity(parity) => parity.is_settled(&self.core),
         };
         is_machine_settled
             && self.core.granted.is_empty()

@@ -54,22 +54,25 @@ impl Parity {
         op: &StripeOp,
         slot: Slot,
     ) -> SegList {
+        if out.is_phantom {
+            return SegList::default();
+        }
         if !op.covered.contains(slot) || op.drained(core).contains(slot) {
             return self.page_segs(out, op, slot, op.sectors());
         }
         request_segs(core, out, op, SlotSet::one(slot))
     }
 
+    #[inline]
     pub(super) fn member_io(
         core: &mut Core,
         out: &mut ActionQueue,
         key: u64,
         op: &mut StripeOp,
         slot: Slot,
-        what: Op,
+        (what, fua): (Op, bool),
         segs: SegList,
     ) {
-        let fua = what == Op::Write && op.pieces.iter().any(|p| p.fua);
         op.pending += 1;
         let record = core.record(slot, what, op.range, Owner::Stripe { op: key });
         core.io(out, record, fua, segs);
@@ -235,16 +238,17 @@ impl Parity {
     pub(super) fn write(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         self.set_prereading(op, false);
         let parity = op.parity.minus(core.failed);
+        let fua = op.pieces.iter().any(|p| p.fua);
         // What could not be read was rebuilt: written, it can be read again.
         let rewritten = op.plan.recover.and(op.unreadable);
         for slot in op.covered.union(op.partial).union(rewritten).minus(core.failed).iter() {
             let segs = self.new_content(core, out, op, slot);
-            Self::member_io(core, out, key, op, slot, Op::Write, segs);
+            Self::member_io(core, out, key, op, slot, (Op::Write, fua), segs);
         }
         if op.plan.method != WriteMethod::NoParity && !mutation::is(Mutation::SkipParityWrite) {
             for slot in parity.iter() {
                 let segs = self.page_segs(out, op, slot, op.sectors());
-                Self::member_io(core, out, key, op, slot, Op::Write, segs);
+                Self::member_io(core, out, key, op, slot, (Op::Write, fua), segs);
             }
         }
         if op.pending == 0 {

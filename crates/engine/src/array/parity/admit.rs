@@ -20,7 +20,7 @@ impl Parity {
             && range.start.is_multiple_of(PAGE_SECTORS)
             && !request.flags.more
             && self.plug.is_none()
-            && self.is_settled()
+            && self.has_none_waiting()
             && !core.policy.writes_fill_cache
             && self.preread_active < core.policy.preread_active_max
     }

@@ -269,7 +269,7 @@ impl Parity {
         op.job.writes = op.job.writes.minus(core.failed);
         for slot in op.job.writes.iter() {
             let segs = self.page_segs(out, op, slot, op.sectors());
-            Self::member_io(core, out, key, op, slot, Op::Write, segs);
+            Self::member_io(core, out, key, op, slot, (Op::Write, false), segs);
         }
         for slot in op.job.replacements.and(core.members.replacing).minus(op.job.writes).iter() {
             let Some(replacement) = core.members.replacement(slot) else { continue };
@@ -288,7 +288,7 @@ impl Parity {
         op.step = Step::Rewriting;
         for slot in op.rewritten(core).and(op.unreadable).minus(core.failed).iter() {
             let segs = self.page_segs(out, op, slot, op.sectors());
-            Self::member_io(core, out, key, op, slot, Op::Write, segs);
+            Self::member_io(core, out, key, op, slot, (Op::Write, false), segs);
         }
     }
 
@@ -298,7 +298,7 @@ impl Parity {
         let end = op.range.end();
         for slot in op.rewritten(core).and(op.unreadable).minus(core.lost(end)).iter() {
             let segs = self.page_segs(out, op, slot, op.sectors());
-            Self::member_io(core, out, key, op, slot, Op::Read, segs);
+            Self::member_io(core, out, key, op, slot, (Op::Read, false), segs);
         }
     }
 }

@@ -136,16 +136,41 @@ impl Parity {
 
     /// Whether [`Self::settle`] would do nothing.
     #[inline]
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self, core: &Core) -> bool {
+        !self.may_unplug() && !self.may_release(core) && (self.waiting.is_empty() || !self.may_wake(core))
+    }
+
+    /// Whether nothing has come that a write could overtake.
+    #[inline]
+    fn has_none_waiting(&self) -> bool {
         self.gathering.is_empty() && self.delayed.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Whether what was gathered may start.
+    #[inline]
+    fn may_unplug(&self) -> bool {
+        self.plug.is_none() && !self.gathering.is_empty()
+    }
+
+    /// Whether more partial stripes may read.
+    #[inline]
+    fn may_release(&self, core: &Core) -> bool {
+        !self.delayed.is_empty() && self.preread_active < core.policy.preread_active_max
+    }
+
+    /// Whether active entries are few enough for requests that wait for some.
+    #[inline]
+    fn may_wake(&self, core: &Core) -> bool {
+        let quarters = u64::from(core.policy.cache_wake_quarters);
+        u64::from(self.cache.active_count()) * 4 < u64::from(self.cache.entries()) * quarters
     }
 
     /// Starts whatever may start now. To be called after every input.
     pub(crate) fn settle(&mut self, core: &mut Core, out: &mut ActionQueue) {
         loop {
-            if self.plug.is_none() && !self.gathering.is_empty() {
+            if self.may_unplug() {
                 self.unplug(core, out);
-            } else if !self.delayed.is_empty() && self.preread_active < core.policy.preread_active_max {
+            } else if self.may_release(core) {
                 self.release_delayed(core, out);
             } else if !self.wake(core, out) {
                 return;
@@ -357,9 +382,7 @@ impl Parity {
     /// Lets the request that has waited longest for entries go on, if active ones are few enough. Answers
     /// whether it did.
     fn wake(&mut self, core: &mut Core, out: &mut ActionQueue) -> bool {
-        let quarters = u64::from(core.policy.cache_wake_quarters);
-        let few = u64::from(self.cache.active_count()) * 4 < u64::from(self.cache.entries()) * quarters;
-        let Some(&key) = self.waiting.front().filter(|_| few) else { return false };
+        let Some(&key) = self.waiting.front().filter(|_| self.may_wake(core)) else { return false };
         if self.take_rows(core, key) {
             self.waiting.pop_front();
             core.part_ends(out, key, Ok(()));

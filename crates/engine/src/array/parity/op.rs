@@ -16,7 +16,7 @@
 use super::Parity;
 use super::job::JobState;
 use super::log::Logged;
-use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan, plan_write};
+use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan, parity_slots, plan_write};
 use super::window::{Owned, Piece, Rows};
 use crate::array::core::{Core, IoRecord};
 use crate::array::slots::SlotSet;
@@ -180,6 +180,11 @@ impl StripeOp {
         }
     }
 
+    /// Whether it writes all data of its rows.
+    fn is_whole_write(&self) -> bool {
+        self.kind == Kind::Write && self.covered == self.data
+    }
+
     /// Slots whose new content goes into the cache.
     pub(super) fn drained(&self, core: &Core) -> SlotSet {
         if core.policy.writes_fill_cache { self.covered.union(self.partial) } else { self.partial }
@@ -226,6 +231,9 @@ impl Parity {
 
     /// Whether a write must read before it can go on.
     pub(super) fn must_read(&mut self, core: &Core, op: &StripeOp) -> bool {
+        if op.is_whole_write() {
+            return false;
+        }
         let view = self.view(core, op);
         Self::plan(core, op, &view).is_ok_and(|plan| !plan.read.is_empty())
     }
@@ -240,6 +248,11 @@ impl Parity {
 
     /// Plans, and asks for the pages that are missing.
     fn read_missing(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
+        if op.is_whole_write() && !core.read_only {
+            op.parity = parity_slots(op.map.p, op.map.q).minus(core.failed);
+            op.plan = WritePlan::whole(!op.parity.is_empty());
+            return self.set_prereading(op, false);
+        }
         let view = self.view(core, op);
         let planned =
             if op.kind == Kind::Job { self.plan_job(core, op, &view) } else { Self::plan(core, op, &view) };
@@ -261,7 +274,7 @@ impl Parity {
                 op.parity = view.parity();
                 for slot in plan.read.iter() {
                     let segs = self.page_segs(out, op, slot, op.sectors());
-                    Self::member_io(core, out, key, op, slot, Op::Read, segs);
+                    Self::member_io(core, out, key, op, slot, (Op::Read, false), segs);
                 }
             }
         }
@@ -480,9 +493,8 @@ impl Parity {
         if op.kind == Kind::Write && !op.split {
             let computed = if op.plan.method == WriteMethod::NoParity { SlotSet::EMPTY } else { op.parity };
             let all = SlotSet::first(core.geometry.raid_disks());
-            let is_whole = op.covered.len() == op.data.len();
             if op.result.is_ok() {
-                let passes = is_whole && !core.policy.whole_stripes_fill_cache;
+                let passes = op.is_whole_write() && !core.policy.whole_stripes_fill_cache;
                 let known = if passes { SlotSet::EMPTY } else { op.drained(core).union(computed) };
                 let written = op.covered.union(op.partial);
                 self.mark_all(&op, known, all.minus(op.data).union(written).minus(known));

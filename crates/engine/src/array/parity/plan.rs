@@ -67,11 +67,7 @@ pub struct TooMuchLost;
 impl StripeView {
     /// The parity slots that can be written.
     pub fn parity(&self) -> SlotSet {
-        let mut set = SlotSet::one(self.p);
-        if let Some(q) = self.q {
-            set.insert(q);
-        }
-        set.minus(self.failed)
+        parity_slots(self.p, self.q).minus(self.failed)
     }
 
     /// What must be read to have these slots' content, and which of them must then be rebuilt.
@@ -97,6 +93,23 @@ impl StripeView {
         }
         let read = self.data.union(usable).union(missing).minus(self.lost).minus(self.uptodate);
         Ok((read, unknown))
+    }
+}
+
+/// P's slot and Q's.
+pub(super) fn parity_slots(p: Slot, q: Option<Slot>) -> SlotSet {
+    let mut set = SlotSet::one(p);
+    if let Some(q) = q {
+        set.insert(q);
+    }
+    set
+}
+
+impl WritePlan {
+    /// Of a write of whole stripes: nothing is read, and parity is new if it can be written anywhere.
+    pub const fn whole(has_parity: bool) -> Self {
+        let method = if has_parity { WriteMethod::Rcw } else { WriteMethod::NoParity };
+        Self { method, ..Self::NOTHING }
     }
 }
 
@@ -203,6 +216,22 @@ mod tests {
                             }
                         }
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_stripes_are_planned_as_any_write() {
+        let all = SlotSet::first(5);
+        for lost in subsets(all) {
+            for uptodate in subsets(all) {
+                let (p, q) = (Slot(3), Some(Slot(4)));
+                let (data, partial) = (SlotSet::first(3), SlotSet::EMPTY);
+                let view = StripeView { data, p, q, covered: data, partial, uptodate, lost, failed: lost };
+                for level in [RmwLevel::Never, RmwLevel::Cheaper, RmwLevel::Prefer] {
+                    let whole = WritePlan::whole(!view.parity().is_empty());
+                    assert_eq!(plan_write(&view, level), Ok(whole), "{view:?}");
                 }
             }
         }

@@ -75,13 +75,9 @@ impl Parity {
                 self.start(core, out, op);
             }
         }
-        match chosen[..] {
-            // Nothing to cut.
-            [piece] if piece.is_whole_pages() && !piece.read => {
-                let covered = SlotSet::one(map.data_slot(piece.data));
-                runs.push(Run { rows: piece.rows(), covered, partial: SlotSet::EMPTY });
-            }
-            _ => cut(&map, &chosen, |p| !p.read, &mut self.cuts, &mut runs),
+        match run_of_all(&map, &chosen) {
+            Some(run) => runs.push(run),
+            None => cut(&map, &chosen, |p| !p.read, &mut self.cuts, &mut runs),
         }
         let starting = Starting { index, map, chosen: &chosen, gate_open, by_rows };
         for run in runs.drain(..) {
@@ -251,6 +247,17 @@ impl Parity {
     pub(super) fn recycle(&mut self, op: Box<StripeOp>) {
         self.spare_ops.push(op);
     }
+}
+
+/// The one run of pieces that are all written to the same whole rows: one of them alone, most often, or a whole stripe.
+fn run_of_all(map: &StripeMap, pieces: &[Piece]) -> Option<Run> {
+    let &[first, ref others @ ..] = pieces else { return None };
+    let is_alike = |p: &Piece| !p.read && (p.start, p.count) == (first.start, first.count);
+    if first.read || !first.is_whole_pages() || !others.iter().all(is_alike) {
+        return None;
+    }
+    let covered = pieces.iter().map(|p| map.data_slot(p.data)).collect();
+    Some(Run { rows: first.rows(), covered, partial: SlotSet::EMPTY })
 }
 
 /// Cuts the pieces meant into runs of rows in ascending order.
