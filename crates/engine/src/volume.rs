@@ -289,9 +289,15 @@ impl Volume {
     /// Any other I/O ended.
     #[inline(never)]
     fn io_done(&mut self, now: Instant, tag: Tag, result: IoResult, out: &mut ActionQueue) {
-        let is_plain_part = result.is_ok() && self.core.part_answered(out, tag);
-        if !is_plain_part && let Some(record) = self.core.io_ended(tag) {
-            self.io_ended(&record, result, out);
+        let is_plain = result.is_ok() && !self.core.has_bad_blocks();
+        if let Some(record) = self.core.io_ended(tag) {
+            match (record.owner, &mut self.machine) {
+                (Owner::Part { request, .. }, _) if is_plain => self.core.part_ends(out, request, result),
+                (Owner::Stripe { op }, Machine::Parity(parity)) if is_plain => {
+                    parity.op_answered(&mut self.core, out, op, (record.slot, record.op));
+                }
+                _ => self.io_ended(&record, result, out),
+            }
         }
         if !self.is_settled() {
             self.settle(now, out);

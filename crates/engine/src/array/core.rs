@@ -253,22 +253,6 @@ impl Core {
         self.requests.len() + self.ios.len() + self.lone_reads.len() == 0
     }
 
-    /// Takes note of the answer to a part that was done as it should be. Answers whether the tag is of one and nothing else
-    /// is to be looked at.
-    #[inline]
-    pub(crate) fn part_answered(&mut self, out: &mut ActionQueue, tag: Tag) -> bool {
-        let Some(&IoRecord { slot, owner: Owner::Part { request, .. }, .. }) = self.ios.get(tag.0) else {
-            return false;
-        };
-        if self.has_bad_blocks() {
-            return false;
-        }
-        self.ios.discard(tag.0);
-        self.in_flight[slot.index()] -= 1;
-        self.part_ends(out, request, Ok(()));
-        true
-    }
-
     /// Takes the record of an I/O that ended.
     #[inline]
     pub(crate) fn io_ended(&mut self, tag: Tag) -> Option<IoRecord> {

@@ -180,8 +180,10 @@ impl Parity {
 
     pub(super) fn drain(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         op.step = Step::Draining;
-        let slots = op.drained(core);
-        self.copy_pieces(core, out, key, op, slots);
+        if core.policy.writes_fill_cache || !op.partial.is_empty() {
+            let slots = op.drained(core);
+            self.copy_pieces(core, out, key, op, slots);
+        }
     }
 
     /// Copies pieces between their requests' buffers and the pages of these slots: in for writes, out for reads.
@@ -200,8 +202,10 @@ impl Parity {
         }
         let buffers = request_segs(core, out, op, slots);
         let first = out.segs.len() as u32;
-        for piece in op.pieces.iter().filter(|p| is_copied(p)) {
-            self.page_segs(out, op, op.map.data_slot(piece.data), (piece.start, piece.end()));
+        if !out.is_phantom {
+            for piece in op.pieces.iter().filter(|p| is_copied(p)) {
+                self.page_segs(out, op, op.map.data_slot(piece.data), (piece.start, piece.end()));
+            }
         }
         let pages = SegList { first, count: out.segs.len() as u32 - first };
         let (from, to) = if op.kind == Kind::Read { (pages, buffers) } else { (buffers, pages) };

@@ -151,6 +151,14 @@ impl StripeOp {
         self.result = Ok(());
     }
 
+    /// Puts its pieces in order. They come so, most often.
+    pub(super) fn sort_pieces(&mut self) {
+        let place = |p: &Piece| (p.data, p.start);
+        if !self.pieces.is_sorted_by_key(place) {
+            self.pieces.sort_unstable_by_key(place);
+        }
+    }
+
     /// Takes the place of one that is counted already.
     pub(super) fn take_up_prereading(&mut self, is_prereading: bool) {
         self.prereading = is_prereading;
@@ -310,9 +318,6 @@ impl Parity {
         record: &IoRecord,
         result: IoResult,
     ) {
-        if result.is_ok() && self.awaits_others(key, record) {
-            return;
-        }
         let mut op = self.take(key);
         op.pending -= 1;
         match (record.op, result) {
@@ -341,20 +346,26 @@ impl Parity {
         self.go_on(core, out, key, op);
     }
 
-    /// Takes note of an answer as it should be, if others are awaited as well. Answers whether they are.
+    /// A slot's member answered an operation as it should.
     #[inline]
-    fn awaits_others(&mut self, key: u64, record: &IoRecord) -> bool {
-        let op = self.ops.get_mut(key).and_then(Option::as_mut);
-        let op = op.expect("an operation lives until its last answer");
-        if op.pending == 1 {
-            return false;
+    pub(crate) fn op_answered(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        key: u64,
+        (slot, op): (Slot, Op),
+    ) {
+        let state = self.ops.get_mut(key).and_then(Option::as_mut);
+        let state = state.expect("an operation lives until its last answer");
+        state.pending -= 1;
+        let (window, rows, is_last) = (state.window, state.rows, state.pending == 0);
+        if op == Op::Read {
+            self.mark_rows(window, rows, slot);
         }
-        op.pending -= 1;
-        if record.op == Op::Read {
-            let (window, rows) = (op.window, op.rows);
-            self.mark_rows(window, rows, record.slot);
+        if is_last {
+            let op = self.take(key);
+            self.go_on(core, out, key, op);
         }
-        true
     }
 
     /// A computation of an operation ended.

@@ -66,6 +66,15 @@ impl Parity {
                 self.start(core, out, op);
             }
         }
+        let run = if by_rows || self.logs.is_some() { None } else { run_of_all(&map, &chosen) };
+        if let Some(run) = run.filter(|run| self.alike(index, run.rows.0, run) == run.rows.1) {
+            let mut op = self.empty_op(core, index, run.rows, Kind::Write, map);
+            std::mem::swap(&mut op.pieces, &mut chosen);
+            op.sort_pieces();
+            op.covered = run.covered;
+            self.start_or_delay(core, out, op, gate_open);
+            return self.started(index, chosen);
+        }
         let mut runs = std::mem::take(&mut self.runs);
         if together == Together::Merged {
             cut(&map, &chosen, |p| p.read && !p.job, &mut self.cuts, &mut runs);
@@ -75,10 +84,7 @@ impl Parity {
                 self.start(core, out, op);
             }
         }
-        match run_of_all(&map, &chosen) {
-            Some(run) => runs.push(run),
-            None => cut(&map, &chosen, |p| !p.read, &mut self.cuts, &mut runs),
-        }
+        cut(&map, &chosen, |p| !p.read, &mut self.cuts, &mut runs);
         let starting = Starting { index, map, chosen: &chosen, gate_open, by_rows };
         for run in runs.drain(..) {
             self.start_run(core, out, &starting, run);
@@ -88,7 +94,12 @@ impl Parity {
         for piece in chosen.drain(..) {
             core.part_ends(out, piece.request, Ok(()));
         }
-        self.spare.push(chosen);
+        self.started(index, chosen);
+    }
+
+    /// What could start in a window has.
+    fn started(&mut self, index: u32, spare: Vec<Piece>) {
+        self.spare.push(spare);
         let window = self.windows.get(index);
         window.gathering = false;
         // Rows that such an operation left to those that are queued now.
@@ -187,6 +198,24 @@ impl Parity {
         map: StripeMap,
         from: impl Iterator<Item = Piece>,
     ) -> Box<StripeOp> {
+        let mut op = self.empty_op(core, window, rows, kind, map);
+        op.pieces.extend(from);
+        op.sort_pieces();
+        for piece in &op.pieces {
+            core.part_begins(piece.request);
+        }
+        op
+    }
+
+    /// An operation without pieces.
+    fn empty_op(
+        &mut self,
+        core: &Core,
+        window: u32,
+        rows: Rows,
+        kind: Kind,
+        map: StripeMap,
+    ) -> Box<StripeOp> {
         let mut op = self.spare_ops.pop().unwrap_or_else(|| Box::new(StripeOp::empty()));
         op.set_up(window, rows, kind, map);
         op.data = SlotSet::first(core.geometry.raid_disks());
@@ -194,13 +223,6 @@ impl Parity {
         map.q.iter().for_each(|q| op.data.remove(*q));
         let first_row = self.windows.number(window) * self.windows.rows + u64::from(rows.0);
         op.range = SectorRange::new(first_row * PAGE_SECTORS, u64::from(rows.1 - rows.0) * PAGE_SECTORS);
-        op.pieces.extend(from);
-        if op.pieces.len() > 1 {
-            op.pieces.sort_unstable_by_key(|p| (p.data, p.start));
-        }
-        for piece in &op.pieces {
-            core.part_begins(piece.request);
-        }
         op
     }
 
@@ -216,19 +238,23 @@ impl Parity {
             let mut op = self.op(core, index, rows, Kind::Write, starting.map, pieces);
             (op.covered, op.partial) = (run.covered, run.partial);
             self.keep_neighbours(&mut op);
-            let waited_for = core.policy.sync_writes_skip_delay && op.pieces.iter().any(|p| p.sync);
-            if starting.gate_open || waited_for || !self.must_read(core, &op) {
-                self.start(core, out, op);
-            } else {
-                let window = self.windows.get(index);
-                window.queue.extend_from_slice(&op.pieces);
-                if !window.delayed {
-                    window.delayed = true;
-                    self.delayed.push(index);
-                }
-                self.recycle(op);
-            }
+            self.start_or_delay(core, out, op, starting.gate_open);
         }
+    }
+
+    /// Starts a write, or has it wait on the delayed list if it must read and may not.
+    fn start_or_delay(&mut self, core: &mut Core, out: &mut ActionQueue, op: Box<StripeOp>, gate_open: bool) {
+        let waited_for = core.policy.sync_writes_skip_delay && op.pieces.iter().any(|p| p.sync);
+        if gate_open || waited_for || !self.must_read(core, &op) {
+            return self.start(core, out, op);
+        }
+        let window = self.windows.get(op.window);
+        window.queue.extend_from_slice(&op.pieces);
+        if !window.delayed {
+            window.delayed = true;
+            self.delayed.push(op.window);
+        }
+        self.recycle(op);
     }
 
     /// The end of the rows from `first` on for which the cache holds the same slots; all of them if the
