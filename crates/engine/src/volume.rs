@@ -211,7 +211,8 @@ impl Volume {
     }
 
     /// Takes an input; what is to be done is added to `out`.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "it only chooses, most often by what its caller has just made")]
+    #[inline(always)]
     pub fn handle(&mut self, now: Instant, input: Input, out: &mut ActionQueue) {
         self.core.now = now;
         // Most inputs of a loaded array, and all they need.
@@ -268,9 +269,7 @@ impl Volume {
             return self.lone_read_refused(now, &read, result, out);
         }
         out.push(Action::Complete { id: read.id, result });
-        if !self.is_settled() {
-            self.settle(now, out);
-        }
+        self.settle(now, out);
     }
 
     #[cold]
@@ -299,9 +298,7 @@ impl Volume {
                 _ => self.io_ended(&record, result, out),
             }
         }
-        if !self.is_settled() {
-            self.settle(now, out);
-        }
+        self.settle(now, out);
     }
 
     fn handle_other(&mut self, now: Instant, input: &Input, out: &mut ActionQueue) {
@@ -349,9 +346,13 @@ impl Volume {
 
     /// Lets go on what was waiting until nothing more can.
     fn settle(&mut self, now: Instant, out: &mut ActionQueue) {
-        if self.is_settled() {
-            return;
+        if !self.is_settled() {
+            self.settle_all(now, out);
         }
+    }
+
+    #[inline(never)]
+    fn settle_all(&mut self, now: Instant, out: &mut ActionQueue) {
         loop {
             while let Some(key) = self.core.granted.pop_front() {
                 self.admit(now, key, out);

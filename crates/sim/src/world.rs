@@ -363,7 +363,7 @@ impl<D: Data> World<D> {
         workload.complete(Instant(self.now_ns), RequestId(id), result);
     }
 
-    #[inline]
+    #[inline(never)]
     fn handle(&mut self, input: Input) {
         self.stack.handle(Instant(self.now_ns), input, &mut self.out);
     }

@@ -37,6 +37,12 @@ const fn block(range: SectorRange) -> u64 {
     range.start >> BLOCK_SHIFT
 }
 
+/// Whether a range lies within one block.
+#[inline]
+const fn is_short(range: SectorRange) -> bool {
+    block(range) == last_block(range)
+}
+
 /// The block a range ends in.
 const fn last_block(range: SectorRange) -> u64 {
     range.end().saturating_sub(1) >> BLOCK_SHIFT
@@ -69,19 +75,23 @@ impl RangeLock {
     #[inline]
     pub(crate) fn unlock(&mut self, range: SectorRange, granted: &mut VecDeque<u64>) {
         let Self { short, by_block, .. } = self;
-        if block(range) == last_block(range) {
+        if is_short(range) {
             let found = by_block.find(block(range), |at| short[at as usize] == range);
             let at = found.expect("only a held range is given back");
             by_block.remove(block(range), at);
             self.free.push(at);
         } else {
-            let is_it = |held: &SectorRange| *held == range;
-            let index = self.long.iter().position(is_it).expect("only a held range is given back");
-            self.long.remove(index);
+            self.unlock_long(range);
         }
         if !self.waiting.is_empty() {
             self.grant(granted);
         }
+    }
+
+    fn unlock_long(&mut self, range: SectorRange) {
+        let is_it = |held: &SectorRange| *held == range;
+        let index = self.long.iter().position(is_it).expect("only a held range is given back");
+        self.long.remove(index);
     }
 
     #[cold]
@@ -107,9 +117,8 @@ impl RangeLock {
 
     #[inline]
     fn hold(&mut self, range: SectorRange) {
-        if block(range) != last_block(range) {
-            let index = self.long.partition_point(|h| h.start < range.start);
-            return self.long.insert(index, range);
+        if !is_short(range) {
+            return self.hold_long(range);
         }
         let Self { short, free, by_block, .. } = self;
         let at = if let Some(at) = free.pop() {
@@ -122,13 +131,23 @@ impl RangeLock {
         by_block.insert(block(range), at, |at| block(short[at as usize]));
     }
 
+    fn hold_long(&mut self, range: SectorRange) {
+        let index = self.long.partition_point(|h| h.start < range.start);
+        self.long.insert(index, range);
+    }
+
     #[inline]
     fn overlaps_held(&self, range: SectorRange) -> bool {
+        if !is_short(range) {
+            return self.is_long_and_overlaps_held(range);
+        }
+        let overlaps = |at: u32| self.short[at as usize].overlaps(range);
+        self.by_block.any(block(range), overlaps) || !self.long.is_empty() && self.overlaps_long(range)
+    }
+
+    fn is_long_and_overlaps_held(&self, range: SectorRange) -> bool {
         let (first, last) = (block(range), last_block(range));
         let overlaps = |at: u32| self.short[at as usize].overlaps(range);
-        if first == last {
-            return self.by_block.any(first, overlaps) || !self.long.is_empty() && self.overlaps_long(range);
-        }
         let has_many_blocks = last - first >= self.short.len() as u64;
         let overlaps_short = if self.by_block.len() == 0 {
             false

@@ -86,6 +86,7 @@ impl ParityShape {
     }
 
     /// The map of a stripe (the row of chunks `stripe` chunks into each member).
+    #[inline]
     pub fn stripe(&self, stripe: u64) -> StripeMap {
         let order = if self.parity_disks == 2 { self.raid6(stripe) } else { self.raid5(stripe) };
         StripeMap { raid_disks: self.raid_disks, ddf: self.layout.is_ddf(), ..order }

@@ -277,11 +277,13 @@ impl Parity {
         let &mut Single { entry, slots, has_q, role, new, .. } = single;
         let old = page(out, entry, slots[0]);
         let new = one(out, new);
-        let first = out.operands.len() as u32;
-        out.operands.push(Operand { role, segs: old });
-        out.operands.push(Operand { role, segs: new });
         let p = page(out, entry, slots[1]);
-        out.operands.push(Operand { role: Role::P, segs: p });
+        let first = out.operands.len() as u32;
+        out.operands.extend([
+            Operand { role, segs: old },
+            Operand { role, segs: new },
+            Operand { role: Role::P, segs: p },
+        ]);
         if has_q {
             let segs = page(out, entry, slots[2]);
             out.operands.push(Operand { role: Role::Q, segs });
@@ -332,7 +334,9 @@ impl Parity {
         // The old data are in its page, and the new parity in the parities'.
         uptodate.remove(slots[0]);
         slots[1..blocks].iter().for_each(|slot| uptodate.insert(*slot));
-        self.leave_rows(window, owned);
+        if !self.windows.close_after(window, owned.rows.0, &mut self.cache) {
+            self.leave_rows(window, owned);
+        }
         match of {
             Of::Request(request) => core.part_ends(out, request, Ok(())),
             Of::Caller(id) => core.page_ends(out, id, SectorRange::new(sector, PAGE_SECTORS)),

@@ -211,6 +211,21 @@ impl Windows {
         }
     }
 
+    /// Has the only operation of a window leave its one row, if nothing else uses the window: it is free then. Answers
+    /// whether it is so.
+    #[inline]
+    pub(crate) fn close_after(&mut self, index: u32, row: u32, cache: &mut StripeCache) -> bool {
+        let window = &mut self.slab[index as usize];
+        if window.active.len() != 1 || !window.queue.is_empty() || window.gathering || window.delayed {
+            return false;
+        }
+        window.active.clear();
+        cache.release(std::mem::replace(&mut window.entries[row as usize], NO_ENTRY));
+        self.by_number.remove(window.number, index);
+        self.free.push(index);
+        true
+    }
+
     /// Windows in use.
     pub(crate) const fn len(&self) -> usize {
         self.by_number.len()
