@@ -471,7 +471,7 @@ impl<D: Data> World<D> {
 
     /// Sends commands to the drives with new I/Os.
     fn send(&mut self, ios: u64) {
-        let mut ready_ns = self.cpu.member_ios(self.now_ns, ios);
+        let mut ready_ns = if ios > 0 { self.cpu.member_ios(self.now_ns, ios) } else { self.now_ns };
         for index in 0..self.touched.len() {
             let slot = self.touched[index];
             let member = &mut self.members[slot as usize];
