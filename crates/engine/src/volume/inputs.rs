@@ -1,0 +1,284 @@
+//! What a volume does with each input: to whom it goes, and what may go on after it.
+
+use super::{Machine, Volume};
+use crate::array::core::{IoRecord, Owner, RequestKey, RequestState};
+use crate::array::lone_read::LoneRead;
+use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request, Tag};
+use crate::units::Instant;
+
+impl Volume {
+    /// Takes an input; what is to be done is added to `out`.
+    #[expect(clippy::inline_always, reason = "it only chooses, most often by what its caller has just made")]
+    #[inline(always)]
+    pub fn handle(&mut self, now: Instant, input: Input, out: &mut ActionQueue) {
+        self.core.now = now;
+        // Most inputs of a loaded array, and all they need.
+        let may_go_on = match input {
+            Input::Request(request) if request.op == Op::Read => return self.read(now, &request, out),
+            Input::Request(request) => return self.take(now, &request, out),
+            Input::IoDone { tag, result } if tag.is_of_read() => {
+                return self.lone_read_ended(now, tag, result, out);
+            }
+            Input::IoDone { tag, result } if tag.is_of_single() => match &mut self.machine {
+                Machine::Parity(parity) => parity.single_answered(&mut self.core, out, tag, result),
+                Machine::Copies(_) => false,
+            },
+            Input::IoDone { tag, result } => return self.io_done(now, tag, result, out),
+            Input::Computed { tag, .. } if tag.is_of_single() => match &mut self.machine {
+                Machine::Parity(parity) => parity.single_computed(&mut self.core, out, tag),
+                Machine::Copies(_) => false,
+            },
+            _ => return self.handle_other(now, &input, out),
+        };
+        if may_go_on {
+            self.settle(now, out);
+        }
+    }
+
+    /// Takes a read. One that one member can answer needs no state of its own.
+    #[inline(never)]
+    fn read(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) {
+        let core = &mut self.core;
+        let is_sent = core.refuses(request).is_none()
+            && match &mut self.machine {
+                Machine::Parity(parity) => parity.read_whole(core, out, request),
+                Machine::Copies(copies) => copies.read_whole(core, out, request),
+            };
+        if !is_sent {
+            self.take(now, request, out);
+        }
+    }
+
+    /// Takes any request, and lets go on what may for it.
+    #[inline(never)]
+    fn take(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) {
+        if self.request(now, request, out) {
+            self.settle(now, out);
+        }
+    }
+
+    /// A read that one member answers ended.
+    #[inline(never)]
+    fn lone_read_ended(&mut self, now: Instant, tag: Tag, result: IoResult, out: &mut ActionQueue) {
+        let Some(&read) = self.core.lone_read(tag) else { return };
+        self.core.lone_read_ends(tag, read.slot);
+        if result.is_err() {
+            return self.lone_read_refused(now, &read, result, out);
+        }
+        out.push(Action::Complete { id: read.id, result });
+        self.settle(now, out);
+    }
+
+    #[cold]
+    fn lone_read_refused(&mut self, now: Instant, read: &LoneRead, result: IoResult, out: &mut ActionQueue) {
+        let LoneRead { slot, member, sector, .. } = *read;
+        let request = self.core.read_goes_on(read);
+        let owner = match self.machine {
+            Machine::Parity(_) => Owner::Part { request, sector },
+            Machine::Copies(_) => Owner::CopyRead { request, sector, tried: 0 },
+        };
+        let record = IoRecord { slot, member, op: Op::Read, range: read.range(), owner };
+        self.io_ended(&record, result, out);
+        self.settle(now, out);
+    }
+
+    /// Any other I/O ended.
+    #[inline(never)]
+    fn io_done(&mut self, now: Instant, tag: Tag, result: IoResult, out: &mut ActionQueue) {
+        let is_plain = result.is_ok() && !self.core.has_bad_blocks();
+        if let Some(record) = self.core.io_ended(tag) {
+            match (record.owner, &mut self.machine) {
+                (Owner::Part { request, .. }, _) if is_plain => self.core.part_ends(out, request, result),
+                (Owner::Stripe { op }, Machine::Parity(parity)) if is_plain => {
+                    parity.op_answered(&mut self.core, out, op, (record.slot, record.op));
+                }
+                _ => self.io_ended(&record, result, out),
+            }
+        }
+        self.settle(now, out);
+    }
+
+    fn handle_other(&mut self, now: Instant, input: &Input, out: &mut ActionQueue) {
+        match *input {
+            Input::Request(request) => return self.take(now, &request, out),
+            Input::IoDone { tag, result } => return self.io_done(now, tag, result, out),
+            Input::Computed { tag, verdict } => match &mut self.machine {
+                Machine::Parity(parity) => parity.computed(&mut self.core, out, tag, verdict),
+                Machine::Copies(copies) => copies.computed(&mut self.core, out, tag, verdict),
+            },
+            Input::Timer => {
+                if let Machine::Parity(parity) = &mut self.machine {
+                    parity.timer(now);
+                }
+            }
+            Input::Admin { id, command: AdminCommand::Stop } => {
+                self.is_stopped = true;
+                self.sync.stop();
+                self.stopping = Some(id);
+                if let Some(keeper) = &mut self.keeper {
+                    keeper.stop();
+                }
+            }
+            Input::Admin { id, command } => {
+                let reply = self.sync.admin(&mut self.core, out, command);
+                out.push(Action::Replied { id, reply });
+            }
+        }
+        self.settle(now, out);
+    }
+
+    /// Whether nothing waits to go on.
+    #[inline]
+    fn is_settled(&self) -> bool {
+        let is_machine_settled = match &self.machine {
+            Machine::Copies(_) => true,
+            Machine::Parity(parity) => parity.is_settled(&self.core),
+        };
+        is_machine_settled
+            && self.core.granted.is_empty()
+            && self.keeper.is_none()
+            && self.stopping.is_none()
+            && self.sync.is_settled(&self.core)
+    }
+
+    /// Lets go on what was waiting until nothing more can.
+    fn settle(&mut self, now: Instant, out: &mut ActionQueue) {
+        if !self.is_settled() {
+            self.settle_all(now, out);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_all(&mut self, now: Instant, out: &mut ActionQueue) {
+        loop {
+            while let Some(key) = self.core.granted.pop_front() {
+                self.admit(now, key, out);
+            }
+            self.keep(now, out);
+            if let Machine::Parity(parity) = &mut self.machine {
+                parity.settle(&mut self.core, out);
+            }
+            let began = self.sync.settle(&mut self.core, out);
+            let core = &self.core;
+            if core.granted.is_empty() && core.changes.is_empty() && core.writes_ended.is_empty() && !began {
+                break;
+            }
+        }
+        let is_said = self.keeper.as_ref().is_none_or(|keeper| keeper.is_stopped(&self.core));
+        if is_said && let Some(id) = self.stopping.take() {
+            out.push(Action::Replied { id, reply: AdminReply::Done });
+        }
+    }
+
+    /// Lets the keeper go on, and the writes that it lets start.
+    fn keep(&mut self, now: Instant, out: &mut ActionQueue) {
+        let Some(keeper) = &mut self.keeper else { return };
+        keeper.settle(&mut self.core, out, now, &mut self.released);
+        for key in std::mem::take(&mut self.released) {
+            if self.core.read_only {
+                self.core.part_ends(out, key, Err(IoError::ReadOnly));
+            } else {
+                self.admit_now(now, key, out);
+            }
+        }
+    }
+
+    /// Takes a request. Answers whether anything else may go on for it.
+    fn request(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) -> bool {
+        let refusal = self.core.refuses(request);
+        let refusal = refusal.or((self.is_stopped && request.op.is_write()).then_some(IoError::ReadOnly));
+        if let Some(error) = refusal {
+            out.push(Action::Complete { id: request.id, result: Err(error) });
+            return false;
+        }
+        if request.op == Op::Write
+            && let Some(may_go_on) = self.write_lone_page(now, request, out)
+        {
+            return may_go_on;
+        }
+        let through_cache = request.op == Op::Read
+            && matches!(self.machine, Machine::Parity(_))
+            && !self.core.policy.aligned_reads_bypass_cache;
+        let locked = request.op.is_write() || through_cache;
+        let key =
+            self.core.requests.insert(RequestState { locked, through_cache, ..RequestState::new(*request) });
+        if !locked || self.core.ranges.lock(request.range, key) {
+            self.admit(now, key, out);
+        }
+        true
+    }
+
+    /// Takes a request that writes one page, without a state of its own where it may start at once. Answers, if it took it,
+    /// whether anything else may go on for it.
+    #[inline]
+    fn write_lone_page(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) -> Option<bool> {
+        let Machine::Parity(parity) = &mut self.machine else { return None };
+        let core = &mut self.core;
+        if !parity.is_lone_page(core, request) || !core.ranges.try_lock(request.range) {
+            return None;
+        }
+        let keeper = self.keeper.as_mut();
+        let is_kept = keeper.is_some();
+        let is_admitted = keeper.is_none_or(|keeper| keeper.admits(core, request.range));
+        if is_admitted && parity.start_lone_page(core, out, request) {
+            return Some(is_kept);
+        }
+        let key = core.requests.insert(RequestState { locked: true, ..RequestState::new(*request) });
+        match &mut self.keeper {
+            Some(keeper) if !is_admitted => keeper.keep_waiting(key),
+            _ => self.admit_now(now, key, out),
+        }
+        Some(true)
+    }
+
+    fn admit(&mut self, now: Instant, key: RequestKey, out: &mut ActionQueue) {
+        let state = self.core.request(key);
+        let range = state.request.range;
+        // Parts of a write that was let start have its leave.
+        let is_write = state.request.op.is_write() && state.parent.is_none();
+        if let Some(keeper) = self.keeper.as_mut().filter(|_| is_write)
+            && !keeper.admits(&mut self.core, range)
+        {
+            return keeper.keep_waiting(key);
+        }
+        self.admit_now(now, key, out);
+    }
+
+    fn admit_now(&mut self, now: Instant, key: RequestKey, out: &mut ActionQueue) {
+        if self.core.request(key).request.op == Op::Flush {
+            self.core.flush(out, key);
+        } else {
+            match &mut self.machine {
+                Machine::Copies(copies) => copies.admit(&mut self.core, out, key),
+                Machine::Parity(parity) => parity.admit(&mut self.core, out, now, key),
+            }
+        }
+        // The part that kept the request alive while its parts were made.
+        self.core.part_ends(out, key, Ok(()));
+    }
+
+    #[inline]
+    fn io_ended(&mut self, record: &IoRecord, result: IoResult, out: &mut ActionQueue) {
+        let is_data = !matches!(record.owner, Owner::Metadata { .. } | Owner::Log { .. });
+        if is_data && result.is_ok() && matches!(record.op, Op::Write | Op::WriteZeroes) {
+            self.core.written(record);
+        }
+        match (record.owner, &mut self.keeper) {
+            (Owner::Flush { .. }, _) => return self.core.flushed(out, record, result),
+            (Owner::Metadata { member }, Some(keeper)) => {
+                return keeper.ended(&mut self.core, out, member, result);
+            }
+            _ => {}
+        }
+        if let Owner::Twin { twin } = record.owner {
+            if let Some((record, result)) = self.core.twin_ended(out, twin, record.member, result) {
+                self.io_ended(&record, result, out);
+            }
+            return;
+        }
+        match &mut self.machine {
+            Machine::Copies(copies) => copies.ended(&mut self.core, out, record, result),
+            Machine::Parity(parity) => parity.ended(&mut self.core, out, record, result),
+        }
+    }
+}
