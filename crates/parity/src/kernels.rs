@@ -44,7 +44,7 @@ impl Kernels {
         Self { xor_set: set, pq_set: set, race: Vec::new() }
     }
 
-    fn sets() -> Vec<&'static Set> {
+    pub(crate) fn sets() -> Vec<&'static Set> {
         let mut sets = vec![&SCALAR];
         sets.extend(crate::simd::runnable());
         sets

@@ -98,20 +98,38 @@ fn best_rates(sets: &[&'static Set], mut operation: impl FnMut(&Set)) -> Vec<f64
     best
 }
 
+/// How much of the best rate a wider set must reach to win all the same. In L2 all but the scalar one come near to each
+/// other, and a disturbed turn would decide; past the caches the wider ones write stripes up to twice as fast.
+const NEAR: f64 = 0.9;
+
+/// The widest set among those that are near the best.
 fn fastest(sets: &[&'static Set], rates: &[f64]) -> &'static Set {
-    let best = sets.iter().zip(rates).max_by(|a, b| a.1.total_cmp(b.1));
-    best.expect("the scalar set is always there").0
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    let near = sets.iter().zip(rates).rev().find(|(_, rate)| **rate >= best * NEAR);
+    near.expect("the best itself is near").0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Kernels;
 
     #[test]
-    fn the_set_with_the_highest_rate_wins() {
-        let sets = [&crate::scalar::SCALAR, &crate::scalar::SCALAR];
-        assert!(std::ptr::eq(fastest(&sets, &[1.0, 2.0]), sets[1]));
-        let heats = run(&sets[..1]).heats;
+    fn the_widest_set_near_the_highest_rate_wins() {
+        let (narrow, wide) = (&crate::scalar::SCALAR, *Kernels::sets().last().expect("the scalar set"));
+        if std::ptr::eq(narrow, wide) {
+            return;
+        }
+        let sets = [narrow, wide];
+        let won = |rates: [f64; 2]| sets.iter().position(|set| std::ptr::eq(*set, fastest(&sets, &rates)));
+        assert_eq!(won([1.0, 2.0]), Some(1));
+        assert_eq!(won([51.6, 49.4]), Some(1), "as good as the same");
+        assert_eq!(won([51.6, 40.0]), Some(0));
+    }
+
+    #[test]
+    fn every_set_is_raced_at_both_operations() {
+        let heats = run(&[&crate::scalar::SCALAR]).heats;
         assert_eq!(heats.len(), 2);
         assert!(heats.iter().all(|heat| heat.gb_per_second > 0.0));
     }

@@ -7,7 +7,7 @@
 use std::ptr::null_mut;
 
 use super::vector::{At, Vector, each_register, load, store, store_or_stream};
-use super::{STRIP, Strip};
+use super::{P_APART, Q_APART, STRIP, Strip};
 use crate::{Copied, Made};
 
 /// Copies the blocks of `data`, and makes P, and Q if asked for, with their copies. Copies go past the caches if `STREAM`.
@@ -30,7 +30,9 @@ pub(super) unsafe fn copying<V: Vector, const Q: bool, const STREAM: bool>(
     while start < len {
         let end = usize::min(start + STRIP, len);
         // Addressed by the blocks' own offsets.
-        let (p_sum, q_sum) = (p_strip.addressed_from(start), q_strip.addressed_from(start));
+        let block = data[0].block.as_ptr();
+        let p_sum = p_strip.addressed_from(start, block, P_APART);
+        let q_sum = q_strip.addressed_from(start, block, Q_APART);
         let mut is_first = true;
         for one in data.iter_mut().rev() {
             let (from, to) = (one.block.as_ptr(), address(&mut one.copy));

@@ -5,7 +5,7 @@
 
 use super::finish::{Finish, mul_all, store_all};
 use super::vector::{At, Vector, each_group, each_single, load};
-use super::{GROUP, STRIP, Strip};
+use super::{GROUP, P_APART, Q_APART, STRIP, Strip};
 use crate::field::exp;
 
 /// Registers of each sum held at once. With four, P, Q and the data do not fit sixteen registers.
@@ -91,7 +91,8 @@ pub(super) unsafe fn sums<V: Vector, F: Finish<V>>(data: &[Option<&[u8]>], len: 
         // A single run leaves no sums to be kept in L1.
         let end = if run.last && !run.has_zeroes { len } else { usize::min(start + STRIP, len) };
         // Addressed by the blocks' own offsets.
-        let strips = Strips { p: p_strip.addressed_from(start), q: q_strip.addressed_from(start) };
+        let p = p_strip.addressed_from(start, run.blocks[0], P_APART);
+        let strips = Strips { p, q: q_strip.addressed_from(start, run.blocks[0], Q_APART) };
         // SAFETY: `start..end` is within every block and, unless the first run is the last, within the strips.
         unsafe {
             while !run.last {

@@ -4,7 +4,7 @@
 //! a [`STRIP`] of each at a time if there are more; the strip of the target stays in L1 from group to group.
 
 use super::vector::{At, Vector, each_group, each_single, load, store_or_stream};
-use super::{GROUP, STRIP, Strip};
+use super::{GROUP, P_APART, STRIP, Strip};
 
 /// Registers summed side by side.
 const UNROLL: usize = 4;
@@ -28,7 +28,7 @@ pub(super) unsafe fn xor<V: Vector, const INTO: bool, const STREAM: bool>(
         let end = if sources.len() <= GROUP { len } else { usize::min(start + STRIP, len) };
         // A streamed target is written once; its partial sums live in the strip, addressed by the
         // same offsets.
-        let partial = if STREAM { strip.addressed_from(start) } else { target };
+        let partial = if STREAM { strip.addressed_from(start, sources[0].as_ptr(), P_APART) } else { target };
         let mut sum: *const u8 = if INTO { target } else { std::ptr::null() };
         let mut rest = sources;
         while rest.len() > GROUP {
