@@ -39,8 +39,8 @@ const STRIP: usize = 4096;
 /// Room for the partial sums of a strip, at whatever offset of a page the strip has to be.
 ///
 /// Where sums and block lie at the same offset, a load of the one waits for a store of the other, as the CPU compares the
-/// low twelve bits of addresses first: wherever the stack came to lie, one process in twenty wrote stripes at a third of the
-/// speed (Zen 3).
+/// low twelve bits of addresses first: by where their stacks came to lie, one process in ten wrote stripes at a third to two
+/// thirds of the speed (Zen 3).
 #[repr(align(64))]
 struct Strip(MaybeUninit<[u8; 2 * STRIP]>);
 
