@@ -210,7 +210,7 @@ impl Volume {
         Ok(Self { core, machine, keeper, released: Vec::new(), stopping: None, is_stopped: false, sync })
     }
 
-    /// When [`Input::Timer`] is due, if ever.
+    /// When [`Input::Timer`](crate::io::Input::Timer) is due, if ever.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         let machine = match &self.machine {
