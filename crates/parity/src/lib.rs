@@ -8,8 +8,8 @@
 //! parity covers is a value, [`RecoverError`].
 //!
 //! # Kernels
-//! [`kernels`] returns the sets a short race found fastest on this CPU, for xor and for P+Q apart, as
-//! the Linux kernel does; [`Kernels::all`] lists every set that runs here. Every set gives the same
+//! [`kernels`] returns the sets that won a short race on this CPU, for xor and for P+Q apart, as the Linux kernel
+//! does: the most advanced of those that come near the fastest; [`Kernels::all`] lists every set that runs here. Every set gives the same
 //! bytes.
 //!
 //! `unsafe` is in `simd` alone.

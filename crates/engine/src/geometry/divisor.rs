@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Divisor {
     by: u64,
-    /// 2⁶⁴ / `by`, rounded down.
+    /// (2⁶⁴ − 1) / `by`, rounded down.
     reciprocal: u64,
 }
 
@@ -25,7 +25,8 @@ impl Divisor {
     /// Quotient and remainder.
     #[inline]
     pub const fn div_rem(self, number: u64) -> (u64, u64) {
-        // The reciprocal is too small by less than by / 2⁶⁴, so that this is the quotient or one less than it.
+        // The reciprocal times `by` falls short of 2⁶⁴ by `by` at most, so that the product falls short of the quotient by
+        // number / 2⁶⁴ at most: this is the quotient or one less than it.
         let quotient = ((number as u128 * self.reciprocal as u128) >> 64) as u64;
         let rest = number - quotient * self.by;
         if rest >= self.by { (quotient + 1, rest - self.by) } else { (quotient, rest) }

@@ -174,6 +174,9 @@ impl Geometry {
     }
 
     /// Sectors from `sector` that lie in one piece on one member (up to the end of the chunk).
+    ///
+    /// # Panics
+    /// If the sector is beyond the array's, for some levels.
     pub fn contiguous(&self, sector: u64) -> u64 {
         match &self.shape {
             Shape::Linear(l) => l.contiguous(sector),

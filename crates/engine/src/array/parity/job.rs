@@ -286,9 +286,10 @@ impl Parity {
     /// Writes back what a read could not read and the redundancy gave.
     pub(super) fn rewrite(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         op.step = Step::Rewriting;
+        let fua = op.pieces.iter().any(|p| p.fua);
         for slot in op.rewritten(core).and(op.unreadable).minus(core.failed).iter() {
             let segs = self.page_segs(out, op, slot, op.sectors());
-            Self::member_io(core, out, key, op, slot, (Op::Write, false), segs);
+            Self::member_io(core, out, key, op, slot, (Op::Write, fua), segs);
         }
     }
 

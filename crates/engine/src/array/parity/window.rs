@@ -221,6 +221,7 @@ impl Windows {
         }
         window.active.clear();
         cache.release(std::mem::replace(&mut window.entries[row as usize], NO_ENTRY));
+        debug_assert!(window.entries.iter().all(|e| *e == NO_ENTRY), "a free window holds no entry");
         self.by_number.remove(window.number, index);
         self.free.push(index);
         true
