@@ -30,6 +30,12 @@ impl Core {
         matches!(self.bad_blocks.get(member.index()), Some(Some(list)) if list.has(range))
     }
 
+    /// Whether a slot's member has sectors and can give them.
+    #[inline]
+    pub(crate) fn can_read(&self, slot: Slot, range: SectorRange) -> bool {
+        !self.is_lost(slot, range.end()) && !self.is_bad(slot, range)
+    }
+
     /// Slots whose members are known not to hold sectors of a range.
     #[inline]
     pub(crate) fn bad(&self, range: SectorRange) -> SlotSet {

@@ -240,12 +240,18 @@ impl Core {
     /// Asks one member for an I/O, whether or not its slot is being replaced.
     #[inline]
     pub(crate) fn send(&mut self, out: &mut ActionQueue, record: IoRecord, fua: bool, segs: SegList) {
-        self.in_flight[record.slot.index()] += 1;
-        self.foreground_sectors[record.slot.index()] += record.range.count;
-        let IoRecord { member, op, range, .. } = record;
-        let fua = fua && !mutation::is(Mutation::ForgetForcedUnitAccess);
+        let IoRecord { slot, member, op, range, .. } = record;
         let tag = Tag(self.ios.insert(record));
-        out.push(Action::Io(MemberIo { tag, member, area: Area::Data, op, range, fua, segs }));
+        self.ask(out, slot, MemberIo { tag, member, area: Area::Data, op, range, fua, segs });
+    }
+
+    /// Asks a slot's member for an I/O that is known by its tag, and counts it.
+    #[inline]
+    pub(crate) fn ask(&mut self, out: &mut ActionQueue, slot: Slot, mut io: MemberIo) {
+        self.in_flight[slot.index()] += 1;
+        self.foreground_sectors[slot.index()] += io.range.count;
+        io.fua &= !mutation::is(Mutation::ForgetForcedUnitAccess);
+        out.push(Action::Io(io));
     }
 
     /// Whether no request is in flight, and no I/O.

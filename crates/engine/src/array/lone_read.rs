@@ -4,7 +4,7 @@
 //! it is given both and goes on as the part of a request it then is.
 
 use super::core::{Core, RequestKey, RequestState};
-use crate::io::{Action, ActionQueue, Area, Buf, Flags, MemberIo, Op, Request, RequestId, Seg, Tag};
+use crate::io::{ActionQueue, Area, Buf, Flags, MemberIo, Op, Request, RequestId, Seg, Tag};
 use crate::units::{MemberIndex, SectorRange, Slot};
 
 /// A read on its way.
@@ -32,8 +32,6 @@ impl Core {
     #[inline]
     pub(crate) fn read_whole(&mut self, out: &mut ActionQueue, request: &Request, slot: Slot, sector: u64) {
         let &Request { id, range, .. } = request;
-        self.in_flight[slot.index()] += 1;
-        self.foreground_sectors[slot.index()] += range.count;
         let member = self.member_of[slot.index()];
         // No request is longer than its bytes are counted in 32 bits.
         let sectors = range.count as u32;
@@ -41,15 +39,8 @@ impl Core {
         let tag = Tag(self.lone_reads.insert(read) | Tag::OF_READ);
         let segs = out.add_seg(Seg { buf: Buf::Request { id, offset: 0 }, bytes: sectors * 512 });
         let range = SectorRange::new(sector, range.count);
-        out.push(Action::Io(MemberIo {
-            tag,
-            member,
-            area: Area::Data,
-            op: Op::Read,
-            range,
-            fua: false,
-            segs,
-        }));
+        let (area, op) = (Area::Data, Op::Read);
+        self.ask(out, slot, MemberIo { tag, member, area, op, range, fua: false, segs });
     }
 
     /// The read of a tag.

@@ -3,7 +3,9 @@
 use super::{Machine, Volume};
 use crate::array::core::{IoRecord, Owner, RequestKey, RequestState};
 use crate::array::lone_read::LoneRead;
-use crate::io::{Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request, Tag};
+use crate::io::{
+    Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request, Tag, Verdict,
+};
 use crate::units::Instant;
 
 impl Volume {
@@ -28,7 +30,9 @@ impl Volume {
                 Machine::Parity(parity) => parity.single_computed(&mut self.core, out, tag),
                 Machine::Copies(_) => false,
             },
-            _ => return self.handle_other(now, &input, out),
+            Input::Computed { tag, verdict } => return self.computed(now, tag, verdict, out),
+            Input::Timer => return self.timer(now, out),
+            Input::Admin { id, command } => return self.admin(now, id, command, out),
         };
         if may_go_on {
             self.settle(now, out);
@@ -98,31 +102,36 @@ impl Volume {
         self.settle(now, out);
     }
 
-    fn handle_other(&mut self, now: Instant, input: &Input, out: &mut ActionQueue) {
-        match *input {
-            Input::Request(request) => return self.take(now, &request, out),
-            Input::IoDone { tag, result } => return self.io_done(now, tag, result, out),
-            Input::Computed { tag, verdict } => match &mut self.machine {
-                Machine::Parity(parity) => parity.computed(&mut self.core, out, tag, verdict),
-                Machine::Copies(copies) => copies.computed(&mut self.core, out, tag, verdict),
-            },
-            Input::Timer => {
-                if let Machine::Parity(parity) = &mut self.machine {
-                    parity.timer(now);
-                }
+    /// Any other computation ended.
+    #[inline(never)]
+    fn computed(&mut self, now: Instant, tag: Tag, verdict: Verdict, out: &mut ActionQueue) {
+        match &mut self.machine {
+            Machine::Parity(parity) => parity.computed(&mut self.core, out, tag, verdict),
+            Machine::Copies(copies) => copies.computed(&mut self.core, out, tag, verdict),
+        }
+        self.settle(now, out);
+    }
+
+    #[inline(never)]
+    fn timer(&mut self, now: Instant, out: &mut ActionQueue) {
+        if let Machine::Parity(parity) = &mut self.machine {
+            parity.timer(now);
+        }
+        self.settle(now, out);
+    }
+
+    #[inline(never)]
+    fn admin(&mut self, now: Instant, id: u32, command: AdminCommand, out: &mut ActionQueue) {
+        if command == AdminCommand::Stop {
+            self.is_stopped = true;
+            self.sync.stop();
+            self.stopping = Some(id);
+            if let Some(keeper) = &mut self.keeper {
+                keeper.stop();
             }
-            Input::Admin { id, command: AdminCommand::Stop } => {
-                self.is_stopped = true;
-                self.sync.stop();
-                self.stopping = Some(id);
-                if let Some(keeper) = &mut self.keeper {
-                    keeper.stop();
-                }
-            }
-            Input::Admin { id, command } => {
-                let reply = self.sync.admin(&mut self.core, out, command);
-                out.push(Action::Replied { id, reply });
-            }
+        } else {
+            let reply = self.sync.admin(&mut self.core, out, command);
+            out.push(Action::Replied { id, reply });
         }
         self.settle(now, out);
     }

@@ -12,7 +12,7 @@ use crate::array::slab::Slab;
 use crate::array::slots::SlotSet;
 use crate::geometry::Place;
 use crate::io::{ActionQueue, IoError, IoResult, Op, Request, SegList};
-use crate::units::{PAGE_SECTORS, SectorRange, Slot};
+use crate::units::{PAGE_SECTORS, SectorRange};
 
 use job::{BUFFERS, CopyJob, JOB_PAGES};
 
@@ -84,17 +84,15 @@ impl Copies {
         if core.has_bad_blocks() || range.count > contiguous {
             return false;
         }
-        if self.is_mirrored {
-            let Some((slot, sector)) = self.choose(core, range, SlotSet::EMPTY) else { return false };
-            self.last_end[slot.index()] = sector + range.count;
-            core.read_whole(out, request, slot, sector);
-            return true;
-        }
-        let is_there = holds(core, place, range.count);
-        if is_there {
-            core.read_whole(out, request, place.slot, place.sector);
-        }
-        is_there
+        let chosen = if self.is_mirrored {
+            self.choose_copy(core, range, SlotSet::EMPTY)
+        } else {
+            Some(place).filter(|only| holds(core, *only, range.count))
+        };
+        let Some(Place { slot, sector }) = chosen else { return false };
+        self.last_end[slot.index()] = sector + range.count;
+        core.read_whole(out, request, slot, sector);
+        true
     }
 
     /// Reads a part from the best copy not tried yet.
@@ -107,7 +105,7 @@ impl Copies {
         tried: SlotSet,
     ) {
         core.part_begins(key);
-        let Some((slot, sector)) = self.choose(core, part, tried) else {
+        let Some(Place { slot, sector }) = self.choose(core, part, tried) else {
             if part.count > PAGE_SECTORS && !tried.is_empty() {
                 // No copy can be read as a whole; every page may be on one.
                 self.read_pages(core, out, key, part);
@@ -140,28 +138,26 @@ impl Copies {
     /// one nearest to where its member read last.
     /// Copies that may not agree are always read from the first, so that no reader sees two of them.
     #[inline]
-    fn choose(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<(Slot, u64)> {
+    fn choose(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<Place> {
         if !self.is_mirrored {
             let only = core.geometry.place(part.start, 0);
             let may_be = holds(core, only, part.count) && !tried.contains(only.slot);
-            return may_be.then_some((only.slot, only.sector));
+            return may_be.then_some(only);
         }
         self.choose_copy(core, part, tried)
     }
 
-    fn choose_copy(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<(Slot, u64)> {
+    fn choose_copy(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<Place> {
         let mut copies = (0..core.geometry.copies())
             .map(|copy| core.geometry.place(part.start, copy))
             .filter(|p| holds(core, *p, part.count) && !tried.contains(p.slot));
         if !core.is_redundant(part.end()) {
-            return copies.next().map(|p| (p.slot, p.sector));
+            return copies.next();
         }
-        copies
-            .min_by_key(|p| {
-                let distance = self.last_end[p.slot.index()].abs_diff(p.sector);
-                (distance != 0, core.in_flight[p.slot.index()], distance)
-            })
-            .map(|p| (p.slot, p.sector))
+        copies.min_by_key(|p| {
+            let distance = self.last_end[p.slot.index()].abs_diff(p.sector);
+            (distance != 0, core.in_flight[p.slot.index()], distance)
+        })
     }
 
     /// Stripe-cache entries that jobs use as buffers.
@@ -189,7 +185,7 @@ impl Copies {
                     if error == IoError::Gone {
                         core.fail_member_of(out, record);
                     }
-                    if core.geometry.copies() == 1 {
+                    if !self.is_mirrored {
                         return core.part_ends(out, request, Err(error));
                     }
                     let part = SectorRange::new(sector, record.range.count);
@@ -258,7 +254,7 @@ fn to_bad_edge(core: &Core, sector: u64) -> u64 {
 #[inline]
 fn holds(core: &Core, place: Place, count: u64) -> bool {
     let range = SectorRange::new(place.sector, count);
-    !core.is_lost(place.slot, range.end()) && !core.is_bad(place.slot, range)
+    core.can_read(place.slot, range)
 }
 
 /// A member did not take a write of several pages: it is written page by page where it can be listed which it does not

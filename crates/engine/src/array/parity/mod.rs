@@ -29,7 +29,7 @@ use super::slab::Slab;
 use crate::geometry::ParityShape;
 use crate::io::{ActionQueue, Flags, IoError, IoResult, Op, Request, SegList};
 use crate::policy::Policy;
-use crate::units::{Instant, PAGE_SECTORS, SectorRange, Slot};
+use crate::units::{Instant, PAGE_SECTORS, SectorRange};
 use cache::StripeCache;
 pub(crate) use log::LogPlaces;
 use log::Logs;
@@ -229,7 +229,7 @@ impl Parity {
         let of_member = SectorRange::new(place.sector, range.count);
         let is_plain = range.count <= contiguous
             && core.policy.aligned_reads_bypass_cache
-            && can_be_read(core, place.slot, of_member);
+            && core.can_read(place.slot, of_member);
         if is_plain {
             core.read_whole(out, request, place.slot, place.sector);
         }
@@ -244,7 +244,7 @@ impl Parity {
             let (place, contiguous) = self.shape.locate(sector);
             let count = contiguous.min(range.end() - sector);
             let of_member = SectorRange::new(place.sector, count);
-            if can_be_read(core, place.slot, of_member) {
+            if core.can_read(place.slot, of_member) {
                 core.part_begins(key);
                 let seg = core.request_seg(key, sector, count);
                 let segs = out.add_seg(seg);
@@ -515,10 +515,4 @@ impl Parity {
             "delayed stripes wait only while others read"
         );
     }
-}
-
-/// Whether a slot's member has these sectors and can give them.
-#[inline]
-fn can_be_read(core: &Core, slot: Slot, range: SectorRange) -> bool {
-    !core.is_lost(slot, range.end()) && !core.is_bad(slot, range)
 }

@@ -318,29 +318,27 @@ impl Parity {
         record: &IoRecord,
         result: IoResult,
     ) {
+        let Err(error) = result else {
+            return self.op_answered(core, out, key, (record.slot, record.op));
+        };
         let mut op = self.take(key);
         op.pending -= 1;
-        match (record.op, result) {
-            (Op::Read, Ok(())) => self.mark(&op, record.slot, true),
-            (Op::Read, Err(error)) => {
-                let is_taken_for_read = mutation::is(Mutation::RecoverPastFailedRead);
-                if !is_taken_for_read {
-                    op.unreadable.insert(record.slot);
-                }
-                // A member that does not give back what was just written to it is not to be kept.
-                if error == IoError::Gone || op.step == Step::Verifying {
-                    core.write_failed(out, record, error);
-                }
-                self.mark(&op, record.slot, is_taken_for_read);
+        if record.op == Op::Read {
+            let is_taken_for_read = mutation::is(Mutation::RecoverPastFailedRead);
+            if !is_taken_for_read {
+                op.unreadable.insert(record.slot);
             }
-            (_, Ok(())) => {}
-            (_, Err(error)) => {
+            // A member that does not give back what was just written to it is not to be kept.
+            if error == IoError::Gone || op.step == Step::Verifying {
                 core.write_failed(out, record, error);
-                core.drop_replacement(out, record.slot, record.member);
-                let is_kept = self.view(core, &op).lost.len() <= usize::from(self.shape.parity_disks());
-                if (core.read_only || !is_kept) && op.kind == Kind::Write {
-                    op.result = Err(error);
-                }
+            }
+            self.mark(&op, record.slot, is_taken_for_read);
+        } else {
+            core.write_failed(out, record, error);
+            core.drop_replacement(out, record.slot, record.member);
+            let is_kept = self.view(core, &op).lost.len() <= usize::from(self.shape.parity_disks());
+            if (core.read_only || !is_kept) && op.kind == Kind::Write {
+                op.result = Err(error);
             }
         }
         self.go_on(core, out, key, op);
@@ -360,7 +358,7 @@ impl Parity {
         state.pending -= 1;
         let (window, rows, is_last) = (state.window, state.rows, state.pending == 0);
         if op == Op::Read {
-            self.mark_rows(window, rows, slot);
+            self.mark_rows(window, rows, slot, true);
         }
         if is_last {
             let op = self.take(key);
@@ -460,17 +458,14 @@ impl Parity {
         *self.ops.get_mut(key).expect("an operation lives until its last answer") = Some(op);
     }
 
-    /// Notes that a slot's pages hold what its member holds.
-    fn mark_rows(&mut self, window: u32, rows: Rows, slot: Slot) {
-        let entries = &self.windows.get(window).entries;
-        for row in rows.0..rows.1 {
-            self.cache.uptodate(entries[row as usize]).insert(slot);
-        }
+    pub(super) fn mark(&mut self, op: &StripeOp, slot: Slot, uptodate: bool) {
+        self.mark_rows(op.window, op.rows, slot, uptodate);
     }
 
-    pub(super) fn mark(&mut self, op: &StripeOp, slot: Slot, uptodate: bool) {
-        let entries = &self.windows.get(op.window).entries;
-        for row in op.rows.0..op.rows.1 {
+    /// Notes whether a slot's pages hold what its member holds.
+    fn mark_rows(&mut self, window: u32, rows: Rows, slot: Slot, uptodate: bool) {
+        let entries = &self.windows.get(window).entries;
+        for row in rows.0..rows.1 {
             let set = self.cache.uptodate(entries[row as usize]);
             if uptodate { set.insert(slot) } else { set.remove(slot) }
         }
@@ -478,6 +473,9 @@ impl Parity {
 
     /// Gives back rows that an operation owned.
     pub(super) fn leave_rows(&mut self, index: u32, owned: Owned) {
+        if self.windows.close_after(index, &owned, &mut self.cache) {
+            return;
+        }
         let window = self.windows.get(index);
         let position = window.active.iter().position(|o| *o == owned).expect("it owned its rows");
         window.active.swap_remove(position);

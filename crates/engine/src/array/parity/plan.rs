@@ -58,6 +58,12 @@ impl WritePlan {
     /// Nothing at all.
     pub const NOTHING: Self =
         Self { read: SlotSet::EMPTY, recover: SlotSet::EMPTY, method: WriteMethod::NoParity };
+
+    /// Of a write of whole stripes: nothing is read, and parity is new if it can be written anywhere.
+    pub const fn whole(has_parity: bool) -> Self {
+        let method = if has_parity { WriteMethod::Rcw } else { WriteMethod::NoParity };
+        Self { method, ..Self::NOTHING }
+    }
 }
 
 /// The rows cannot be written, or read: more is lost than parity holds.
@@ -103,14 +109,6 @@ pub(super) fn parity_slots(p: Slot, q: Option<Slot>) -> SlotSet {
         set.insert(q);
     }
     set
-}
-
-impl WritePlan {
-    /// Of a write of whole stripes: nothing is read, and parity is new if it can be written anywhere.
-    pub const fn whole(has_parity: bool) -> Self {
-        let method = if has_parity { WriteMethod::Rcw } else { WriteMethod::NoParity };
-        Self { method, ..Self::NOTHING }
-    }
 }
 
 /// Plans a write.

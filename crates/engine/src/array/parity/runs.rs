@@ -53,6 +53,15 @@ impl Parity {
         // An operation that ends at once must not free the window under the others.
         self.windows.get(index).gathering = true;
         let by_rows = core.has_bad_blocks() || self.windows.get(index).by_rows;
+        let run = if by_rows || self.logs.is_some() { None } else { run_of_all(&map, &chosen) };
+        if let Some(run) = run.filter(|run| self.alike(index, run.rows.0, run) == run.rows.1) {
+            let mut op = self.empty_op(core, index, run.rows, Kind::Write, map);
+            std::mem::swap(&mut op.pieces, &mut chosen);
+            op.sort_pieces();
+            op.covered = run.covered;
+            self.start_or_delay(core, out, op, gate_open);
+            return self.started(index, chosen);
+        }
         for piece in chosen.iter().filter(|p| p.job || p.read && together != Together::Merged) {
             let kind = if piece.job { Kind::Job } else { Kind::Read };
             let (first, end) = piece.rows();
@@ -65,15 +74,6 @@ impl Parity {
                 }
                 self.start(core, out, op);
             }
-        }
-        let run = if by_rows || self.logs.is_some() { None } else { run_of_all(&map, &chosen) };
-        if let Some(run) = run.filter(|run| self.alike(index, run.rows.0, run) == run.rows.1) {
-            let mut op = self.empty_op(core, index, run.rows, Kind::Write, map);
-            std::mem::swap(&mut op.pieces, &mut chosen);
-            op.sort_pieces();
-            op.covered = run.covered;
-            self.start_or_delay(core, out, op, gate_open);
-            return self.started(index, chosen);
         }
         let mut runs = std::mem::take(&mut self.runs);
         if together == Together::Merged {

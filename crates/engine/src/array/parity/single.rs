@@ -18,7 +18,6 @@ use crate::io::{
     Action, ActionQueue, Area, Buf, Compute, Flags, IoResult, Kernel, MemberIo, Op, Operand, OperandList,
     RequestId, Role, Seg, SegList, Tag,
 };
-use crate::mutation::{self, Mutation};
 use crate::units::{MemberIndex, PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// Tells the tags of its computation and its I/Os from those of operations.
@@ -334,9 +333,7 @@ impl Parity {
         // The old data are in its page, and the new parity in the parities'.
         uptodate.remove(slots[0]);
         slots[1..blocks].iter().for_each(|slot| uptodate.insert(*slot));
-        if !self.windows.close_after(window, owned.rows.0, &mut self.cache) {
-            self.leave_rows(window, owned);
-        }
+        self.leave_rows(window, owned);
         match of {
             Of::Request(request) => core.part_ends(out, request, Ok(())),
             Of::Caller(id) => core.page_ends(out, id, SectorRange::new(sector, PAGE_SECTORS)),
@@ -400,11 +397,8 @@ fn ask(
     (op, sector, fua): (Op, u64, bool),
     segs: SegList,
 ) {
-    core.in_flight[slot.index()] += 1;
-    core.foreground_sectors[slot.index()] += PAGE_SECTORS;
     let range = SectorRange::new(sector, PAGE_SECTORS);
-    let fua = fua && !mutation::is(Mutation::ForgetForcedUnitAccess);
-    out.push(Action::Io(MemberIo { tag, member, area: Area::Data, op, range, fua, segs }));
+    core.ask(out, slot, MemberIo { tag, member, area: Area::Data, op, range, fua, segs });
 }
 
 #[inline]

@@ -111,14 +111,6 @@ impl Window {
     /// Gives back the entries of rows that nothing waits for any more.
     pub(crate) fn release_rows(&mut self, rows: Rows, cache: &mut StripeCache) {
         let Self { queue, active, entries, .. } = self;
-        let is_left = queue.is_empty() && active.is_empty();
-        if is_left && rows.1 - rows.0 == 1 {
-            let entry = std::mem::replace(&mut entries[rows.0 as usize], NO_ENTRY);
-            if entry != NO_ENTRY {
-                cache.release(entry);
-            }
-            return;
-        }
         let is_released = |row: u32| {
             let is_it = |rows| share(rows, (row, row + 1));
             !queue.iter().any(|p| is_it(p.rows())) && !active.iter().any(|o| is_it(o.rows))
@@ -211,14 +203,17 @@ impl Windows {
         }
     }
 
-    /// Has the only operation of a window leave its one row, if nothing else uses the window: it is free then. Answers
-    /// whether it is so.
+    /// Has an operation leave its row, if it has but one and nothing else uses the window, which is free then: what is left
+    /// by most. Answers whether it is so.
     #[inline]
-    pub(crate) fn close_after(&mut self, index: u32, row: u32, cache: &mut StripeCache) -> bool {
+    pub(crate) fn close_after(&mut self, index: u32, owned: &Owned, cache: &mut StripeCache) -> bool {
         let window = &mut self.slab[index as usize];
-        if window.active.len() != 1 || !window.queue.is_empty() || window.gathering || window.delayed {
+        let (row, end) = owned.rows;
+        let is_last = window.active.len() == 1 && window.queue.is_empty();
+        if end - row != 1 || !is_last || window.gathering || window.delayed {
             return false;
         }
+        debug_assert_eq!(window.active[0], *owned, "it owned its row");
         window.active.clear();
         cache.release(std::mem::replace(&mut window.entries[row as usize], NO_ENTRY));
         debug_assert!(window.entries.iter().all(|e| *e == NO_ENTRY), "a free window holds no entry");

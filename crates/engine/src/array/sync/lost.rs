@@ -72,7 +72,7 @@ fn can_be_had(core: &Core, range: SectorRange) -> bool {
     let geometry: &Geometry = &core.geometry;
     let is_there = |slot: Slot, sector: u64| {
         let place = SectorRange::new(sector, range.count);
-        !core.is_lost(slot, place.end()) && !core.is_bad(slot, place)
+        core.can_read(slot, place)
     };
     match geometry.shape() {
         Shape::Parity(shape) => {
