@@ -27,10 +27,12 @@ impl Tag {
     /// Two bits from here on say which block of such a record an I/O is of.
     pub(crate) const OF_SINGLE_BLOCK: u32 = 27;
 
-    /// A read that one member answers; where it is of no such page.
+    /// A read that takes a member's bytes as they are; where it is of no such page.
     pub(crate) const OF_READ: u64 = 1 << 28;
+    /// Such a read that is a part of a request.
+    pub(crate) const OF_PART: u64 = 1 << 27;
 
-    /// Whether it is of a read that one member answers.
+    /// Whether it is of a read that takes a member's bytes as they are.
     #[inline]
     pub(crate) const fn is_of_read(self) -> bool {
         self.0 & (Self::OF_SINGLE | Self::OF_READ) == Self::OF_READ

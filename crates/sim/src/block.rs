@@ -13,64 +13,79 @@ use stripewise_engine::io::Tag;
 
 const NONE: u32 = u32::MAX;
 
-/// I/Os of the array in flight, and the chains that tie commands to them. Shared by all queues.
+/// The chains that tie commands to the I/Os of the array in flight. Shared by all queues.
 #[derive(Debug, Default)]
 pub(crate) struct Fanout {
-    ios: Vec<InFlight>,
-    free_ios: Vec<u32>,
-    links: Vec<ChainLink>,
+    links: Vec<Link>,
     free_links: Vec<u32>,
+    /// Of each I/O in several pieces, those not complete.
+    left: Vec<u32>,
+    free_left: Vec<u32>,
 }
 
+/// A piece of an I/O, in the chain of its request.
 #[derive(Clone, Copy, Debug)]
-struct InFlight {
-    tag: Tag,
-    pieces: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct ChainLink {
-    io: u32,
+struct Link {
+    io: Tag,
+    left: u32,
     next: u32,
 }
 
+/// A piece of an I/O: all of it, or one that counts in [`Fanout::left`].
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    io: Tag,
+    /// [`NONE`] if it is all.
+    left: u32,
+}
+
 impl Fanout {
-    /// Takes note of an I/O; returns its index.
-    pub(crate) fn begin(&mut self, tag: Tag) -> u32 {
-        let io = InFlight { tag, pieces: 0 };
-        if let Some(index) = self.free_ios.pop() {
-            self.ios[index as usize] = io;
-            return index;
+    /// Takes note of an I/O in so many pieces.
+    fn begin(&mut self, io: Tag, pieces: u32) -> Piece {
+        if pieces == 1 {
+            return Piece { io, left: NONE };
         }
-        self.ios.push(io);
-        self.ios.len() as u32 - 1
+        let left = take(&mut self.left, &mut self.free_left, pieces);
+        Piece { io, left }
     }
 
-    fn link(&mut self, io: u32, next: u32) -> u32 {
-        self.ios[io as usize].pieces += 1;
-        if let Some(index) = self.free_links.pop() {
-            self.links[index as usize] = ChainLink { io, next };
-            return index;
-        }
-        self.links.push(ChainLink { io, next });
-        self.links.len() as u32 - 1
+    fn link(&mut self, of: Piece, next: u32) -> u32 {
+        take(&mut self.links, &mut self.free_links, Link { io: of.io, left: of.left, next })
     }
 
     /// Completes every piece of a chain; the I/Os thereby complete are added to `done`.
     fn complete(&mut self, chain: u32, done: &mut Vec<Tag>) {
         let mut at = chain;
         while at != NONE {
-            let ChainLink { io, next } = self.links[at as usize];
+            let Link { io, left, next } = self.links[at as usize];
             self.free_links.push(at);
-            let state = &mut self.ios[io as usize];
-            state.pieces -= 1;
-            if state.pieces == 0 {
-                done.push(state.tag);
-                self.free_ios.push(io);
+            if left == NONE || self.is_last(left) {
+                done.push(io);
             }
             at = next;
         }
     }
+
+    /// Whether with one more piece all of an I/O is complete.
+    fn is_last(&mut self, index: u32) -> bool {
+        let left = &mut self.left[index as usize];
+        *left -= 1;
+        let is_last = *left == 0;
+        if is_last {
+            self.free_left.push(index);
+        }
+        is_last
+    }
+}
+
+/// Keeps a value in a free place of a table, or in a new one.
+fn take<T>(table: &mut Vec<T>, free: &mut Vec<u32>, value: T) -> u32 {
+    if let Some(index) = free.pop() {
+        table[index as usize] = value;
+        return index;
+    }
+    table.push(value);
+    table.len() as u32 - 1
 }
 
 /// A request: one command's worth of one or more I/Os.
@@ -88,7 +103,7 @@ struct Waiting {
     op: CommandOp,
     start: u64,
     end: u64,
-    io: u32,
+    of: Piece,
 }
 
 /// Counts of what went through a queue.
@@ -161,7 +176,7 @@ pub(crate) struct BlockQueue {
     /// Where the last request was added or joined, likely to be continued.
     hint: usize,
     waiting: VecDeque<Waiting>,
-    flushes: VecDeque<u32>,
+    flushes: VecDeque<Tag>,
     flushing: bool,
     /// Reads and writes queued or outstanding.
     held: [u32; 2],
@@ -191,7 +206,7 @@ impl BlockQueue {
     }
 
     /// Takes an I/O.
-    pub(crate) fn add(&mut self, op: CommandOp, start: u64, sectors: u64, io: u32, fanout: &mut Fanout) {
+    pub(crate) fn add(&mut self, op: CommandOp, start: u64, sectors: u64, io: Tag, fanout: &mut Fanout) {
         match op {
             CommandOp::Flush => {
                 self.stats.flushes += 1;
@@ -208,19 +223,20 @@ impl BlockQueue {
             }
         }
         let (mut at, end) = (start, start + sectors);
+        let is_whole = sectors <= self.request_sectors_max;
+        let pieces = if is_whole { 1 } else { sectors.div_ceil(self.request_sectors_max) as u32 };
+        let of = fanout.begin(io, pieces);
         while at < end {
             let piece_end = end.min(at + self.request_sectors_max);
-            if !self.waiting.is_empty() || !self.place(op, at, piece_end, io, fanout) {
-                // The piece counts from now on, or the I/O could complete without it.
-                fanout.ios[io as usize].pieces += 1;
-                self.waiting.push_back(Waiting { op, start: at, end: piece_end, io });
+            if !self.waiting.is_empty() || !self.place(op, at, piece_end, of, fanout) {
+                self.waiting.push_back(Waiting { op, start: at, end: piece_end, of });
             }
             at = piece_end;
         }
     }
 
     /// Joins a piece to a queued request or makes it one; false if the queue is full.
-    fn place(&mut self, op: CommandOp, start: u64, end: u64, io: u32, fanout: &mut Fanout) -> bool {
+    fn place(&mut self, op: CommandOp, start: u64, end: u64, of: Piece, fanout: &mut Fanout) -> bool {
         let fits = |r: &Request| r.op == op && r.end - r.start + end - start <= self.request_sectors_max;
         let continues = |r: &Request| r.end == start && fits(r);
         if op != CommandOp::Discard && !self.queued.is_empty() {
@@ -230,7 +246,7 @@ impl BlockQueue {
             }
             if self.queued.get(back).is_some_and(continues) {
                 self.queued[back].end = end;
-                self.queued[back].chain = fanout.link(io, self.queued[back].chain);
+                self.queued[back].chain = fanout.link(of, self.queued[back].chain);
                 self.stats.merges += 1;
                 self.hint = back;
                 return true;
@@ -238,7 +254,7 @@ impl BlockQueue {
             let front = back.wrapping_add(1);
             if self.queued.get(front).is_some_and(|r| r.start == end && fits(r)) {
                 self.queued[front].start = start;
-                self.queued[front].chain = fanout.link(io, self.queued[front].chain);
+                self.queued[front].chain = fanout.link(of, self.queued[front].chain);
                 self.stats.merges += 1;
                 self.hint = front;
                 return true;
@@ -250,7 +266,7 @@ impl BlockQueue {
         }
         *held += 1;
         let index = self.queued.partition_point(|r| r.start <= start);
-        let chain = fanout.link(io, NONE);
+        let chain = fanout.link(of, NONE);
         self.queued.insert(index, Request { start, end, op, chain });
         self.hint = index;
         true
@@ -273,7 +289,8 @@ impl BlockQueue {
             }
             self.flushes.pop_front();
             self.flushing = true;
-            let chain = fanout.link(io, NONE);
+            let of = fanout.begin(io, 1);
+            let chain = fanout.link(of, NONE);
             return Some(self.send(Request { start: 0, end: 0, op: CommandOp::Flush, chain }));
         }
         if self.queued.is_empty() {
@@ -303,11 +320,10 @@ impl BlockQueue {
             self.held[usize::from(request.op != CommandOp::Read)] -= 1;
         }
         fanout.complete(request.chain, done);
-        while let Some(&Waiting { op, start, end, io }) = self.waiting.front() {
-            if !self.place(op, start, end, io, fanout) {
+        while let Some(&Waiting { op, start, end, of }) = self.waiting.front() {
+            if !self.place(op, start, end, of, fanout) {
                 return;
             }
-            fanout.ios[io as usize].pieces -= 1;
             self.waiting.pop_front();
         }
     }

@@ -105,6 +105,9 @@ pub fn run(config: &SimConfig, workload: &mut impl Workload) -> Result<SimReport
     World::new(config, Phantom)?.run(workload, None)
 }
 
+/// How many answers ahead the engine looks at what it needs for them.
+const LOOK_AHEAD: usize = 8;
+
 /// A member: the queue above its drive, and the drive.
 #[derive(Debug)]
 struct Member {
@@ -368,6 +371,13 @@ impl<D: Data> World<D> {
         self.stack.handle(Instant(self.now_ns), input, &mut self.out);
     }
 
+    /// Tells the engine that a member's I/O ended: by far the most common input.
+    #[inline(never)]
+    fn answered(&mut self, tag: Tag) {
+        let input = Input::IoDone { tag, result: Ok(()) };
+        self.stack.handle(Instant(self.now_ns), input, &mut self.out);
+    }
+
     /// Lets a member's drive handle an event, and the engine what the drive completes.
     fn drive(&mut self, member: u32, event: impl FnOnce(&mut Drive, &mut Surroundings<'_>)) {
         let at = &mut self.members[member as usize];
@@ -382,8 +392,14 @@ impl<D: Data> World<D> {
         }
         touch(at, member, &mut self.touched);
         self.trace(2, u64::from(member));
+        for tag in self.done_ios.iter().skip(1).take(LOOK_AHEAD - 1) {
+            self.stack.volume().look_at(*tag);
+        }
         for index in 0..self.done_ios.len() {
-            self.handle(Input::IoDone { tag: self.done_ios[index], result: Ok(()) });
+            if let Some(tag) = self.done_ios.get(index + LOOK_AHEAD) {
+                self.stack.volume().look_at(*tag);
+            }
+            self.answered(self.done_ios[index]);
         }
         self.done_ios.clear();
         self.act();
@@ -464,8 +480,7 @@ impl<D: Data> World<D> {
         let slot = io.member.index() as u32;
         let op = CommandOp::of(io.op, io.fua);
         let member = &mut self.members[slot as usize];
-        let index = self.fanout.begin(io.tag);
-        member.queue.add(op, io.range.start, io.range.count, index, &mut self.fanout);
+        member.queue.add(op, io.range.start, io.range.count, io.tag, &mut self.fanout);
         touch(member, slot, &mut self.touched);
     }
 

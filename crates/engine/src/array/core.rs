@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::lone_read::LoneRead;
 use super::members::{Members, Twin};
+use super::plain_read::PlainReads;
 use super::range_lock::RangeLock;
 use super::slab::Slab;
 use super::slots::SlotSet;
@@ -127,8 +127,8 @@ pub(crate) struct Core {
     pub(crate) read_only: bool,
     pub(crate) requests: Slab<RequestState>,
     pub(crate) ios: Slab<IoRecord>,
-    /// Reads that one member answers.
-    pub(crate) lone_reads: Slab<LoneRead>,
+    /// Reads that take a member's bytes as they are.
+    pub(crate) plain_reads: PlainReads,
     /// The member of each slot.
     pub(crate) member_of: Vec<MemberIndex>,
     /// I/Os under way on each slot's member.
@@ -178,7 +178,7 @@ impl Core {
             read_only: false,
             requests: Slab::new(),
             ios: Slab::new(),
-            lone_reads: Slab::new(),
+            plain_reads: PlainReads::new(),
             member_of: (0..members).map(|m| MemberIndex(m as u16)).collect(),
             in_flight: vec![0; members],
             ranges: RangeLock::default(),
@@ -256,11 +256,17 @@ impl Core {
 
     /// Whether no request is in flight, and no I/O.
     pub(crate) fn is_idle(&self) -> bool {
-        self.requests.len() + self.ios.len() + self.lone_reads.len() == 0
+        self.requests.len() + self.ios.len() + self.plain_reads.len() == 0
+    }
+
+    /// Lets go of the record of an I/O of this slot's data, which is there.
+    #[inline]
+    pub(crate) fn data_io_ends(&mut self, tag: Tag, slot: Slot) {
+        self.ios.discard(tag.0);
+        self.in_flight[slot.index()] -= 1;
     }
 
     /// Takes the record of an I/O that ended.
-    #[inline]
     pub(crate) fn io_ended(&mut self, tag: Tag) -> Option<IoRecord> {
         let record = self.ios.remove(tag.0)?;
         if matches!(record.owner, Owner::Metadata { .. } | Owner::Log { .. }) {

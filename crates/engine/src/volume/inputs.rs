@@ -2,7 +2,7 @@
 
 use super::{Machine, Volume};
 use crate::array::core::{IoRecord, Owner, RequestKey, RequestState};
-use crate::array::lone_read::LoneRead;
+use crate::array::plain_read::{PlainRead, Whose};
 use crate::io::{
     Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request, Tag, Verdict,
 };
@@ -19,7 +19,7 @@ impl Volume {
             Input::Request(request) if request.op == Op::Read => return self.read(now, &request, out),
             Input::Request(request) => return self.take(now, &request, out),
             Input::IoDone { tag, result } if tag.is_of_read() => {
-                return self.lone_read_ended(now, tag, result, out);
+                return self.plain_read_ended(now, tag, result, out);
             }
             Input::IoDone { tag, result } if tag.is_of_single() => match &mut self.machine {
                 Machine::Parity(parity) => parity.single_answered(&mut self.core, out, tag, result),
@@ -36,6 +36,17 @@ impl Volume {
         };
         if may_go_on {
             self.settle(now, out);
+        }
+    }
+
+    /// Looks at what the answer to an I/O will need. A loop that has several at hand asks for some before their turn: the
+    /// waits for memory pass at the same time.
+    #[inline]
+    pub fn look_at(&self, tag: Tag) {
+        if tag.is_of_read() {
+            self.core.plain_reads.look_at(tag.0);
+        } else if !tag.is_of_single() {
+            self.core.ios.look_at(tag.0);
         }
     }
 
@@ -61,42 +72,50 @@ impl Volume {
         }
     }
 
-    /// A read that one member answers ended.
+    /// A read that took a member's bytes as they are ended.
     #[inline(never)]
-    fn lone_read_ended(&mut self, now: Instant, tag: Tag, result: IoResult, out: &mut ActionQueue) {
-        let Some(&read) = self.core.lone_read(tag) else { return };
-        self.core.lone_read_ends(tag, read.slot);
-        if result.is_err() {
-            return self.lone_read_refused(now, &read, result, out);
+    fn plain_read_ended(&mut self, now: Instant, tag: Tag, result: IoResult, out: &mut ActionQueue) {
+        let Some((whose, read)) = self.core.plain_read_ended(tag) else { return };
+        match whose {
+            _ if result.is_err() => self.plain_read_refused(whose, &read, result, out),
+            Whose::Caller(id) => out.push(Action::Complete { id, result }),
+            Whose::Request(key) => self.core.part_ends(out, key, result),
         }
-        out.push(Action::Complete { id: read.id, result });
         self.settle(now, out);
     }
 
     #[cold]
-    fn lone_read_refused(&mut self, now: Instant, read: &LoneRead, result: IoResult, out: &mut ActionQueue) {
-        let LoneRead { slot, member, sector, .. } = *read;
-        let request = self.core.read_goes_on(read);
-        let owner = match self.machine {
-            Machine::Parity(_) => Owner::Part { request, sector },
-            Machine::Copies(_) => Owner::CopyRead { request, sector, tried: 0 },
-        };
-        let record = IoRecord { slot, member, op: Op::Read, range: read.range(), owner };
+    fn plain_read_refused(
+        &mut self,
+        whose: Whose,
+        read: &PlainRead,
+        result: IoResult,
+        out: &mut ActionQueue,
+    ) {
+        let has_copies = matches!(self.machine, Machine::Copies(_));
+        let record = self.core.refused_read(whose, read, has_copies);
         self.io_ended(&record, result, out);
-        self.settle(now, out);
     }
 
     /// Any other I/O ended.
     #[inline(never)]
     fn io_done(&mut self, now: Instant, tag: Tag, result: IoResult, out: &mut ActionQueue) {
         let is_plain = result.is_ok() && !self.core.has_bad_blocks();
-        if let Some(record) = self.core.io_ended(tag) {
-            match (record.owner, &mut self.machine) {
-                (Owner::Part { request, .. }, _) if is_plain => self.core.part_ends(out, request, result),
-                (Owner::Stripe { op }, Machine::Parity(parity)) if is_plain => {
-                    parity.op_answered(&mut self.core, out, op, (record.slot, record.op));
+        // What most answers need is read where it lies.
+        let plain = self.core.ios.get(tag.0).filter(|_| is_plain).map(|r| (r.slot, r.op, r.owner));
+        match (plain, &mut self.machine) {
+            (Some((slot, _, Owner::Part { request, .. })), _) => {
+                self.core.data_io_ends(tag, slot);
+                self.core.part_ends(out, request, result);
+            }
+            (Some((slot, of, Owner::Stripe { op })), Machine::Parity(parity)) => {
+                self.core.data_io_ends(tag, slot);
+                parity.op_answered(&mut self.core, out, op, (slot, of));
+            }
+            _ => {
+                if let Some(record) = self.core.io_ended(tag) {
+                    self.io_ended(&record, result, out);
                 }
-                _ => self.io_ended(&record, result, out),
             }
         }
         self.settle(now, out);

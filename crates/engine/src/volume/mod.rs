@@ -334,7 +334,7 @@ impl Volume {
             Machine::Parity(parity) => (parity.singles(), parity.ios_of_singles()),
             Machine::Copies(_) => (0, 0),
         };
-        let reads = self.core.lone_reads.len();
+        let reads = self.core.plain_reads.len();
         let known = self.core.ios.len() + of_singles + reads;
         assert_eq!(counted, known, "I/Os in flight are counted by slot, or as the keeper's");
         if let Some(keeper) = &self.keeper {
@@ -342,7 +342,7 @@ impl Volume {
         }
         if self.core.requests.len() + singles == 0 {
             assert!(self.core.ranges.is_idle(), "without requests no range is held");
-            assert_eq!(in_flight as usize, reads, "without requests only reads of one member are in flight");
+            assert_eq!(in_flight as usize, reads, "without requests only reads that are one are in flight");
         }
         for state in self.core.requests.iter() {
             assert!(state.admitted <= state.request.range.count, "no more is taken than was asked for");

@@ -89,9 +89,9 @@ impl Copies {
         } else {
             Some(place).filter(|only| holds(core, *only, range.count))
         };
-        let Some(Place { slot, sector }) = chosen else { return false };
-        self.last_end[slot.index()] = sector + range.count;
-        core.read_whole(out, request, slot, sector);
+        let Some(place) = chosen else { return false };
+        self.last_end[place.slot.index()] = place.sector + range.count;
+        core.read_whole(out, request, place);
         true
     }
 
@@ -104,8 +104,15 @@ impl Copies {
         part: SectorRange,
         tried: SlotSet,
     ) {
+        let chosen = self.choose(core, part, tried);
+        if let Some(place) = chosen {
+            self.last_end[place.slot.index()] = place.sector + part.count;
+            if tried.is_empty() {
+                return core.read_part(out, key, part, place);
+            }
+        }
         core.part_begins(key);
-        let Some(Place { slot, sector }) = self.choose(core, part, tried) else {
+        let Some(Place { slot, sector }) = chosen else {
             if part.count > PAGE_SECTORS && !tried.is_empty() {
                 // No copy can be read as a whole; every page may be on one.
                 self.read_pages(core, out, key, part);
@@ -115,9 +122,8 @@ impl Copies {
             let error = if is_lost { IoError::Lost } else { IoError::Media };
             return core.part_ends(out, key, Err(error));
         };
-        let tried = if tried.is_empty() { 0 } else { self.tried.insert(tried) };
+        let tried = self.tried.insert(tried);
         let range = SectorRange::new(sector, part.count);
-        self.last_end[slot.index()] = range.end();
         let seg = core.request_seg(key, part.start, part.count);
         let segs = out.add_seg(seg);
         let owner = Owner::CopyRead { request: key, sector: part.start, tried };

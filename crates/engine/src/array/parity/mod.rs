@@ -231,7 +231,7 @@ impl Parity {
             && core.policy.aligned_reads_bypass_cache
             && core.can_read(place.slot, of_member);
         if is_plain {
-            core.read_whole(out, request, place.slot, place.sector);
+            core.read_whole(out, request, place);
         }
         is_plain
     }
@@ -245,12 +245,7 @@ impl Parity {
             let count = contiguous.min(range.end() - sector);
             let of_member = SectorRange::new(place.sector, count);
             if core.can_read(place.slot, of_member) {
-                core.part_begins(key);
-                let seg = core.request_seg(key, sector, count);
-                let segs = out.add_seg(seg);
-                let record =
-                    core.record(place.slot, Op::Read, of_member, Owner::Part { request: key, sector });
-                core.io(out, record, false, segs);
+                core.read_part(out, key, SectorRange::new(sector, count), place);
             } else {
                 Self::read_through_cache(core, key, SectorRange::new(sector, count));
             }
