@@ -20,29 +20,41 @@ pub(super) fn rows(scale: &Scale) -> Result<Vec<Row>> {
     let choices = Choices { quick: false, real: false, seed: None, replicates: Some(1) };
     let study = Study::simulated(preset.plan()?, choices)?;
     // Cells spread over the whole matrix, by a step that no factor's number of values divides.
-    let count = (scale.sample.as_millis() as usize / 4).clamp(3, 90);
+    let count = (scale.sample.as_millis() as usize / 2).clamp(3, 90);
     let step = (study.cells().len() / count) | 1;
     let cells: Vec<_> = study.cells().iter().step_by(step).collect();
     let never = Arc::new(AtomicBool::new(false));
     let (mut speeds, mut rates) = (Vec::new(), Vec::new());
-    for _ in 0..scale.rounds.div_ceil(3) {
-        let (mut seconds, mut ios) = (0.0, 0);
-        let watch = Stopwatch::start();
-        for cell in &cells {
+    let (mut seconds, mut ios) = (0.0, 0);
+    let mut fastest = vec![f64::INFINITY; cells.len()];
+    for _ in 0..scale.rounds.div_ceil(2) {
+        let mut real = 0.0;
+        (seconds, ios) = (0.0, 0);
+        for (cell, fastest) in cells.iter().zip(&mut fastest) {
+            let watch = Stopwatch::start();
             let measured = study.target().run(cell, &never).map_err(|e| anyhow!("{}: {e}", cell.label()))?;
+            let took = watch.seconds();
+            *fastest = fastest.min(took);
+            real += took;
             seconds += cell.seconds().unwrap_or(measured.seconds);
             ios += measured.member_ios.map_or(0, |ios| ios.reads + ios.writes);
         }
-        let real = watch.seconds();
         speeds.push(seconds / real);
         rates.push(ios as f64 / real);
     }
-    let note = format!("{} cells of {}, spread over the study", cells.len(), study.cells().len());
+    let real: f64 = fastest.iter().sum();
+    let note = format!(
+        "{} cells of {}, spread over the study, each at its fastest",
+        cells.len(),
+        study.cells().len()
+    );
     Ok(vec![
         Row::new("simulation: the published chunk-size study", Unit::TimesRealTime, speeds)
+            .fastest(Some(seconds / real))
             .asked(Target::AtLeast(TIMES_REAL_TIME))
             .noted(note.clone()),
         Row::new("simulation: member I/Os", Unit::MemberIosPerSecond, rates)
+            .fastest(Some(ios as f64 / real))
             .asked(Target::AtLeast(MEMBER_IOS))
             .noted(note),
     ])
