@@ -38,6 +38,12 @@ impl Tag {
         self.0 & (Self::OF_SINGLE | Self::OF_READ) == Self::OF_READ
     }
 
+    /// Whether it is of such a read that is a part of a request.
+    #[inline]
+    pub(crate) const fn is_of_part(self) -> bool {
+        self.0 & Self::OF_PART != 0
+    }
+
     /// Whether it is of a page written alone.
     #[inline]
     pub(crate) const fn is_of_single(self) -> bool {

@@ -16,21 +16,12 @@ use crate::units::{MemberIndex, SectorRange, Slot};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainRead {
     /// The caller's number of the request, or our place of it, as the tag says.
-    whose: u32,
+    pub(crate) whose: u32,
     slot: Slot,
     member: MemberIndex,
     sectors: NonZeroU32,
     /// The array's sector.
     sector: u64,
-}
-
-/// Whose a read is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Whose {
-    /// All of a caller's request.
-    Caller(RequestId),
-    /// A part of a request.
-    Request(RequestKey),
 }
 
 /// The reads on their way.
@@ -83,31 +74,29 @@ impl Core {
 
     /// Lets go of a read that was answered.
     #[inline]
-    pub(crate) fn plain_read_ended(&mut self, tag: Tag) -> Option<(Whose, PlainRead)> {
-        let key = tag.0 & !(Tag::OF_READ | Tag::OF_PART);
-        let read = *self.plain_reads.get(key)?;
-        self.plain_reads.discard(key);
+    pub(crate) fn plain_read_ended(&mut self, tag: Tag) -> Option<PlainRead> {
+        let read = self.plain_reads.remove(tag.0 & !(Tag::OF_READ | Tag::OF_PART))?;
         self.in_flight[read.slot.index()] -= 1;
-        let whose = if tag.0 & Tag::OF_PART == 0 {
-            Whose::Caller(RequestId(read.whose))
-        } else {
-            Whose::Request(self.requests.key_at(read.whose))
-        };
-        Some((whose, read))
+        Some(read)
+    }
+
+    /// The request that a read is a part of.
+    #[inline]
+    pub(crate) fn request_of(&self, read: &PlainRead) -> RequestKey {
+        self.requests.key_at(read.whose)
     }
 
     /// What a read that its member refused goes on as: the part of a request.
     #[cold]
-    pub(crate) fn refused_read(&mut self, whose: Whose, read: &PlainRead, has_copies: bool) -> IoRecord {
-        let &PlainRead { slot, member, sector, sectors, .. } = read;
+    pub(crate) fn refused_read(&mut self, is_part: bool, read: &PlainRead, has_copies: bool) -> IoRecord {
+        let &PlainRead { whose, slot, member, sector, sectors } = read;
         let count = u64::from(sectors.get());
-        let request = match whose {
-            Whose::Request(key) => key,
-            Whose::Caller(id) => {
-                let range = SectorRange::new(sector, count);
-                let request = Request { id, op: Op::Read, range, flags: Flags::default() };
-                self.requests.insert(RequestState { admitted: count, ..RequestState::new(request) })
-            }
+        let request = if is_part {
+            self.request_of(read)
+        } else {
+            let range = SectorRange::new(sector, count);
+            let request = Request { id: RequestId(whose), op: Op::Read, range, flags: Flags::default() };
+            self.requests.insert(RequestState { admitted: count, ..RequestState::new(request) })
         };
         let mut copies = (0..self.geometry.copies()).map(|copy| self.geometry.place(sector, copy));
         let place = copies.find(|place| place.slot == slot).expect("it was read where it lies");

@@ -94,9 +94,9 @@ impl<T> Slab<T> {
 
 /// The key of the next record in a place: another generation, which is never 0.
 const fn next_key(key: u64) -> u64 {
-    match (key >> 32) as u32 {
-        u32::MAX => 1 << 32 | key & u32::MAX as u64,
-        _ => key + (1 << 32),
+    match key.checked_add(1 << 32) {
+        Some(next) => next,
+        None => 1 << 32 | key & u32::MAX as u64,
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::{Machine, Volume};
 use crate::array::core::{IoRecord, Owner, RequestKey, RequestState};
-use crate::array::plain_read::{PlainRead, Whose};
+use crate::array::plain_read::PlainRead;
 use crate::io::{
-    Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request, Tag, Verdict,
+    Action, ActionQueue, AdminCommand, AdminReply, Input, IoError, IoResult, Op, Request, RequestId, Tag,
+    Verdict,
 };
 use crate::units::Instant;
 
@@ -75,11 +76,14 @@ impl Volume {
     /// A read that took a member's bytes as they are ended.
     #[inline(never)]
     fn plain_read_ended(&mut self, now: Instant, tag: Tag, result: IoResult, out: &mut ActionQueue) {
-        let Some((whose, read)) = self.core.plain_read_ended(tag) else { return };
-        match whose {
-            _ if result.is_err() => self.plain_read_refused(whose, &read, result, out),
-            Whose::Caller(id) => out.push(Action::Complete { id, result }),
-            Whose::Request(key) => self.core.part_ends(out, key, result),
+        let Some(read) = self.core.plain_read_ended(tag) else { return };
+        if result.is_err() {
+            self.plain_read_refused(tag.is_of_part(), &read, result, out);
+        } else if tag.is_of_part() {
+            let key = self.core.request_of(&read);
+            self.core.part_ends(out, key, result);
+        } else {
+            out.push(Action::Complete { id: RequestId(read.whose), result });
         }
         self.settle(now, out);
     }
@@ -87,13 +91,13 @@ impl Volume {
     #[cold]
     fn plain_read_refused(
         &mut self,
-        whose: Whose,
+        is_part: bool,
         read: &PlainRead,
         result: IoResult,
         out: &mut ActionQueue,
     ) {
         let has_copies = matches!(self.machine, Machine::Copies(_));
-        let record = self.core.refused_read(whose, read, has_copies);
+        let record = self.core.refused_read(is_part, read, has_copies);
         self.io_ended(&record, result, out);
     }
 

@@ -90,7 +90,9 @@ impl Copies {
             Some(place).filter(|only| holds(core, *only, range.count))
         };
         let Some(place) = chosen else { return false };
-        self.last_end[place.slot.index()] = place.sector + range.count;
+        if self.is_mirrored {
+            self.last_end[place.slot.index()] = place.sector + range.count;
+        }
         core.read_whole(out, request, place);
         true
     }
