@@ -1,28 +1,34 @@
 //! Which record has a key: chains of records, by number, from four times as many heads. It holds no keys, as the records
-//! have them; finding one looks at a head, and seldom at more than one record.
+//! have them, but beside each number as much of its key as there is room for; finding one looks at a head, and seldom at any
+//! record but its own.
 
-/// The end of a chain.
+/// The end of a chain; no link, as no record has the highest number there is room for.
 const END: u32 = u32::MAX;
 
 /// Records by key.
 #[derive(Debug)]
 pub(crate) struct Chains {
+    /// Links: the number of a record, and above it a part of its key.
     heads: Vec<u32>,
-    /// The record after each, by number.
+    /// The link after each record, by number.
     next: Vec<u32>,
     /// What a product is shifted by to have the number of a head.
     shift: u32,
+    /// The bits of a link that are the record's number.
+    number: u32,
     len: usize,
 }
 
 impl Chains {
     /// None yet, of so many records at most without growing.
     pub(crate) fn new(records: u32) -> Self {
-        let heads = records.next_power_of_two().max(64) * 4;
+        let places = records.next_power_of_two().max(64);
+        let heads = places * 4;
         Self {
             heads: vec![END; heads as usize],
             next: vec![END; records as usize],
             shift: 64 - heads.trailing_zeros(),
+            number: places * 2 - 1,
             len: 0,
         }
     }
@@ -32,20 +38,27 @@ impl Chains {
         self.len
     }
 
+    /// The head of a key, and the part of the key in its link.
     #[inline]
-    const fn head(&self, key: u64) -> usize {
+    const fn head(&self, key: u64) -> (usize, u32) {
         // Fibonacci hashing (Knuth, "Sorting and Searching", 6.4): neighbouring keys come far apart.
-        (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+        let product = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((product >> self.shift) as usize, product as u32 & !self.number)
     }
 
     /// The record of a key; `is_it` tells whether a record is of that key.
     #[inline]
     pub(crate) fn find(&self, key: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        let mut record = self.heads[self.head(key)];
-        while record != END && !is_it(record) {
-            record = self.next[record as usize];
+        let (head, part) = self.head(key);
+        let mut link = self.heads[head];
+        while link != END {
+            let record = link & self.number;
+            if link & !self.number == part && is_it(record) {
+                return Some(record);
+            }
+            link = self.next[record as usize];
         }
-        (record != END).then_some(record)
+        None
     }
 
     /// Whether `is_it` is so of any record whose key may be this one.
@@ -65,30 +78,30 @@ impl Chains {
 
     #[inline]
     fn put(&mut self, key: u64, record: u32) {
-        let head = self.head(key);
+        let (head, part) = self.head(key);
         self.next[record as usize] = self.heads[head];
-        self.heads[head] = record;
+        self.heads[head] = part | record;
         self.len += 1;
     }
 
     /// Lets go of a record. Answers whether it was held.
     #[inline]
     pub(crate) fn remove(&mut self, key: u64, record: u32) -> bool {
-        let head = self.head(key);
-        let mut at = self.heads[head];
-        if at == record {
+        let (head, _) = self.head(key);
+        let mut link = self.heads[head];
+        if link & self.number == record {
             self.heads[head] = self.next[record as usize];
             self.len -= 1;
             return true;
         }
-        while at != END {
-            let next = self.next[at as usize];
-            if next == record {
-                self.next[at as usize] = self.next[record as usize];
+        while link != END {
+            let at = (link & self.number) as usize;
+            link = self.next[at];
+            if link & self.number == record {
+                self.next[at] = self.next[record as usize];
                 self.len -= 1;
                 return true;
             }
-            at = next;
         }
         false
     }
@@ -97,10 +110,11 @@ impl Chains {
     fn grow(&mut self, records: u32, key_of: &dyn Fn(u32) -> u64) {
         let mut grown = Self::new(records.next_power_of_two().max(64));
         for &first in &self.heads {
-            let mut record = first;
-            while record != END {
+            let mut link = first;
+            while link != END {
+                let record = link & self.number;
                 grown.put(key_of(record), record);
-                record = self.next[record as usize];
+                link = self.next[record as usize];
             }
         }
         *self = grown;
@@ -135,5 +149,20 @@ mod tests {
                 assert_eq!(found, held.get(&key).copied(), "step {step}, key {key}");
             }
         }
+    }
+
+    #[test]
+    fn records_of_other_keys_are_not_looked_at() {
+        let mut chains = Chains::new(64);
+        (0..64).for_each(|record| chains.insert(u64::from(record) * 8, record, u64::from));
+        let looked = std::cell::Cell::new(0);
+        for key in 64 * 8..64 * 8 + 1000 {
+            let found = chains.find(key, |_| {
+                looked.set(looked.get() + 1);
+                false
+            });
+            assert_eq!(found, None);
+        }
+        assert_eq!(looked.get(), 0);
     }
 }
