@@ -96,7 +96,7 @@ unsafe fn add<V: Vector, const Q: bool, const STREAM: bool, const UNROLL: usize,
     }
 }
 
-/// Stores a sum, and its copy if there is one.
+/// Stores a sum, past the caches if `STREAM`; or leaves it in them and stores its copy so.
 #[inline(always)]
 unsafe fn store_both<V: Vector, const STREAM: bool, const UNROLL: usize, const PARTIAL: bool>(
     sum: *const u8,
@@ -109,8 +109,10 @@ unsafe fn store_both<V: Vector, const STREAM: bool, const UNROLL: usize, const P
         unsafe {
             let at = at.lane::<V>(lane);
             let sum = load::<V, PARTIAL>(sum, at);
-            store_or_stream::<V, PARTIAL, STREAM>(block, at, sum);
-            if !copy.is_null() {
+            if copy.is_null() {
+                store_or_stream::<V, PARTIAL, STREAM>(block, at, sum);
+            } else {
+                store::<V, PARTIAL>(block, at, sum);
                 store_or_stream::<V, PARTIAL, STREAM>(copy, at, sum);
             }
         }
