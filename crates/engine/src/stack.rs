@@ -182,8 +182,16 @@ impl Lower {
 impl Cached {
     fn handle(&mut self, lower: &mut Lower, now: Instant, input: Input, out: &mut ActionQueue) {
         match input {
-            Input::Request(request) => self.cache.request(now, request, out),
-            Input::Computed { tag, .. } if Cache::owns(tag) => self.cache.computed(tag, out),
+            Input::Request(request) => {
+                if !self.cache.request(now, request, out) {
+                    return;
+                }
+            }
+            Input::Computed { tag, .. } if Cache::owns(tag) => {
+                if !self.cache.computed(tag, out) {
+                    return;
+                }
+            }
             Input::Timer => {
                 self.cache.timer(now);
                 if lower.volume.next_deadline().is_some_and(|deadline| deadline <= now) {

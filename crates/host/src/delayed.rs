@@ -1,16 +1,19 @@
 //! Reads of memory, a member's or the page cache's, carried out a little later than asked for.
 //!
 //! What they cost is mostly the wait for its bytes. So the copies are put off until the requests at hand
-//! are handled, and memory is told what is going to be read: of every read the first lines at once, which pass beside the
-//! engine's work, and all the others while the copy before it runs.
+//! are handled, and memory is told what is going to be read: of every read the first lines at once, which come beside the
+//! engine's work, and all of them while the copy before it runs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use stripewise_engine::io::Input;
 
-/// The first lines of a page, which are asked for at once.
-const LINES_ASKED_FOR: usize = 4;
+/// The first lines of what is copied, which are asked for at once: about as many as memory brings while the engine handles
+/// a request.
+const LINES_COPIED: usize = 16;
+/// The same of bytes that are used where they are, of which there are two a request.
+const LINES_USED: usize = 4;
 const LINE_BYTES: usize = 64;
 /// Of bytes that are used where they are, those of this many reads later are fetched: the next write's.
 const USED_AHEAD: usize = 2;
@@ -52,7 +55,7 @@ impl DelayedReads {
 
     /// Puts a copy off and asks for its first bytes.
     pub(crate) fn push(&mut self, read: DelayedRead) {
-        read.ask_for_lines(0..LINES_ASKED_FOR);
+        read.ask_for_lines(0..if read.to.is_some() { LINES_COPIED } else { LINES_USED });
         self.0.push_back(read);
     }
 
@@ -64,10 +67,7 @@ impl DelayedReads {
         let DelayedRead { answer, from, to, bytes } = self.0.pop_front()?;
         let Some(to) = to else {
             // What is computed next takes about as long as one of these.
-            self.0
-                .get(USED_AHEAD)
-                .into_iter()
-                .for_each(|later| later.ask_for_lines(LINES_ASKED_FOR..usize::MAX));
+            self.0.get(USED_AHEAD).into_iter().for_each(|later| later.ask_for_lines(LINES_USED..usize::MAX));
             return Some(answer);
         };
         // SAFETY: upheld by the caller.

@@ -4,7 +4,7 @@ use super::frames::Holds;
 use super::readahead::{Readahead, Window};
 use super::{Below, Cache, Copying, ErrorReport, RequestKey, State, Step, Stream, TAG_BIT, WriteMode};
 use crate::io::{
-    Action, ActionQueue, Buf, Compute, Flags, IoError, IoResult, Kernel, Op, Operand, Role, Seg, Tag,
+    Action, ActionQueue, Buf, Compute, Flags, IoError, IoResult, Kernel, Op, Operand, Request, Role, Seg, Tag,
 };
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, SectorRange};
 
@@ -56,7 +56,7 @@ impl Cache {
                 break;
             }
             self.stats.hits += 1;
-            self.touch_once(frame, page, &state);
+            self.touch_once(frame, page, &state.request);
             self.frames.change(frame, |f| f.readers += 1);
             page += 1;
             if page - first == u64::from(COPY_PAGES_MAX) {
@@ -102,7 +102,7 @@ impl Cache {
                     break;
                 }
             };
-            self.touch_once(frame, page, &state);
+            self.touch_once(frame, page, &state.request);
             self.dirties(page, frame);
             page += 1;
             if page - first == u64::from(COPY_PAGES_MAX) {
@@ -120,9 +120,9 @@ impl Cache {
     }
 
     /// An access, unless it goes on in the page where the stream's last ended.
-    fn touch_once(&mut self, frame: u32, page: u64, state: &State) {
-        let goes_on = page * PAGE_SECTORS < state.request.range.start
-            && self.stream(state.request.flags.stream).readahead.ended_in(page);
+    pub(super) fn touch_once(&mut self, frame: u32, page: u64, request: &Request) {
+        let goes_on = page * PAGE_SECTORS < request.range.start
+            && self.stream(request.flags.stream).readahead.ended_in(page);
         if !goes_on {
             self.frames.touch(frame);
         }
@@ -160,13 +160,24 @@ impl Cache {
         };
         let (sources, targets) = (operand(source), operand(target));
         let count = (end - first) as u32;
-        let tag = Tag(self.copies.insert(Copying { request: key, first, count }) | TAG_BIT);
+        let tag = Tag(self.copies.insert(Copying::Pages { request: key, first, count }) | TAG_BIT);
         out.push(Action::Compute(Compute { tag, kernel: Kernel::Copy, bytes, sources, targets }));
     }
 
-    /// A copy has ended.
-    pub(crate) fn computed(&mut self, tag: Tag, out: &mut ActionQueue) {
-        let Some(Copying { request, first, count }) = self.copies.remove(tag.0 & !TAG_BIT) else { return };
+    /// A copy has ended. Answers whether [`settle`](Self::settle) has anything to do for that.
+    pub(crate) fn computed(&mut self, tag: Tag, out: &mut ActionQueue) -> bool {
+        match self.copies.remove(tag.0 & !TAG_BIT) {
+            None => false,
+            Some(Copying::Hit(hit)) => self.hit_ended(&hit, out),
+            Some(Copying::Pages { request, first, count }) => {
+                self.pages_copied(request, first, count, out);
+                true
+            }
+        }
+    }
+
+    /// A copy of a run of pages has ended.
+    fn pages_copied(&mut self, request: RequestKey, first: u64, count: u32, out: &mut ActionQueue) {
         let is_write = self.state(request).request.op == Op::Write;
         for page in first..first + u64::from(count) {
             let frame = self.index.get(page).expect("pages in use stay where they are");

@@ -21,6 +21,7 @@ mod config;
 mod copy;
 mod direct;
 mod frames;
+mod hit;
 mod index;
 mod policy;
 mod readahead;
@@ -38,6 +39,7 @@ use crate::io::{Action, ActionQueue, Buf, Flags, IoError, IoResult, Op, Request,
 use crate::units::{Instant, PAGE_BYTES, PAGE_SECTORS, SectorRange};
 use config::Limits;
 use frames::{Frames, Holds};
+use hit::Hit;
 use index::Index;
 use readahead::Readahead;
 use writeback::{Errors, Sync, Writeback};
@@ -105,10 +107,11 @@ impl State {
 
 /// A copy in flight.
 #[derive(Clone, Copy, Debug)]
-struct Copying {
-    request: RequestKey,
-    first: u64,
-    count: u32,
+enum Copying {
+    /// Of a run of a request's pages.
+    Pages { request: RequestKey, first: u64, count: u32 },
+    /// Of the page that a request is all within.
+    Hit(Hit),
 }
 
 /// A request to the array in flight.
@@ -229,15 +232,24 @@ impl Cache {
 
     /// Whether no request is in flight. Pages may still be dirty.
     pub fn is_idle(&self) -> bool {
-        self.requests.len() == 0 && self.below.len() == self.below_free.len()
+        self.requests.len() == 0 && self.copies.len() == 0 && self.below.len() == self.below_free.len()
     }
 
-    /// Takes a request from above.
-    pub(crate) fn request(&mut self, now: Instant, request: Request, out: &mut ActionQueue) {
+    /// Takes a request from above. Answers whether [`settle`](Self::settle) has anything to do for that.
+    pub(crate) fn request(&mut self, now: Instant, request: Request, out: &mut ActionQueue) -> bool {
+        if self.hit(&request, out) {
+            return false;
+        }
         self.now = now;
         if let Some(error) = self.refuses(&request) {
-            return out.push(Action::Complete { id: request.id, result: Err(error) });
+            out.push(Action::Complete { id: request.id, result: Err(error) });
+            return false;
         }
+        self.begin(request);
+        true
+    }
+
+    fn begin(&mut self, request: Request) {
         let is_flush = request.op == Op::Flush;
         let is_copied = request.flags.buffered && matches!(request.op, Op::Read | Op::Write);
         let first = request.range.start / PAGE_SECTORS;
