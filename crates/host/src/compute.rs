@@ -26,9 +26,9 @@ struct Cursor {
 
 /// One piece of an operand.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    role: Role,
-    address: *mut u8,
+pub(crate) struct Piece {
+    pub(crate) role: Role,
+    pub(crate) address: *mut u8,
 }
 
 /// The parity kernels with the lists they are called with, kept from call to call.
@@ -155,7 +155,7 @@ unsafe fn run_piece(
             }
             Kernel::Generate => generate(kernels, sources, targets, length, lists),
             Kernel::Update => update(kernels, sources, targets, length, lists),
-            Kernel::Recover => recover(kernels, sources, targets, length, lists),
+            Kernel::Recover => recover(kernels, sources, targets, length, lists.data, false),
             Kernel::Check => return check(kernels, sources, length, lists),
             Kernel::Checksum | Kernel::Encrypt { .. } | Kernel::Decrypt { .. } => {}
         }
@@ -255,7 +255,7 @@ unsafe fn generate(
                 place_data(sources, targets, length, lists.data);
                 kernels.pq(target(first, length), target(second, length), lists.data);
             }
-            _ => recover(kernels, sources, targets, length, lists),
+            _ => recover(kernels, sources, targets, length, lists.data, false),
         }
     }
 }
@@ -284,24 +284,28 @@ unsafe fn update(
     }
 }
 
+/// Recovers the targets, past the caches if they are not used soon.
+///
 /// # Safety
 /// As [`run_piece`].
-unsafe fn recover(
+pub(crate) unsafe fn recover(
     kernels: &Kernels,
     sources: &[Piece],
     targets: &[Piece],
     length: usize,
-    lists: &mut Lists<'_>,
+    data: &mut Vec<Option<&'static [u8]>>,
+    is_past_caches: bool,
 ) {
+    let run = if is_past_caches { Kernels::recover_streaming } else { Kernels::recover };
     // SAFETY: upheld by the caller.
     unsafe {
-        place_data(sources, targets, length, lists.data);
+        place_data(sources, targets, length, data);
         let of_role = |role| sources.iter().find(|s| s.role == role).map(|s| block(*s, length));
-        let stripe = Stripe { data: lists.data, p: of_role(Role::P), q: of_role(Role::Q) };
+        let stripe = Stripe { data, p: of_role(Role::P), q: of_role(Role::Q) };
         let lost = |t: Piece| Lost::wanted(parity_role(t.role), target(t, length));
         let result = match *targets {
-            [one] => kernels.recover(&stripe, &mut [lost(one)]),
-            [one, two] => kernels.recover(&stripe, &mut [lost(one), lost(two)]),
+            [one] => run(kernels, &stripe, &mut [lost(one)]),
+            [one, two] => run(kernels, &stripe, &mut [lost(one), lost(two)]),
             _ => panic!("{} blocks cannot be recovered at once", targets.len()),
         };
         if let Err(error) = result {

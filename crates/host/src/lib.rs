@@ -18,7 +18,6 @@ mod drive;
 mod error;
 mod flushes;
 mod fuse;
-mod fused;
 mod iovecs;
 mod layers;
 mod mailbox;

@@ -60,6 +60,8 @@ impl Shard {
                 }
                 Action::Compute(compute) => self.compute(compute, &queue, now, context),
                 Action::Complete { id, result } => {
+                    // Whoever asked may look at what is computed.
+                    self.finish_fused();
                     let Entry { op, origin, .. } = self.buffers.entries.remove(*id);
                     // The engine flushes the members that work; what was acknowledged may be on the others.
                     let is_lost = op == Op::Flush && self.is_array_failed;
@@ -85,7 +87,7 @@ impl Shard {
             }
         }
         let answer = |verdict| Input::Computed { tag: compute.tag, verdict };
-        let is_fusing = compute.kernel == Kernel::Generate && self.is_fusing();
+        let is_fusing = self.is_fusing();
         let bytes = self.buffers.named(queue, context);
         if let Some((from, to)) = cache_hit(compute, queue) {
             let length = compute.bytes as u32;

@@ -71,9 +71,9 @@ impl Buffers {
 /// Finds the bytes the engine names.
 #[derive(Debug)]
 pub(crate) struct Bytes<'a> {
-    buffers: &'a Buffers,
-    zeroes: &'a Zeroes,
-    metadata: &'a [u8],
+    pub(super) buffers: &'a Buffers,
+    pub(super) zeroes: &'a Zeroes,
+    pub(super) metadata: &'a [u8],
 }
 
 impl Bytes<'_> {

@@ -7,12 +7,17 @@ use stripewise_engine::cache::Cache;
 use stripewise_engine::io::{ActionQueue, Area, Buf, Compute, Input, Kernel, MemberIo, Op, Operand, Seg};
 use stripewise_engine::units::SECTOR_BYTES;
 
+use super::fused::Lent;
 use super::{Context, Shard};
 use crate::delayed::{DelayedRead, DelayedReads, ask_for};
 use crate::members::Member;
 
 /// How many requests ahead the page cache's places are fetched: a miss takes about as long as two hits.
 const LOOK_AHEAD: usize = 6;
+
+/// How deep the queues of actions may nest where a computation waits for its writes: those of an input, and of the answers
+/// that are handled at once.
+const FUSING_DEPTH_MAX: u32 = 2;
 
 impl Shard {
     /// Carries out the reads that were put off, before what they read or read into goes.
@@ -96,7 +101,7 @@ impl Shard {
 
     /// Whether a computation may wait for the writes that follow it: they are copies within memory, and none waits yet.
     pub(super) fn is_fusing(&self) -> bool {
-        self.depth == 1 && self.is_in_memory && !self.fused.is_pending()
+        self.depth <= FUSING_DEPTH_MAX && self.is_in_memory && !self.fused.is_pending()
     }
 
     /// Takes up a write of the stripe whose computation waits.
@@ -113,10 +118,14 @@ impl Shard {
 
     /// Carries out the computation that waits, with the writes that were named.
     pub(super) fn finish_fused(&mut self) {
-        let Self { fused, completions, .. } = self;
+        let Self { fused, completions, buffers, .. } = self;
         let answer = |tag| completions.push_back(Input::IoDone { tag, result: Ok(()) });
+        let lend = |Lent { entry, slot, bytes, from }| {
+            let arena = buffers.arena.as_mut().expect("only an engine with a stripe cache names its pages");
+            arena.lend(entry, slot, bytes, from);
+        };
         // SAFETY: blocks and members' sectors belong to the computation and the writes until these are answered.
-        unsafe { fused.finish(answer) };
+        unsafe { fused.finish(lend, answer) };
     }
 }
 

@@ -6,6 +6,9 @@
 
 mod actions;
 mod bytes;
+mod fused;
+#[cfg(test)]
+mod fused_tests;
 mod memory;
 
 use std::collections::VecDeque;
@@ -24,12 +27,12 @@ use stripewise_engine::volume::{Volume, VolumeConfig};
 
 pub(crate) use bytes::Bytes;
 use bytes::{Buffers, Entry, Origin};
+use fused::Fused;
 
 use crate::buffers::{Arena, Mapping, Pages, Zeroes};
 use crate::compute::Computer;
 use crate::delayed::DelayedReads;
 use crate::error::HostError;
-use crate::fused::Fused;
 use crate::layers::Layers;
 use crate::mailbox::{Mailbox, Message, PartBuffer};
 use crate::members::Member;

@@ -1,0 +1,135 @@
+//! What is computed while it is written: where it goes, and who is told.
+
+use stripewise_engine::io::{ActionQueue, Buf, Compute, Kernel, Operand, OperandList, Role, Seg, Tag};
+use stripewise_engine::units::Slot;
+
+use super::Bytes;
+use super::bytes::Buffers;
+use super::fused::{Fused, Lent};
+use crate::buffers::{Arena, PAGE, Zeroes};
+
+const BYTES: usize = 5 * PAGE;
+const ROLES: [Role; 4] = [Role::Data(0), Role::Data(1), Role::Data(2), Role::P];
+
+/// A stripe of 3+1 whose blocks are pages of the stripe cache, and members of as many bytes that hold something else.
+struct Stage {
+    buffers: Buffers,
+    zeroes: Zeroes,
+    queue: ActionQueue,
+    members: Vec<Vec<u8>>,
+    fused: Fused,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let arena = Arena::new(4, 8).unwrap();
+        for slot in 0..4 {
+            let page = arena.address(2, Slot(slot), 0, BYTES as u32);
+            // SAFETY: the pages are the arena's.
+            unsafe { page.write_bytes(1 << slot, BYTES) };
+        }
+        Self {
+            buffers: Buffers { arena: Some(arena), ..Buffers::default() },
+            zeroes: Zeroes::new().unwrap(),
+            queue: ActionQueue::default(),
+            members: vec![vec![0xee; BYTES]; 4],
+            fused: Fused::default(),
+        }
+    }
+
+    fn page(&self, slot: usize) -> *mut u8 {
+        self.buffers.arena.as_ref().unwrap().address(2, Slot(slot as u16), 0, BYTES as u32)
+    }
+
+    fn bytes(&self, slot: usize) -> Vec<u8> {
+        // SAFETY: the page is the arena's or a member's.
+        unsafe { std::slice::from_raw_parts(self.page(slot), BYTES) }.to_vec()
+    }
+
+    fn begin(&mut self, kernel: Kernel, sources: &[usize], target: usize, bytes: usize) -> bool {
+        self.queue.clear();
+        let mut list = |slots: &[usize]| {
+            let first = self.queue.operands.len() as u32;
+            for &slot in slots {
+                let buf = Buf::Page { entry: 2, slot: Slot(slot as u16), offset: 0 };
+                let segs = self.queue.add_seg(Seg { buf, bytes: bytes as u32 });
+                self.queue.operands.push(Operand { role: ROLES[slot], segs });
+            }
+            OperandList { first, count: slots.len() as u32 }
+        };
+        let (sources, targets) = (list(sources), list(&[target]));
+        let compute = Compute { tag: Tag(9), kernel, bytes: bytes as u64, sources, targets };
+        let names = Bytes { buffers: &self.buffers, zeroes: &self.zeroes, metadata: &[] };
+        self.fused.begin(&compute, &self.queue, &names)
+    }
+
+    /// The block of a slot is written to its member.
+    fn take(&mut self, slot: usize) -> bool {
+        let run = (self.page(slot), BYTES);
+        self.fused.take(Tag(slot as u64), self.members[slot].as_mut_ptr(), std::iter::once(run))
+    }
+
+    /// Answers which writes ended.
+    fn finish(&mut self) -> Vec<u64> {
+        let arena = self.buffers.arena.as_mut().unwrap();
+        let mut ended = Vec::new();
+        let lend = |Lent { entry, slot, bytes, from }| arena.lend(entry, slot, bytes, from);
+        // SAFETY: pages and members are there.
+        unsafe { self.fused.finish(lend, |tag| ended.push(tag.0)) };
+        ended
+    }
+}
+
+#[test]
+fn a_lost_block_is_computed_to_its_member_which_lends_it() {
+    let mut stage = Stage::new();
+    assert!(stage.begin(Kernel::Recover, &[0, 2, 3], 1, BYTES));
+    assert!(!stage.take(0), "what it is recovered from is written by itself");
+    assert!(stage.take(1) && !stage.take(1));
+    assert_eq!(stage.finish(), [1]);
+    assert_eq!(stage.members[1], vec![1 ^ 4 ^ 8; BYTES]);
+    assert_eq!(stage.page(1), stage.members[1].as_mut_ptr());
+    assert!(!stage.fused.is_pending());
+}
+
+#[test]
+fn what_nobody_writes_is_computed_to_its_pages() {
+    let mut stage = Stage::new();
+    let own = stage.page(1);
+    assert!(stage.begin(Kernel::Recover, &[0, 2, 3], 1, BYTES));
+    assert!(stage.finish().is_empty());
+    assert_eq!((stage.page(1), stage.bytes(1)), (own, vec![1 ^ 4 ^ 8; BYTES]));
+}
+
+#[test]
+fn data_are_copied_and_parity_goes_to_its_member() {
+    let mut stage = Stage::new();
+    // In another order than that of their indices.
+    assert!(stage.begin(Kernel::Generate, &[2, 0, 1], 3, BYTES));
+    assert!([1, 3, 0].into_iter().all(|slot| stage.take(slot)));
+    assert_eq!(stage.finish(), [0, 1, 3]);
+    let expected = [(0, 1), (1, 2), (2, 0xee), (3, 7)];
+    for (slot, byte) in expected {
+        assert_eq!(stage.members[slot], vec![byte; BYTES], "{slot}");
+    }
+    assert_eq!(stage.page(3), stage.members[3].as_mut_ptr());
+    assert_ne!(stage.page(0), stage.members[0].as_mut_ptr());
+}
+
+#[test]
+fn a_part_of_a_page_is_copied_and_short_or_other_computations_do_not_wait() {
+    let mut stage = Stage::new();
+    let part = BYTES - 512;
+    assert!(!stage.begin(Kernel::Recover, &[0, 2, 3], 1, part));
+    assert!(!stage.begin(Kernel::Generate, &[0, 1, 2], 3, PAGE));
+    assert!(!stage.begin(Kernel::Generate, &[0, 2], 3, BYTES), "of all data");
+    assert!(!stage.begin(Kernel::Update, &[0, 1, 2], 3, BYTES));
+    assert!(!stage.fused.is_pending());
+    assert!(stage.begin(Kernel::Generate, &[0, 1, 2], 3, part));
+    let run = (stage.page(3), part);
+    assert!(stage.fused.take(Tag(3), stage.members[3].as_mut_ptr(), std::iter::once(run)));
+    stage.finish();
+    assert_eq!((stage.members[3][part - 1], stage.members[3][part]), (7, 0xee));
+    assert_ne!(stage.page(3), stage.members[3].as_mut_ptr());
+    assert_eq!(stage.bytes(3)[part - 1], 7);
+}
