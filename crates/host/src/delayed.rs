@@ -2,7 +2,7 @@
 //!
 //! What they cost is mostly the wait for its bytes. So the copies are put off until the requests at hand
 //! are handled, and memory is told what is going to be read: of every read the first lines at once, which come beside the
-//! engine's work, and all of them while the copy before it runs.
+//! engine's work, and of what is copied every line while the copy before it runs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use stripewise_engine::io::Input;
 /// The first lines of what is copied, which are asked for at once: about as many as memory brings while the engine handles
 /// a request.
 const LINES_COPIED: usize = 16;
-/// The same of bytes that are used where they are, of which there are two a request.
+/// The same of bytes that are used where they are, of which there are two a request or three.
 const LINES_USED: usize = 4;
 const LINE_BYTES: usize = 64;
 /// Of bytes that are used where they are, those of this many reads later are fetched: the next write's.

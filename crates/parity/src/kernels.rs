@@ -116,7 +116,8 @@ impl Kernels {
 
     /// Copies the blocks of `data`, of which there is one or more, and makes P, and Q if given, with copies of theirs, where wanted: as
     /// [`xor`](Self::xor) or [`pq`](Self::pq) and then [`copy_streaming`](Self::copy_streaming) of every block, reading
-    /// each once. Block `i` has the coefficient `2^i`. Past the caches if what is written is aligned to 64 bytes.
+    /// each once. Block `i` has the coefficient `2^i`. Past the caches if what is written is aligned to 64 bytes, but for parity
+    /// that is copied.
     ///
     /// A stripe of 4+1 in memory is written 1.5 times as fast as in two passes (Zen 3).
     pub fn generate_copying(&self, data: &mut [Copied<'_>], p: Made<'_>, q: Option<Made<'_>>) {

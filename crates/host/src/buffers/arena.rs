@@ -10,7 +10,8 @@ use crate::error::HostError;
 /// One page per stripe-cache entry and slot, slot after slot, so that a run of entries of one slot is
 /// contiguous. Pages become present when first used.
 ///
-/// A page may be lent: its bytes are then a member's own, in memory, until something is to be written to the page.
+/// A page may be lent: its bytes are then a member's own, in memory, until something else is to be written to the page than
+/// to the member.
 #[derive(Debug)]
 pub(crate) struct Arena {
     mapping: Mapping,

@@ -80,8 +80,7 @@ impl MemoryMember {
     /// Copies the buffers, in order, to sectors.
     ///
     /// # Safety
-    /// Each buffer is that many readable bytes, outside every member or the very ones of the range, which nothing
-    /// writes; together they are as long as the range.
+    /// Each buffer is that many readable bytes, outside the range or the very ones of it, which nothing writes; together they are as long as the range.
     pub(crate) unsafe fn write(
         &self,
         range: SectorRange,

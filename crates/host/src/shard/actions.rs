@@ -147,8 +147,8 @@ impl Shard {
                 }
                 (from, _) => from.map(drop),
             },
-            // SAFETY: the engine's buffers are as long as the range, lie outside every member, and belong to
-            // the I/O until it is answered.
+            // SAFETY: the engine's buffers are as long as the range and belong to the I/O until it is answered; pages that a
+            // member lends are elsewhere than the range, or the very same.
             Member::Memory(memory) => unsafe {
                 match io.op {
                     Op::Read => memory.read(io.range, runs),

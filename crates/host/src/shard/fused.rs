@@ -25,7 +25,7 @@ struct Block {
     /// Its bytes are these of the runs.
     first_run: usize,
     runs: usize,
-    /// Where they are copied to, and the tag of that write.
+    /// Where they are written to, and the tag of that write.
     write: Option<(*mut u8, Tag)>,
     /// It is computed to there.
     is_direct: bool,
@@ -68,11 +68,11 @@ impl Fused {
     /// if it is long enough.
     pub(super) fn begin(&mut self, compute: &Compute, queue: &ActionQueue, bytes: &Bytes<'_>) -> bool {
         let (sources, targets) = (queue.operands(compute.sources), queue.operands(compute.targets));
-        let is_data = |target: &Operand| matches!(target.role, Role::Data(_));
+        let (p, q) = (is_of(Role::P), is_of(Role::Q));
         self.is_parity_of_all = match (compute.kernel, targets) {
-            (Kernel::Generate, [p]) if p.role == Role::P => true,
-            (Kernel::Generate, [p, q]) if p.role == Role::P && q.role == Role::Q => true,
-            (Kernel::Recover, targets) if targets.iter().all(is_data) => false,
+            (Kernel::Generate, [one]) if p(one) => true,
+            (Kernel::Generate, [one, two]) if p(one) && q(two) || q(one) && p(two) => true,
+            (Kernel::Recover, targets) if !targets.iter().any(|target| p(target) || q(target)) => false,
             _ => return false,
         };
         if compute.bytes < STREAM_BYTES_MIN as u64 {
@@ -92,7 +92,10 @@ impl Fused {
         self.targets = sources.len();
         self.pages.clear();
         let mut is_of_pages = true;
-        for target in targets {
+        // P is the first of two, wherever their slots are.
+        for target in
+            targets.iter().filter(|target| p(target)).chain(targets.iter().filter(|target| !p(target)))
+        {
             let (block, known) = (self.blocks.len(), self.pages.len());
             self.add(target, queue, bytes);
             let pages = queue.segs(target.segs).iter().map_while(whole_pages);
@@ -194,14 +197,17 @@ impl Fused {
         }
     }
 
-    /// The next bytes of a block, and where they are copied to.
+    /// The next bytes of a block, and where they are copied to, if that is elsewhere.
     fn next(&mut self, index: usize, done: usize, length: usize) -> (*mut u8, Option<*mut u8>) {
         let block = &mut self.blocks[index];
         let (run, used) = block.at;
         let (address, run_bytes) = self.runs[run];
         block.at = if used + length == run_bytes { (run + 1, 0) } else { (run, used + length) };
-        let copy = block.write.filter(|_| !block.is_direct).map(|(to, _)| to.wrapping_add(done));
-        (address.wrapping_add(used), copy)
+        let address = address.wrapping_add(used);
+        // What a member lends is where it is to be.
+        let is_there = |to: &*mut u8| block.is_direct || *to == address;
+        let copy = block.write.map(|(to, _)| to.wrapping_add(done)).filter(|to| !is_there(to));
+        (address, copy)
     }
 
     /// Copies a piece of all data that are written, and computes their parity.
@@ -243,6 +249,11 @@ impl Fused {
         // SAFETY: upheld by the caller.
         unsafe { recover(kernels(), sources, targets, length, &mut self.data, is_past_caches) };
     }
+}
+
+/// Tells operands of a role.
+fn is_of(role: Role) -> impl Fn(&Operand) -> bool {
+    move |operand| operand.role == role
 }
 
 /// The pages that a segment is, if it is whole pages.

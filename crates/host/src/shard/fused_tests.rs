@@ -2,6 +2,7 @@
 
 use stripewise_engine::io::{ActionQueue, Buf, Compute, Kernel, Operand, OperandList, Role, Seg, Tag};
 use stripewise_engine::units::Slot;
+use stripewise_parity::kernels;
 
 use super::Bytes;
 use super::bytes::Buffers;
@@ -9,10 +10,13 @@ use super::fused::{Fused, Lent};
 use crate::buffers::{Arena, PAGE, Zeroes};
 
 const BYTES: usize = 5 * PAGE;
-const ROLES: [Role; 4] = [Role::Data(0), Role::Data(1), Role::Data(2), Role::P];
+const RAID5: &[Role] = &[Role::Data(0), Role::Data(1), Role::Data(2), Role::P];
+/// The parities where a stripe's P is in the last slot: Q is before it.
+const RAID6: &[Role] = &[Role::Q, Role::Data(0), Role::Data(1), Role::Data(2), Role::P];
 
-/// A stripe of 3+1 whose blocks are pages of the stripe cache, and members of as many bytes that hold something else.
+/// A stripe whose blocks are pages of the stripe cache, and members of as many bytes that hold something else.
 struct Stage {
+    roles: &'static [Role],
     buffers: Buffers,
     zeroes: Zeroes,
     queue: ActionQueue,
@@ -21,18 +25,20 @@ struct Stage {
 }
 
 impl Stage {
-    fn new() -> Self {
-        let arena = Arena::new(4, 8).unwrap();
-        for slot in 0..4 {
+    fn new(roles: &'static [Role]) -> Self {
+        let slots = roles.len() as u16;
+        let arena = Arena::new(slots, 8).unwrap();
+        for slot in 0..slots {
             let page = arena.address(2, Slot(slot), 0, BYTES as u32);
             // SAFETY: the pages are the arena's.
             unsafe { page.write_bytes(1 << slot, BYTES) };
         }
         Self {
+            roles,
             buffers: Buffers { arena: Some(arena), ..Buffers::default() },
             zeroes: Zeroes::new().unwrap(),
             queue: ActionQueue::default(),
-            members: vec![vec![0xee; BYTES]; 4],
+            members: vec![vec![0xee; BYTES]; roles.len()],
             fused: Fused::default(),
         }
     }
@@ -46,18 +52,18 @@ impl Stage {
         unsafe { std::slice::from_raw_parts(self.page(slot), BYTES) }.to_vec()
     }
 
-    fn begin(&mut self, kernel: Kernel, sources: &[usize], target: usize, bytes: usize) -> bool {
+    fn begin(&mut self, kernel: Kernel, sources: &[usize], targets: &[usize], bytes: usize) -> bool {
         self.queue.clear();
         let mut list = |slots: &[usize]| {
             let first = self.queue.operands.len() as u32;
             for &slot in slots {
                 let buf = Buf::Page { entry: 2, slot: Slot(slot as u16), offset: 0 };
                 let segs = self.queue.add_seg(Seg { buf, bytes: bytes as u32 });
-                self.queue.operands.push(Operand { role: ROLES[slot], segs });
+                self.queue.operands.push(Operand { role: self.roles[slot], segs });
             }
             OperandList { first, count: slots.len() as u32 }
         };
-        let (sources, targets) = (list(sources), list(&[target]));
+        let (sources, targets) = (list(sources), list(targets));
         let compute = Compute { tag: Tag(9), kernel, bytes: bytes as u64, sources, targets };
         let names = Bytes { buffers: &self.buffers, zeroes: &self.zeroes, metadata: &[] };
         self.fused.begin(&compute, &self.queue, &names)
@@ -82,8 +88,8 @@ impl Stage {
 
 #[test]
 fn a_lost_block_is_computed_to_its_member_which_lends_it() {
-    let mut stage = Stage::new();
-    assert!(stage.begin(Kernel::Recover, &[0, 2, 3], 1, BYTES));
+    let mut stage = Stage::new(RAID5);
+    assert!(stage.begin(Kernel::Recover, &[0, 2, 3], &[1], BYTES));
     assert!(!stage.take(0), "what it is recovered from is written by itself");
     assert!(stage.take(1) && !stage.take(1));
     assert_eq!(stage.finish(), [1]);
@@ -94,18 +100,18 @@ fn a_lost_block_is_computed_to_its_member_which_lends_it() {
 
 #[test]
 fn what_nobody_writes_is_computed_to_its_pages() {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(RAID5);
     let own = stage.page(1);
-    assert!(stage.begin(Kernel::Recover, &[0, 2, 3], 1, BYTES));
+    assert!(stage.begin(Kernel::Recover, &[0, 2, 3], &[1], BYTES));
     assert!(stage.finish().is_empty());
     assert_eq!((stage.page(1), stage.bytes(1)), (own, vec![1 ^ 4 ^ 8; BYTES]));
 }
 
 #[test]
 fn data_are_copied_and_parity_goes_to_its_member() {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(RAID5);
     // In another order than that of their indices.
-    assert!(stage.begin(Kernel::Generate, &[2, 0, 1], 3, BYTES));
+    assert!(stage.begin(Kernel::Generate, &[2, 0, 1], &[3], BYTES));
     assert!([1, 3, 0].into_iter().all(|slot| stage.take(slot)));
     assert_eq!(stage.finish(), [0, 1, 3]);
     let expected = [(0, 1), (1, 2), (2, 0xee), (3, 7)];
@@ -118,18 +124,37 @@ fn data_are_copied_and_parity_goes_to_its_member() {
 
 #[test]
 fn a_part_of_a_page_is_copied_and_short_or_other_computations_do_not_wait() {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(RAID5);
     let part = BYTES - 512;
-    assert!(!stage.begin(Kernel::Recover, &[0, 2, 3], 1, part));
-    assert!(!stage.begin(Kernel::Generate, &[0, 1, 2], 3, PAGE));
-    assert!(!stage.begin(Kernel::Generate, &[0, 2], 3, BYTES), "of all data");
-    assert!(!stage.begin(Kernel::Update, &[0, 1, 2], 3, BYTES));
+    assert!(!stage.begin(Kernel::Recover, &[0, 2, 3], &[1], part));
+    assert!(!stage.begin(Kernel::Generate, &[0, 1, 2], &[3], PAGE));
+    assert!(!stage.begin(Kernel::Generate, &[0, 2], &[3], BYTES), "of all data");
+    assert!(!stage.begin(Kernel::Update, &[0, 1, 2], &[3], BYTES));
     assert!(!stage.fused.is_pending());
-    assert!(stage.begin(Kernel::Generate, &[0, 1, 2], 3, part));
+    assert!(stage.begin(Kernel::Generate, &[0, 1, 2], &[3], part));
     let run = (stage.page(3), part);
     assert!(stage.fused.take(Tag(3), stage.members[3].as_mut_ptr(), std::iter::once(run)));
     stage.finish();
     assert_eq!((stage.members[3][part - 1], stage.members[3][part]), (7, 0xee));
     assert_ne!(stage.page(3), stage.members[3].as_mut_ptr());
     assert_eq!(stage.bytes(3)[part - 1], 7);
+}
+
+#[test]
+fn both_parities_go_to_their_members_wherever_they_are() {
+    let mut stage = Stage::new(RAID6);
+    let data = [1, 2, 3].map(|slot| stage.bytes(slot));
+    let (mut p, mut q) = (vec![0; BYTES], vec![0; BYTES]);
+    kernels().pq(&mut p, &mut q, &[Some(&data[0]), Some(&data[1]), Some(&data[2])]);
+    for data_too in [true, false] {
+        assert!(stage.begin(Kernel::Generate, &[1, 2, 3], &[0, 4], BYTES));
+        assert!((0..5).filter(|slot| data_too || [0, 4].contains(slot)).all(|slot| stage.take(slot)));
+        assert_eq!(stage.finish().len(), if data_too { 5 } else { 2 });
+        assert!(stage.members[0] == q && stage.members[4] == p);
+        assert_eq!(stage.page(0), stage.members[0].as_mut_ptr());
+        for slot in [0, 4] {
+            stage.members[slot].fill(0xee);
+        }
+    }
+    assert_eq!(stage.members[2], data[1]);
 }

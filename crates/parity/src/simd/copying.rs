@@ -13,8 +13,8 @@ use crate::{Copied, Made};
 /// Copies the blocks of `data`, and makes P, and Q if asked for, with their copies. Copies go past the caches if `STREAM`.
 ///
 /// # Safety
-/// The CPU supports `V`; there is a block; all blocks and copies are of equal length; with `STREAM`, copies and parity are
-/// aligned to `V::BYTES`.
+/// The CPU supports `V`; there is a block; all blocks and copies are of equal length; with `STREAM`, copies are aligned to
+/// `V::BYTES`, and so is parity without one.
 #[inline(always)]
 pub(super) unsafe fn copying<V: Vector, const Q: bool, const STREAM: bool>(
     data: &mut [Copied<'_>],
