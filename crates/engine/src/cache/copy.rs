@@ -4,7 +4,8 @@ use super::frames::Holds;
 use super::readahead::{Readahead, Window};
 use super::{Below, Cache, Copying, ErrorReport, RequestKey, State, Step, Stream, TAG_BIT, WriteMode};
 use crate::io::{
-    Action, ActionQueue, Buf, Compute, Flags, IoError, IoResult, Kernel, Op, Operand, Request, Role, Seg, Tag,
+    Action, ActionQueue, Buf, Compute, Flags, IoError, IoResult, Kernel, Op, Operand, OperandList, Request,
+    Role, Seg, SegList, Tag,
 };
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, SectorRange};
 
@@ -152,15 +153,27 @@ impl Cache {
         let caller = out.add_seg(Seg { buf: Buf::Request { id: request.id, offset }, bytes: bytes as u32 });
         let from = out.segs.len();
         self.name_pages(start * SECTOR_BYTES, bytes, &mut out.segs);
-        let pages = crate::io::SegList { first: from as u32, count: (out.segs.len() - from) as u32 };
+        let pages = SegList { first: from as u32, count: (out.segs.len() - from) as u32 };
         let (source, target) = if request.op == Op::Write { (caller, pages) } else { (pages, caller) };
+        let count = (end - first) as u32;
+        self.ask_copy(Copying::Pages { request: key, first, count }, source, target, bytes, out);
+    }
+
+    /// Asks for a copy of bytes, of which that is kept until it has ended.
+    pub(super) fn ask_copy(
+        &mut self,
+        copying: Copying,
+        source: SegList,
+        target: SegList,
+        bytes: u64,
+        out: &mut ActionQueue,
+    ) {
         let mut operand = |segs| {
             out.operands.push(Operand { role: Role::Data(0), segs });
-            crate::io::OperandList { first: out.operands.len() as u32 - 1, count: 1 }
+            OperandList { first: out.operands.len() as u32 - 1, count: 1 }
         };
         let (sources, targets) = (operand(source), operand(target));
-        let count = (end - first) as u32;
-        let tag = Tag(self.copies.insert(Copying::Pages { request: key, first, count }) | TAG_BIT);
+        let tag = Tag(self.copies.insert(copying) | TAG_BIT);
         out.push(Action::Compute(Compute { tag, kernel: Kernel::Copy, bytes, sources, targets }));
     }
 

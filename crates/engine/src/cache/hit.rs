@@ -1,10 +1,8 @@
 //! Buffered reads within one page that is there: most of what a cache is asked for. Such a read is one copy, and what is
 //! kept of it is what the copy's end needs; nothing else has to be looked at.
 
-use super::{Cache, Copying, TAG_BIT};
-use crate::io::{
-    Action, ActionQueue, Buf, Compute, Kernel, Op, Operand, OperandList, Request, RequestId, Role, Seg, Tag,
-};
+use super::{Cache, Copying};
+use crate::io::{Action, ActionQueue, Buf, Op, Request, RequestId, Seg};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 
 /// Such a read in flight.
@@ -25,16 +23,11 @@ impl Cache {
         self.frames.change(frame, |f| f.readers += 1);
         let offset = ((request.range.start - page * PAGE_SECTORS) * SECTOR_BYTES) as u32;
         let bytes = request.range.count * SECTOR_BYTES;
-        let mut operand = |buf| {
-            let segs = out.add_seg(Seg { buf, bytes: bytes as u32 });
-            out.operands.push(Operand { role: Role::Data(0), segs });
-            OperandList { first: out.operands.len() as u32 - 1, count: 1 }
-        };
-        let sources = operand(Buf::CachePage { frame, offset });
-        let targets = operand(Buf::Request { id: request.id, offset: 0 });
+        let mut named = |buf| out.add_seg(Seg { buf, bytes: bytes as u32 });
+        let source = named(Buf::CachePage { frame, offset });
+        let target = named(Buf::Request { id: request.id, offset: 0 });
         let hit = Hit { page, frame, id: request.id, stream: request.flags.stream };
-        let tag = Tag(self.copies.insert(Copying::Hit(hit)) | TAG_BIT);
-        out.push(Action::Compute(Compute { tag, kernel: Kernel::Copy, bytes, sources, targets }));
+        self.ask_copy(Copying::Hit(hit), source, target, bytes, out);
         true
     }
 
