@@ -181,12 +181,10 @@ impl Fused {
 
     /// Has targets that are whole pages computed to where they are written.
     fn put_directly(&mut self, mut lend: impl FnMut(Lent)) {
-        let mut before = None;
         for &(index, pages) in &self.pages {
             let block = &mut self.blocks[index];
             let Some((to, _)) = block.write else { continue };
-            if before != Some(index) {
-                before = Some(index);
+            if !block.is_direct {
                 block.is_direct = true;
                 block.runs = 1;
                 self.runs[block.first_run] = (to, 0);
