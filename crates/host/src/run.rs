@@ -225,8 +225,10 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
         false
     }
 
+    /// Tells the workload what ended, the earliest first.
     fn take_ended(&mut self, now: Instant) {
-        while let Some((id, result)) = self.shard.ended.pop() {
+        for ended in 0..self.shard.ended.len() {
+            let (id, result) = self.shard.ended[ended];
             let place = &mut self.wholes[id as usize];
             let whole = place.as_mut().expect("a part ends once");
             whole.parts_left -= 1;
@@ -248,6 +250,7 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
                 self.mood = Mood::Ready;
             }
         }
+        self.shard.ended.clear();
     }
 
     fn end(&mut self, running: &Running<'_>, context: &Context<'_>) {

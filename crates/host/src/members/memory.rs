@@ -6,6 +6,7 @@ use stripewise_engine::io::{IoError, IoResult};
 use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
 use stripewise_parity::kernels;
 
+use super::Destinations;
 use crate::buffers::{Mapping, PAGE};
 use crate::error::HostError;
 
@@ -56,7 +57,7 @@ impl MemoryMember {
         start..start.wrapping_add(self.bytes as usize)
     }
 
-    /// Copies sectors to the buffers, in order.
+    /// Copies sectors to the buffers, in order; long runs past the caches if these do not have the buffers.
     ///
     /// # Safety
     /// Each buffer is that many writable bytes, outside every member, and nothing else uses it; together
@@ -65,12 +66,17 @@ impl MemoryMember {
         &self,
         range: SectorRange,
         buffers: impl Iterator<Item = (*mut u8, usize)>,
+        destinations: &mut Destinations,
     ) -> IoResult {
         let mut from = self.address(range)?;
         for (to, bytes) in buffers {
             // SAFETY: upheld by the caller; the sum of the lengths is the checked range.
             unsafe {
-                to.copy_from_nonoverlapping(from, bytes);
+                if bytes >= STREAM_BYTES_MIN && destinations.is_past_caches(to, bytes) {
+                    copy_streaming(to, from, bytes);
+                } else {
+                    to.copy_from_nonoverlapping(from, bytes);
+                }
                 from = from.add(bytes);
             }
         }
@@ -95,8 +101,7 @@ impl MemoryMember {
                 } else if bytes < STREAM_BYTES_MIN {
                     to.copy_from_nonoverlapping(from, bytes);
                 } else {
-                    let source = std::slice::from_raw_parts(from, bytes);
-                    kernels().copy_streaming(std::slice::from_raw_parts_mut(to, bytes), source);
+                    copy_streaming(to, from, bytes);
                 }
                 to = to.add(bytes);
             }
@@ -111,4 +116,15 @@ impl MemoryMember {
         unsafe { to.write_bytes(0, (range.count * SECTOR_BYTES) as usize) };
         Ok(())
     }
+}
+
+/// Copies past the caches.
+///
+/// # Safety
+/// `from` is `bytes` readable and `to` as many writable bytes, apart from each other, and nothing else uses the latter.
+unsafe fn copy_streaming(to: *mut u8, from: *const u8, bytes: usize) {
+    // SAFETY: upheld by the caller.
+    let (target, source) =
+        unsafe { (std::slice::from_raw_parts_mut(to, bytes), std::slice::from_raw_parts(from, bytes)) };
+    kernels().copy_streaming(target, source);
 }

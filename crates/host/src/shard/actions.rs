@@ -151,7 +151,7 @@ impl Shard {
             // member lends are elsewhere than the range, or the very same.
             Member::Memory(memory) => unsafe {
                 match io.op {
-                    Op::Read => memory.read(io.range, runs),
+                    Op::Read => memory.read(io.range, runs, &mut self.destinations),
                     Op::Write => memory.write(io.range, runs),
                     Op::Flush => Ok(()),
                     Op::Discard | Op::WriteZeroes => memory.zero(io.range),

@@ -35,7 +35,7 @@ use crate::delayed::DelayedReads;
 use crate::error::HostError;
 use crate::layers::Layers;
 use crate::mailbox::{Mailbox, Message, PartBuffer};
-use crate::members::Member;
+use crate::members::{Destinations, Member};
 use crate::report::{MemberCounts, TimedEvent};
 use crate::ring::Ring;
 use crate::route::Router;
@@ -68,6 +68,7 @@ pub(crate) struct Shard {
     completions: VecDeque<Input>,
     requests: VecDeque<Request>,
     delayed: DelayedReads,
+    destinations: Destinations,
     fused: Fused,
     buffers: Buffers,
     computer: Computer,
@@ -113,6 +114,7 @@ impl Shard {
             completions: VecDeque::new(),
             requests: VecDeque::new(),
             delayed: DelayedReads::default(),
+            destinations: Destinations::default(),
             fused: Fused::default(),
             buffers: Buffers { arena, ..Buffers::default() },
             computer: Computer::new(),
