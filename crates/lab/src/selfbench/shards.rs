@@ -7,15 +7,16 @@ use anyhow::Result;
 use stripewise_engine::io::Op;
 use stripewise_engine::level::Level;
 use stripewise_host::{Array, Memory};
+use stripewise_parity::kernels;
 
 use super::Scale;
 use super::array::{MEMBERS, open, span_bytes};
 use super::clock::interleaved;
-use super::loops::{Job, Loop, Share};
+use super::loops::{Job, Loop, Places, Share};
 use super::table::{Row, Target, Unit, median};
 
 const THREADS: u64 = 2;
-/// Of what two threads of plain copies gain over one; it is 1.8 where memory gives two threads twice the bytes.
+/// Of what two threads of such copies gain over one; it is 1.8 where memory gives two threads twice the bytes.
 const OF_MEMORY: f64 = 0.9;
 
 pub(super) fn two(scale: &Scale) -> Result<Vec<Row>> {
@@ -43,8 +44,8 @@ pub(super) fn two(scale: &Scale) -> Result<Vec<Row>> {
             [
                 &mut |round| rate(&mut both, job, span, THREADS, round, scale.sample) / per,
                 &mut |round| rate(&mut one, job, span, 1, round, scale.sample) / per,
-                &mut |_| copied(&mut memory.borrow_mut(), THREADS as usize, scale.sample),
-                &mut |_| copied(&mut memory.borrow_mut(), 1, scale.sample),
+                &mut |_| copied(&mut memory.borrow_mut(), THREADS as usize, job, scale.sample),
+                &mut |_| copied(&mut memory.borrow_mut(), 1, job, scale.sample),
             ],
         );
         let gain = median(&copied_by_two).zip(median(&copied_by_one)).map_or(2.0, |(two, one)| two / one);
@@ -70,27 +71,41 @@ fn rate(array: &mut Array, job: Job, span: u64, threads: u64, seed: u64, time: D
     }
 }
 
-/// Bytes a second by the wall clock of threads that copy memory, each within a part of its own.
-fn copied(memory: &mut Memory, threads: usize, time: Duration) -> f64 {
+/// Bytes a second by the wall clock of threads that copy what the job asks for, each within a part of its own: one after
+/// another past the caches, or anywhere to few buffers.
+fn copied(memory: &mut Memory, threads: usize, job: Job, time: Duration) -> f64 {
     let part_bytes = memory.len() / threads;
     std::thread::scope(|scope| {
         let copiers: Vec<_> = memory
             .chunks_exact_mut(part_bytes)
-            .map(|part| {
-                scope.spawn(move || {
-                    let (from, to) = part.split_at_mut(part_bytes / 2);
-                    let (began, mut bytes) = (Instant::now(), 0);
-                    loop {
-                        to.copy_from_slice(from);
-                        bytes += from.len();
-                        let seconds = began.elapsed();
-                        if seconds >= time {
-                            return bytes as f64 / seconds.as_secs_f64();
-                        }
-                    }
-                })
-            })
+            .map(|part| scope.spawn(move || copied_by_one(part, job, time)))
             .collect();
         copiers.into_iter().map(|copier| copier.join().unwrap_or(f64::NAN)).sum()
     })
+}
+
+fn copied_by_one(part: &mut [u8], job: Job, time: Duration) -> f64 {
+    const BATCH_BYTES: usize = 1 << 20;
+    let length = job.bytes as usize;
+    let half = part.len() / 2;
+    let (from, to) = part.split_at_mut(half);
+    let mut places = Places::new((half / length) as u64, job.is_random, 1);
+    let buffers = if job.is_random { job.buffers as usize } else { half / length };
+    let (began, mut copies) = (Instant::now(), 0);
+    loop {
+        for _ in 0..BATCH_BYTES.div_ceil(length) {
+            let source = &from[places.draw() as usize * length..][..length];
+            let target = &mut to[copies % buffers * length..][..length];
+            copies += 1;
+            if job.is_random {
+                target.copy_from_slice(source);
+            } else {
+                kernels().copy_streaming(target, source);
+            }
+        }
+        let seconds = began.elapsed();
+        if seconds >= time {
+            return (copies * length) as f64 / seconds.as_secs_f64();
+        }
+    }
 }
