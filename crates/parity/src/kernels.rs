@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::race::{self, Heat};
 use crate::scalar::SCALAR;
 use crate::simd::set::Set;
-use crate::{Change, Copied, Made};
+use crate::{Change, Copied};
 
 /// A set of kernels for xor and one for P+Q, which may be of different instruction sets.
 ///
@@ -114,13 +114,12 @@ impl Kernels {
         self.pq_set.pq_streaming(p, q, data);
     }
 
-    /// Copies the blocks of `data`, of which there is one or more, and makes P, and Q if given, with copies of theirs, where wanted: as
-    /// [`xor`](Self::xor) or [`pq`](Self::pq) and then [`copy_streaming`](Self::copy_streaming) of every block, reading
-    /// each once. Block `i` has the coefficient `2^i`. Past the caches if what is written is aligned to 64 bytes, but for parity
-    /// that is copied.
+    /// Copies the blocks of `data`, of which there is one or more, where that is wanted, and makes P, and Q if given: as
+    /// [`xor`](Self::xor) or [`pq`](Self::pq) and [`copy_streaming`](Self::copy_streaming) of every block, reading
+    /// each once. Block `i` has the coefficient `2^i`. Past the caches if all that is written is aligned to 64 bytes.
     ///
     /// A stripe of 4+1 in memory is written 1.5 times as fast as in two passes (Zen 3).
-    pub fn generate_copying(&self, data: &mut [Copied<'_>], p: Made<'_>, q: Option<Made<'_>>) {
+    pub fn generate_copying(&self, data: &mut [Copied<'_>], p: &mut [u8], q: Option<&mut [u8]>) {
         let set = if q.is_some() { self.pq_set } else { self.xor_set };
         set.copying(data, p, q);
     }

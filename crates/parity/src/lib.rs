@@ -61,12 +61,3 @@ pub struct Copied<'a> {
     /// Becomes the same, if there is one.
     pub copy: Option<&'a mut [u8]>,
 }
-
-/// A parity block and where it is copied to, for [`Kernels::generate_copying`].
-#[derive(Debug)]
-pub struct Made<'a> {
-    /// Becomes the parity; left in the caches if it is copied, as it is then likely to be used again.
-    pub block: &'a mut [u8],
-    /// Becomes the same, if there is one.
-    pub copy: Option<&'a mut [u8]>,
-}

@@ -2,7 +2,7 @@
 
 use crate::field::{NIBBLES, POLYNOMIAL_LOW, exp};
 use crate::simd::set::{Data, Set, SolveBoth, SolveP, SolveQ};
-use crate::{Change, Copied, Made};
+use crate::{Change, Copied};
 
 /// The scalar kernels.
 pub(crate) static SCALAR: Set = Set {
@@ -84,21 +84,19 @@ fn xor_into(target: &mut [u8], sources: &[&[u8]]) {
     }
 }
 
-fn copying(data: &mut [Copied<'_>], p: Made<'_>, q: Option<Made<'_>>) {
+fn copying(data: &mut [Copied<'_>], p: &mut [u8], q: Option<&mut [u8]>) {
     for one in data.iter_mut() {
         one.copy.iter_mut().for_each(|copy| copy.copy_from_slice(one.block));
     }
-    for offset in (0..p.block.len()).step_by(WORD) {
+    for offset in (0..p.len()).step_by(WORD) {
         let sum = data.iter().fold(0, |sum, one| sum ^ load(one.block, offset));
-        store(p.block, offset, sum);
+        store(p, offset, sum);
     }
-    p.copy.into_iter().for_each(|copy| copy.copy_from_slice(p.block));
     if let Some(q) = q {
-        for offset in (0..q.block.len()).step_by(WORD) {
+        for offset in (0..q.len()).step_by(WORD) {
             let sum = data.iter().rev().fold(0, |sum, one| double(sum) ^ load(one.block, offset));
-            store(q.block, offset, sum);
+            store(q, offset, sum);
         }
-        q.copy.into_iter().for_each(|copy| copy.copy_from_slice(q.block));
     }
 }
 

@@ -8,7 +8,7 @@
 
 use stripewise_engine::io::{ActionQueue, Buf, Compute, Kernel, Operand, Role, Seg, Tag};
 use stripewise_engine::units::Slot;
-use stripewise_parity::{Copied, Made, kernels};
+use stripewise_parity::{Copied, kernels};
 
 use super::Bytes;
 use crate::buffers::PAGE;
@@ -64,14 +64,15 @@ pub(super) struct Fused {
 unsafe impl Send for Fused {}
 
 impl Fused {
-    /// Takes up a computation of parities, if it is of all data, or of lost data into whole pages. Answers whether it did:
-    /// if it is long enough.
+    /// Takes up a computation of parities from all data, or of lost data, if it is into whole pages and long enough.
+    /// Answers whether it did.
     pub(super) fn begin(&mut self, compute: &Compute, queue: &ActionQueue, bytes: &Bytes<'_>) -> bool {
         let (sources, targets) = (queue.operands(compute.sources), queue.operands(compute.targets));
         let (p, q) = (is_of(Role::P), is_of(Role::Q));
         self.is_parity_of_all = match (compute.kernel, targets) {
             (Kernel::Generate, [one]) if p(one) => true,
             (Kernel::Generate, [one, two]) if p(one) && q(two) || q(one) && p(two) => true,
+            (Kernel::Generate, [one]) if q(one) => false,
             (Kernel::Recover, targets) if !targets.iter().any(|target| p(target) || q(target)) => false,
             _ => return false,
         };
@@ -91,7 +92,6 @@ impl Fused {
         }
         self.targets = sources.len();
         self.pages.clear();
-        let mut is_of_pages = true;
         // P is the first of two, wherever their slots are.
         for target in
             targets.iter().filter(|target| p(target)).chain(targets.iter().filter(|target| !p(target)))
@@ -101,13 +101,9 @@ impl Fused {
             let pages = queue.segs(target.segs).iter().map_while(whole_pages);
             self.pages.extend(pages.map(|pages| (block, pages)));
             if self.pages.len() - known < target.segs.count as usize {
-                self.pages.truncate(known);
-                is_of_pages = false;
+                self.blocks.clear();
+                return false;
             }
-        }
-        if !self.is_parity_of_all && !is_of_pages {
-            self.blocks.clear();
-            return false;
         }
         self.bytes = compute.bytes as usize;
         true
@@ -222,11 +218,9 @@ impl Fused {
                 let block = std::slice::from_raw_parts(from, length);
                 self.copied.push(Copied { block, copy: place(copy) });
             }
-            let made =
-                |(to, copy)| Made { block: std::slice::from_raw_parts_mut(to, length), copy: place(copy) };
-            let p = made(self.next(self.targets, done, length));
-            let q = self.targets + 1;
-            let q = (q < self.blocks.len()).then(|| made(self.next(q, done, length)));
+            let (p, targets) = (self.targets, self.blocks.len() - self.targets);
+            let mut made = |target| std::slice::from_raw_parts_mut(self.next(target, done, length).0, length);
+            let (p, q) = (made(p), (targets > 1).then(|| made(p + 1)));
             kernels().generate_copying(&mut self.copied, p, q);
         }
         self.copied.clear();

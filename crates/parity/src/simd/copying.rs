@@ -8,23 +8,21 @@ use std::ptr::null_mut;
 
 use super::vector::{At, Vector, each_register, load, store, store_or_stream};
 use super::{P_APART, Q_APART, STRIP, Strip};
-use crate::{Copied, Made};
+use crate::Copied;
 
-/// Copies the blocks of `data`, and makes P, and Q if asked for, with their copies. Copies go past the caches if `STREAM`.
+/// Copies the blocks of `data`, and makes P and, if `Q`, Q. What is written goes past the caches if `STREAM`.
 ///
 /// # Safety
-/// The CPU supports `V`; there is a block; all blocks and copies are of equal length; with `STREAM`, copies are aligned to
-/// `V::BYTES`, and so is parity without one.
+/// The CPU supports `V`; there is a block; all blocks, copies and parities that are made are of equal length; with `STREAM`, what is
+/// written is aligned to `V::BYTES`.
 #[inline(always)]
 pub(super) unsafe fn copying<V: Vector, const Q: bool, const STREAM: bool>(
     data: &mut [Copied<'_>],
-    p: &mut Made<'_>,
-    q: Option<&mut Made<'_>>,
+    p: &mut [u8],
+    q: &mut [u8],
 ) {
-    let len = p.block.len();
-    let (p_block, p_copy) = (p.block.as_mut_ptr(), address(&mut p.copy));
-    let (q_block, q_copy) =
-        q.map_or((null_mut(), null_mut()), |q| (q.block.as_mut_ptr(), address(&mut q.copy)));
+    let len = p.len();
+    let (p, q) = (p.as_mut_ptr(), q.as_mut_ptr());
     let (mut p_strip, mut q_strip) = (Strip::uninit(), Strip::uninit());
     let mut start = 0;
     while start < len {
@@ -35,7 +33,8 @@ pub(super) unsafe fn copying<V: Vector, const Q: bool, const STREAM: bool>(
         let q_sum = q_strip.addressed_from(start, block, Q_APART);
         let mut is_first = true;
         for one in data.iter_mut().rev() {
-            let (from, to) = (one.block.as_ptr(), address(&mut one.copy));
+            let to = one.copy.as_mut().map_or(null_mut(), |copy| copy.as_mut_ptr());
+            let from = one.block.as_ptr();
             // SAFETY: `start..end` is within every block and copy, and the strips.
             unsafe {
                 each_register!(V, start, end, add::<V, Q, STREAM>(from, to, p_sum, q_sum, is_first));
@@ -44,9 +43,9 @@ pub(super) unsafe fn copying<V: Vector, const Q: bool, const STREAM: bool>(
         }
         // SAFETY: as above.
         unsafe {
-            each_register!(V, start, end, store_both::<V, STREAM>(p_sum, p_block, p_copy));
+            each_register!(V, start, end, store_sum::<V, STREAM>(p_sum, p));
             if Q {
-                each_register!(V, start, end, store_both::<V, STREAM>(q_sum, q_block, q_copy));
+                each_register!(V, start, end, store_sum::<V, STREAM>(q_sum, q));
             }
         }
         start = end;
@@ -55,12 +54,6 @@ pub(super) unsafe fn copying<V: Vector, const Q: bool, const STREAM: bool>(
         // SAFETY: the CPU supports `V`.
         unsafe { V::fence() };
     }
-}
-
-/// The first byte of a copy; null if there is none.
-#[inline(always)]
-fn address(copy: &mut Option<&mut [u8]>) -> *mut u8 {
-    copy.as_mut().map_or(null_mut(), |copy| copy.as_mut_ptr())
 }
 
 /// Copies registers and adds them to the sums: by Horner's rule to Q's, from the highest index down.
@@ -96,25 +89,18 @@ unsafe fn add<V: Vector, const Q: bool, const STREAM: bool, const UNROLL: usize,
     }
 }
 
-/// Stores a sum, past the caches if `STREAM`; or leaves it in them and stores its copy so.
+/// Stores a sum, past the caches if `STREAM`.
 #[inline(always)]
-unsafe fn store_both<V: Vector, const STREAM: bool, const UNROLL: usize, const PARTIAL: bool>(
+unsafe fn store_sum<V: Vector, const STREAM: bool, const UNROLL: usize, const PARTIAL: bool>(
     sum: *const u8,
-    block: *mut u8,
-    copy: *mut u8,
+    to: *mut u8,
     at: At,
 ) {
     for lane in 0..UNROLL {
         // SAFETY: `copying` keeps `at` within every block.
         unsafe {
             let at = at.lane::<V>(lane);
-            let sum = load::<V, PARTIAL>(sum, at);
-            if copy.is_null() {
-                store_or_stream::<V, PARTIAL, STREAM>(block, at, sum);
-            } else {
-                store::<V, PARTIAL>(block, at, sum);
-                store_or_stream::<V, PARTIAL, STREAM>(copy, at, sum);
-            }
+            store_or_stream::<V, PARTIAL, STREAM>(to, at, load::<V, PARTIAL>(sum, at));
         }
     }
 }

@@ -103,7 +103,7 @@ macro_rules! kernel_set {
             use $crate::simd::set::{Data, Set, SolveBoth, SolveP, SolveQ};
             use $crate::simd::vector::Vector;
             use $crate::simd::{copying, finish, pq, update, xor};
-            use $crate::{Change, Copied, Made};
+            use $crate::{Change, Copied};
 
             type V = $vector;
 
@@ -246,22 +246,15 @@ macro_rules! kernel_set {
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn copying(data: &mut [Copied<'_>], mut p: Made<'_>, q: Option<Made<'_>>) {
-                let copies =
-                    data.iter().map(|one| &one.copy).chain([&p.copy]).chain(q.iter().map(|q| &q.copy));
-                let parities = [&*p.block].into_iter().chain(q.iter().map(|q| &*q.block));
-                let places =
-                    copies.flatten().map(|copy| &**copy).chain(parities).map(|place| place.as_ptr().addr());
+            unsafe fn copying(data: &mut [Copied<'_>], p: &mut [u8], q: Option<&mut [u8]>) {
+                let copies = data.iter().filter_map(|one| one.copy.as_deref());
+                let places = copies.chain([&*p]).chain(q.as_deref()).map(|place| place.as_ptr().addr());
                 let is_aligned = places.fold(0, |all, place| all | place) % V::BYTES == 0;
                 match (q, is_aligned) {
-                    (None, true) => unsafe { copying::copying::<V, false, true>(data, &mut p, None) },
-                    (None, false) => unsafe { copying::copying::<V, false, false>(data, &mut p, None) },
-                    (Some(mut q), true) => unsafe {
-                        copying::copying::<V, true, true>(data, &mut p, Some(&mut q));
-                    },
-                    (Some(mut q), false) => unsafe {
-                        copying::copying::<V, true, false>(data, &mut p, Some(&mut q));
-                    },
+                    (None, true) => unsafe { copying::copying::<V, false, true>(data, p, &mut []) },
+                    (None, false) => unsafe { copying::copying::<V, false, false>(data, p, &mut []) },
+                    (Some(q), true) => unsafe { copying::copying::<V, true, true>(data, p, q) },
+                    (Some(q), false) => unsafe { copying::copying::<V, true, false>(data, p, q) },
                 }
             }
 

@@ -1,6 +1,6 @@
 //! The table of one instruction set's kernels, and the checks that make calling them safe.
 
-use crate::{Change, Copied, INDEX_MAX, Made};
+use crate::{Change, Copied, INDEX_MAX};
 
 /// The data blocks of a stripe by index; `None` counts as zeroes.
 pub(crate) type Data<'a> = &'a [Option<&'a [u8]>];
@@ -58,7 +58,7 @@ pub(crate) struct Set {
     pub(crate) solve_p: unsafe fn(Data<'_>, SolveP<'_>),
     pub(crate) differs: Differs,
     pub(crate) update: unsafe fn(Option<&mut [u8]>, &mut [u8], &[Change<'_>]),
-    pub(crate) copying: unsafe fn(&mut [Copied<'_>], Made<'_>, Option<Made<'_>>),
+    pub(crate) copying: unsafe fn(&mut [Copied<'_>], &mut [u8], Option<&mut [u8]>),
 }
 
 /// Asserts that the blocks of `data` are `len` bytes long and have indexes Q can weigh.
@@ -166,13 +166,12 @@ impl Set {
         unsafe { (self.update)(p, q, changes) }
     }
 
-    pub(crate) fn copying(&self, data: &mut [Copied<'_>], p: Made<'_>, q: Option<Made<'_>>) {
-        let len = p.block.len();
+    pub(crate) fn copying(&self, data: &mut [Copied<'_>], p: &mut [u8], q: Option<&mut [u8]>) {
+        let len = p.len();
         assert!(!data.is_empty(), "parity is made of a block or more");
-        let fits = |copy: &Option<&mut [u8]>| copy.as_ref().is_none_or(|copy| copy.len() == len);
+        let fits = |made: &Option<&mut [u8]>| made.as_ref().is_none_or(|made| made.len() == len);
         let data_fit = data.iter().all(|one| one.block.len() == len && fits(&one.copy));
-        let q_fits = q.as_ref().is_none_or(|q| q.block.len() == len && fits(&q.copy));
-        assert!(data_fit && q_fits && fits(&p.copy), "blocks and copies differ in length");
+        assert!(data_fit && fits(&q), "blocks and copies differ in length");
         let is_weighable = q.is_none() || data.len() <= usize::from(INDEX_MAX) + 1;
         assert!(is_weighable, "{} data blocks are more than Q can weigh", data.len());
         unsafe { (self.copying)(data, p, q) }
