@@ -141,7 +141,7 @@ impl Kernels {
     /// As [`recover`](Self::recover), writing past the caches: for blocks that are not read soon.
     ///
     /// Wins when the blocks come from memory, the more the fewer there are (on Zen 3 a fifth with 4, a tenth with 8, little
-    /// with 22); in a cache it loses. A Q that is computed anew on its own or with a data block is written through the caches.
+    /// with 22); in a cache it loses.
     pub fn recover_streaming(&self, stripe: &Stripe<'_>, lost: &mut [Lost<'_>]) -> Result<(), RecoverError> {
         self.recover_by::<true>(stripe, lost)
     }
@@ -167,6 +167,7 @@ impl Kernels {
             (Some(p), Some(q)) if STREAM => self.pq_set.pq_streaming(p, q, stripe.data),
             (Some(p), Some(q)) => self.pq_set.pq(p, q, stripe.data),
             (Some(p), None) => self.sum_of::<STREAM>(stripe.data, None, p),
+            (None, Some(q)) if STREAM => self.pq_set.q_streaming(q, stripe.data),
             (None, Some(q)) => self.pq_set.q(q, stripe.data),
             (None, None) => {}
         }
@@ -183,7 +184,7 @@ impl Kernels {
         let power = usize::from(index);
         match (stripe.p, stripe.q, q_target) {
             (Some(p), _, Some(new_q)) => {
-                let solve = SolveP { p, factor: exp(power), x: target, new_q };
+                let solve = SolveP { p, factor: exp(power), x: target, new_q, streaming: STREAM };
                 self.pq_set.solve_p(stripe.data, solve);
             }
             (Some(p), _, None) => {

@@ -13,6 +13,7 @@ pub(crate) static SCALAR: Set = Set {
     pq,
     pq_streaming: pq,
     q,
+    q_streaming: q,
     solve_both,
     solve_q,
     solve_p,

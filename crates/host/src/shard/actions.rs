@@ -77,8 +77,12 @@ impl Shard {
     }
 
     fn compute(&mut self, compute: &Compute, queue: &ActionQueue, now: Instant, context: &Context<'_>) {
-        // It could read what the one that waits computes.
-        self.finish_fused();
+        let is_joining = self.fused.is_pending()
+            && self.fused.is_joined_by(compute, queue, &self.buffers.named(queue, context));
+        if !is_joining {
+            // It could read what the one that waits computes.
+            self.finish_fused();
+        }
         // Parity that is brought up to date may be so in its member: it is written there next, by the same operation.
         if compute.kernel != Kernel::Update {
             let is_kept = compute.kernel == Kernel::Copy;
@@ -89,6 +93,10 @@ impl Shard {
         let answer = |verdict| Input::Computed { tag: compute.tag, verdict };
         let is_fusing = self.is_fusing();
         let bytes = self.buffers.named(queue, context);
+        if is_joining {
+            self.fused.join(compute, queue, &bytes);
+            return self.handle(answer(Verdict::Consistent), now, context);
+        }
         if let Some((from, to)) = cache_hit(compute, queue) {
             let length = compute.bytes as u32;
             return self.delayed.push(DelayedRead {

@@ -3,7 +3,8 @@
 //! The engine asks for a stripe's parity, or its lost blocks, first and for the writes of blocks afterwards. Where members
 //! are in memory the computation is put off for that short while: the engine is told that it is done, names the writes, and
 //! all is carried out together. The data of a stripe that is written whole are read once, for parity and for their copies,
-//! and what is computed goes straight to its member, whose bytes are lent to the pages that it was asked for. Whatever
+//! and what is computed goes straight to its member, whose bytes are lent to the pages that it was asked for. A parity that
+//! is lost with a block of data, and asked for when that is, joins it: both come from the same blocks, read once. Whatever
 //! else could see what is computed has it computed first.
 
 use stripewise_engine::io::{ActionQueue, Buf, Compute, Kernel, Operand, Role, Seg, Tag};
@@ -92,21 +93,58 @@ impl Fused {
         }
         self.targets = sources.len();
         self.pages.clear();
+        self.bytes = compute.bytes as usize;
         // P is the first of two, wherever their slots are.
         for target in
             targets.iter().filter(|target| p(target)).chain(targets.iter().filter(|target| !p(target)))
         {
-            let (block, known) = (self.blocks.len(), self.pages.len());
-            self.add(target, queue, bytes);
-            let pages = queue.segs(target.segs).iter().map_while(whole_pages);
-            self.pages.extend(pages.map(|pages| (block, pages)));
-            if self.pages.len() - known < target.segs.count as usize {
+            if !queue.segs(target.segs).iter().all(|seg| whole_pages(seg).is_some()) {
                 self.blocks.clear();
                 return false;
             }
+            self.add_target(target, queue, bytes);
         }
-        self.bytes = compute.bytes as usize;
         true
+    }
+
+    /// Whether a computation is that of a lost parity from the data of which the lost block is being waited for.
+    pub(super) fn is_joined_by(&mut self, compute: &Compute, queue: &ActionQueue, bytes: &Bytes<'_>) -> bool {
+        let (sources, targets) = (queue.operands(compute.sources), queue.operands(compute.targets));
+        let (known, lost) = self.blocks.split_at(usize::min(self.targets, self.blocks.len()));
+        let ([lost], [parity]) = (lost, targets) else { return false };
+        let data = known.iter().filter(|block| matches!(block.role, Role::Data(_))).count();
+        let fits = !self.is_parity_of_all
+            && matches!(lost.role, Role::Data(_))
+            && lost.write.is_none()
+            && compute.kernel == Kernel::Generate
+            && known.iter().all(|block| block.role != parity.role)
+            && queue.segs(parity.segs).iter().all(|seg| whole_pages(seg).is_some())
+            && sources.len() == data + 1;
+        fits && sources.iter().all(|source| {
+            let known = self.runs.len();
+            push_joined(&mut self.runs, known, bytes.runs(queue.segs(source.segs)));
+            let (blocks, runs) = self.runs.split_at(known);
+            let is_it = self.blocks.iter().any(|block| {
+                block.role == source.role
+                    && matches!(block.role, Role::Data(_))
+                    && blocks[block.first_run..block.first_run + block.runs] == *runs
+            });
+            self.runs.truncate(known);
+            is_it
+        })
+    }
+
+    /// Takes up the parity that [joins](Self::is_joined_by) the block that is waited for.
+    pub(super) fn join(&mut self, compute: &Compute, queue: &ActionQueue, bytes: &Bytes<'_>) {
+        self.add_target(&queue.operands(compute.targets)[0], queue, bytes);
+    }
+
+    /// Adds a block of whole pages that is computed.
+    fn add_target(&mut self, target: &Operand, queue: &ActionQueue, bytes: &Bytes<'_>) {
+        let block = self.blocks.len();
+        self.add(target, queue, bytes);
+        let pages = queue.segs(target.segs).iter().filter_map(whole_pages);
+        self.pages.extend(pages.map(|pages| (block, pages)));
     }
 
     fn add(&mut self, operand: &Operand, queue: &ActionQueue, bytes: &Bytes<'_>) {

@@ -52,7 +52,7 @@ impl Stage {
         unsafe { std::slice::from_raw_parts(self.page(slot), BYTES) }.to_vec()
     }
 
-    fn begin(&mut self, kernel: Kernel, sources: &[usize], targets: &[usize], bytes: usize) -> bool {
+    fn ask(&mut self, kernel: Kernel, sources: &[usize], targets: &[usize], bytes: usize) -> Compute {
         self.queue.clear();
         let mut list = |slots: &[usize]| {
             let first = self.queue.operands.len() as u32;
@@ -64,9 +64,24 @@ impl Stage {
             OperandList { first, count: slots.len() as u32 }
         };
         let (sources, targets) = (list(sources), list(targets));
-        let compute = Compute { tag: Tag(9), kernel, bytes: bytes as u64, sources, targets };
+        Compute { tag: Tag(9), kernel, bytes: bytes as u64, sources, targets }
+    }
+
+    fn begin(&mut self, kernel: Kernel, sources: &[usize], targets: &[usize], bytes: usize) -> bool {
+        let compute = self.ask(kernel, sources, targets, bytes);
         let names = Bytes { buffers: &self.buffers, zeroes: &self.zeroes, metadata: &[] };
         self.fused.begin(&compute, &self.queue, &names)
+    }
+
+    /// A computation joins the one that waits, if it can.
+    fn join(&mut self, kernel: Kernel, sources: &[usize], targets: &[usize], bytes: usize) -> bool {
+        let compute = self.ask(kernel, sources, targets, bytes);
+        let names = Bytes { buffers: &self.buffers, zeroes: &self.zeroes, metadata: &[] };
+        let joins = self.fused.is_joined_by(&compute, &self.queue, &names);
+        if joins {
+            self.fused.join(&compute, &self.queue, &names);
+        }
+        joins
     }
 
     /// The block of a slot is written to its member.
@@ -164,4 +179,53 @@ fn q_alone_goes_to_its_member() {
     assert_eq!(stage.finish(), [0]);
     assert!(stage.members[0] == q);
     assert_eq!(stage.page(0), stage.members[0].as_mut_ptr());
+}
+
+/// Slots 0 and 4 hold Q and P.
+#[test]
+fn a_lost_parity_joins_the_lost_block_that_it_is_of() {
+    for (known, lost_parity) in [(4, 0), (0, 4)] {
+        let mut stage = Stage::new(RAID6);
+        let data = [1, 2, 3].map(|slot| stage.bytes(slot));
+        let (mut p, mut q) = (vec![0; BYTES], vec![0; BYTES]);
+        kernels().pq(&mut p, &mut q, &[Some(&data[0]), Some(&data[1]), Some(&data[2])]);
+        let (parity, other) = if known == 4 { (&p, &q) } else { (&q, &p) };
+        for (slot, bytes) in [(known, parity), (2, &vec![0xdd; BYTES])] {
+            // SAFETY: the page is the arena's.
+            unsafe { stage.page(slot).copy_from_nonoverlapping(bytes.as_ptr(), BYTES) };
+        }
+        for is_data_written_first in [true, false] {
+            assert!(stage.begin(Kernel::Recover, &[1, 3, known], &[2], BYTES));
+            assert!(stage.join(Kernel::Generate, &[1, 2, 3], &[lost_parity], BYTES));
+            let order = if is_data_written_first { [2, lost_parity] } else { [lost_parity, 2] };
+            assert!(order.into_iter().all(|slot| stage.take(slot)) && !stage.take(1));
+            assert_eq!(stage.finish(), [2, lost_parity as u64]);
+            for (slot, bytes) in [(2, &data[1]), (lost_parity, other)] {
+                assert!(stage.members[slot] == *bytes, "slot {slot}");
+                assert_eq!(stage.page(slot), stage.members[slot].as_mut_ptr());
+                stage.members[slot].fill(0xee);
+            }
+        }
+    }
+}
+
+#[test]
+fn other_computations_do_not_join() {
+    let mut stage = Stage::new(RAID6);
+    assert!(!stage.join(Kernel::Generate, &[1, 2, 3], &[0], BYTES), "nothing waits");
+    assert!(stage.begin(Kernel::Recover, &[1, 3, 4], &[2], BYTES));
+    assert!(!stage.join(Kernel::Generate, &[1, 2, 3], &[4], BYTES), "it is known");
+    assert!(!stage.join(Kernel::Generate, &[1, 3], &[0], BYTES), "not of all data");
+    assert!(!stage.join(Kernel::Generate, &[1, 3, 4], &[0], BYTES), "of something else");
+    assert!(!stage.join(Kernel::Generate, &[1, 2, 3], &[0], BYTES - PAGE), "of another length");
+    assert!(!stage.join(Kernel::Update, &[1, 2, 3], &[0], BYTES));
+    assert!(stage.take(2));
+    assert!(!stage.join(Kernel::Generate, &[1, 2, 3], &[0], BYTES), "what it is made of is being written");
+    stage.finish();
+    assert!(stage.begin(Kernel::Recover, &[1, 4, 0], &[2, 3], BYTES));
+    assert!(!stage.join(Kernel::Generate, &[1, 2, 3], &[0], BYTES), "two are lost already");
+    stage.finish();
+    assert!(stage.begin(Kernel::Generate, &[1, 2, 3], &[4], BYTES));
+    assert!(!stage.join(Kernel::Generate, &[1, 2, 3], &[0], BYTES), "nothing is lost");
+    stage.finish();
 }

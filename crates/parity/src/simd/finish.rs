@@ -176,15 +176,16 @@ impl<V: Vector, const P: bool, const STREAM: bool> Finish<V> for SolveQ<V, P, ST
     }
 }
 
-/// Solves with P while Q is recomputed: `x = p + P`, `new_q = q + factor·x`. Null `x` is not written.
-pub(super) struct SolveP<V: Vector> {
+/// Solves with P while Q is recomputed: `x = p + P`, `new_q = q + factor·x`. Null `x` is not written. Past the caches if
+/// `STREAM`.
+pub(super) struct SolveP<V: Vector, const STREAM: bool> {
     pub(super) p: *const u8,
     pub(super) factor: V::Factor,
     pub(super) x: *mut u8,
     pub(super) new_q: *mut u8,
 }
 
-impl<V: Vector> Finish<V> for SolveP<V> {
+impl<V: Vector, const STREAM: bool> Finish<V> for SolveP<V, STREAM> {
     const P: bool = true;
     const Q: bool = true;
 
@@ -198,8 +199,8 @@ impl<V: Vector> Finish<V> for SolveP<V> {
         // SAFETY: the caller of `sums` vouches for the pointers.
         unsafe {
             let x = with_parity::<V, UNROLL, PARTIAL>(p, self.p, at);
-            store_wanted::<V, UNROLL, PARTIAL, false>(self.x, at, x);
-            store_all::<V, UNROLL, PARTIAL, false>(self.new_q, at, xor_all(q, mul_all(x, self.factor)));
+            store_wanted::<V, UNROLL, PARTIAL, STREAM>(self.x, at, x);
+            store_all::<V, UNROLL, PARTIAL, STREAM>(self.new_q, at, xor_all(q, mul_all(x, self.factor)));
         }
     }
 }

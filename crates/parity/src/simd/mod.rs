@@ -116,6 +116,7 @@ macro_rules! kernel_set {
                 pq,
                 pq_streaming,
                 q,
+                q_streaming,
                 solve_both,
                 solve_q,
                 solve_p,
@@ -164,6 +165,17 @@ macro_rules! kernel_set {
             unsafe fn q(q: &mut [u8], data: Data<'_>) {
                 let mut write = finish::Write::<false, false> { p: null_mut(), q: q.as_mut_ptr() };
                 unsafe { pq::sums::<V, _>(data, q.len(), &mut write) }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn q_streaming(q: &mut [u8], data: Data<'_>) {
+                if q.as_ptr().addr() % V::BYTES == 0 {
+                    let mut write = finish::Write::<false, true> { p: null_mut(), q: q.as_mut_ptr() };
+                    unsafe { pq::sums::<V, _>(data, q.len(), &mut write) }
+                    unsafe { V::fence() }
+                } else {
+                    unsafe { self::q(q, data) }
+                }
             }
 
             #[target_feature(enable = $features)]
@@ -221,7 +233,18 @@ macro_rules! kernel_set {
 
             #[target_feature(enable = $features)]
             unsafe fn solve_p(data: Data<'_>, solve: SolveP<'_>) {
-                let mut finish = finish::SolveP::<V> {
+                let is_new_q_aligned = solve.new_q.as_ptr().addr() % V::BYTES == 0;
+                if solve.streaming && is_new_q_aligned && is_aligned([&solve.x, &None]) {
+                    unsafe { solve_p_by::<true>(data, solve) }
+                    unsafe { V::fence() }
+                } else {
+                    unsafe { solve_p_by::<false>(data, solve) }
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn solve_p_by<const STREAM: bool>(data: Data<'_>, solve: SolveP<'_>) {
+                let mut finish = finish::SolveP::<V, STREAM> {
                     p: solve.p.as_ptr(),
                     factor: unsafe { V::factor(solve.factor) },
                     x: solve.x.map_or(null_mut(), <[u8]>::as_mut_ptr),

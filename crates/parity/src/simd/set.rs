@@ -35,6 +35,8 @@ pub(crate) struct SolveP<'a> {
     pub(crate) factor: u8,
     pub(crate) x: Option<&'a mut [u8]>,
     pub(crate) new_q: &'a mut [u8],
+    /// Past the caches.
+    pub(crate) streaming: bool,
 }
 
 /// Whether P, and whether Q where given, differs from what the data make it.
@@ -53,6 +55,7 @@ pub(crate) struct Set {
     pub(crate) pq: unsafe fn(&mut [u8], &mut [u8], Data<'_>),
     pub(crate) pq_streaming: unsafe fn(&mut [u8], &mut [u8], Data<'_>),
     pub(crate) q: unsafe fn(&mut [u8], Data<'_>),
+    pub(crate) q_streaming: unsafe fn(&mut [u8], Data<'_>),
     pub(crate) solve_both: unsafe fn(Data<'_>, SolveBoth<'_>),
     pub(crate) solve_q: unsafe fn(Data<'_>, SolveQ<'_>),
     pub(crate) solve_p: unsafe fn(Data<'_>, SolveP<'_>),
@@ -118,6 +121,11 @@ impl Set {
     pub(crate) fn q(&self, q: &mut [u8], data: Data<'_>) {
         assert_data(data, q.len());
         unsafe { (self.q)(q, data) }
+    }
+
+    pub(crate) fn q_streaming(&self, q: &mut [u8], data: Data<'_>) {
+        assert_data(data, q.len());
+        unsafe { (self.q_streaming)(q, data) }
     }
 
     pub(crate) fn solve_both(&self, data: Data<'_>, solve: SolveBoth<'_>) {
