@@ -1,4 +1,4 @@
-//! What is done with the sums of [`pq`](super::pq), for any [`Vector`]: written, or solved for lost blocks, or compared.
+//! What is done with the sums of [`pq`](mod@super::pq), for any [`Vector`]: written, or solved for lost blocks, or compared.
 
 use super::vector::{At, Vector, load, store_or_stream};
 
