@@ -78,18 +78,21 @@ proptest! {
         missing in proptest::collection::vec(0usize..255, 0..3),
         len in lengths(),
         offset in prop_oneof![Just(0usize), 0usize..65],
+        parity_apart in prop_oneof![Just(0usize), 1usize..65],
         with_q: bool,
         seed: u64,
     ) {
         let blocks = Blocks::random(width, len, offset / 2, seed);
         let (p, q) = model_pq(&blocks.optional(&[]), len);
         for kernels in Kernels::all() {
-            // At a stride that keeps everything that is written as aligned as the first: the copies, P and Q.
-            let stride = len.next_multiple_of(64) + 64;
+            // At a stride that keeps every copy as aligned as the first; P and Q as well, or otherwise.
+            let stride = len.next_multiple_of(64) + 128;
+            let start = |index: usize| if index < width { 0 } else { parity_apart };
             let mut copies = vec![0xEE; (width + 2) * stride + 128];
             let first = copies.as_ptr().align_offset(64) + offset;
+            let strides = copies[first..].chunks_mut(stride).take(width + 2).enumerate();
             let mut places: Vec<Option<&mut [u8]>> =
-                copies[first..].chunks_mut(stride).take(width + 2).map(|place| Some(&mut place[..len])).collect();
+                strides.map(|(index, place)| Some(&mut place[start(index)..][..len])).collect();
             for index in &missing {
                 places[index % width] = None;
             }
@@ -104,8 +107,11 @@ proptest! {
             for (index, (place, expected)) in copies[first..].chunks(stride).zip(expected).enumerate() {
                 let is_made = !missing.iter().any(|m| m % width == index) && (with_q || index <= width);
                 let expected = if is_made { expected } else { &vec![0xEE; len] };
-                prop_assert_eq!(&place[..len], expected, "place {} by {:?}", index, kernels);
-                prop_assert!(place[len..].iter().all(|byte| *byte == 0xEE), "beyond place {} by {:?}", index, kernels);
+                let (before, place) = place.split_at(start(index));
+                let (place, beyond) = place.split_at(len);
+                prop_assert_eq!(place, expected, "place {} by {:?}", index, kernels);
+                let is_guard = |byte: &u8| *byte == 0xEE;
+                prop_assert!(before.iter().chain(beyond).all(is_guard), "around place {} by {:?}", index, kernels);
             }
         }
     }
