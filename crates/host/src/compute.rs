@@ -284,7 +284,7 @@ unsafe fn update(
     }
 }
 
-/// Recovers the targets; past the caches, as far as there are kernels for it, if that is asked for.
+/// Recovers the targets; past the caches if that is asked for.
 ///
 /// # Safety
 /// As [`run_piece`].

@@ -227,8 +227,7 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
 
     /// Tells the workload what ended, the earliest first.
     fn take_ended(&mut self, now: Instant) {
-        for ended in 0..self.shard.ended.len() {
-            let (id, result) = self.shard.ended[ended];
+        while let Some((id, result)) = self.shard.ended.pop_front() {
             let place = &mut self.wholes[id as usize];
             let whole = place.as_mut().expect("a part ends once");
             whole.parts_left -= 1;
@@ -250,7 +249,6 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
                 self.mood = Mood::Ready;
             }
         }
-        self.shard.ended.clear();
     }
 
     fn end(&mut self, running: &Running<'_>, context: &Context<'_>) {

@@ -76,27 +76,29 @@ fn long_reads_end_in_order_with_their_bytes() {
     }
 }
 
-/// Whichever two blocks of a stripe they hold, data or parity: what is read without two others comes from them.
+/// Whichever two blocks of a stripe they hold, data or parity: what is read without two others comes from the spares.
 #[test]
-fn two_members_are_filled_with_data_and_both_parities() {
+fn two_spares_are_filled_with_data_and_both_parities() {
     let layouts = [ParityLayout::LeftSymmetric, ParityLayout::RightAsymmetric, ParityLayout::DdfNContinue];
     for (layout, lost, others) in layouts.into_iter().flat_map(|layout| {
         [([4, 5], [0, 1]), ([0, 3], [2, 5]), ([2, 3], [1, 4])].map(|(lost, others)| (layout, lost, others))
     }) {
         println!("{layout:?} {lost:?}");
         let mut volume = volume(Level::Raid6, Layout::Parity(layout), 6, 64, SECTORS);
+        volume.spares = 2;
         volume.sync.start = true;
         volume.sync.speed = SpeedLimits { min_kib: u32::MAX, max_kib: u32::MAX };
-        volume.recovering = lost.map(|slot| (Slot(slot), 0)).to_vec();
-        let mut array = Array::open(ArrayConfig::new(volume, memory(6))).unwrap();
+        let mut array = Array::open(ArrayConfig::new(volume, memory(8))).unwrap();
         let all = SectorRange::new(0, array.geometry().array_sectors());
         array.write_at(0, &contents(all)).unwrap();
-        array.sync(|_| {}).unwrap();
-        for other in others {
-            assert_eq!(array.fail(Slot(other)), AdminReply::Done);
+        for failed in [lost, others] {
+            for slot in failed {
+                assert_eq!(array.fail(Slot(slot)), AdminReply::Done);
+            }
+            array.sync(|_| {}).unwrap();
+            let mut bytes = vec![0; all.count as usize * SECTOR];
+            array.read_at(0, &mut bytes).unwrap();
+            assert_same(&bytes, &contents(all), 0);
         }
-        let mut bytes = vec![0; all.count as usize * SECTOR];
-        array.read_at(0, &mut bytes).unwrap();
-        assert_same(&bytes, &contents(all), 0);
     }
 }

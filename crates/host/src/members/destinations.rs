@@ -2,12 +2,15 @@
 //!
 //! A copy to a place that the caches have is fastest left there, where the caller finds it. To a place that they no longer
 //! have, each line would be fetched first to be overwritten, and written back when the caches need its room: past the caches it
-//! is copied half as fast again, and copied and then read by the caller as fast (measured on Zen 3, 32 MiB of L3).
+//! is copied at one and a half times the speed, and copied and then read by the caller at the same (Zen 3, 32 MiB of L3).
+//!
+//! A copy is known by where it starts: of buffers that are used now in one piece and now in another, some copies go the
+//! slower way.
 
 use super::STREAM_BYTES_MIN;
 
-/// A place from which less than this was copied since is taken to be in the caches still: a quarter of a common
-/// last-level cache, through which what is read passes, too, and which other cores use.
+/// A place is taken to be in the caches still if less than this was copied after it: a quarter of a common last-level
+/// cache, through which what is read passes, too, and which other cores use.
 const KEPT_BYTES: u64 = 8 << 20;
 
 /// Twice as many as the shortest copies that fit in that, so that few of them share a row.

@@ -14,8 +14,9 @@ use crate::error::HostError;
 /// of the members of a row do not share second-level cache sets. Odd, hence prime to the number of sets.
 const DISPLACEMENT_PAGES: usize = 5;
 
-/// Writes from this length on go past the caches, which then need not fetch the sectors they replace. Whole
-/// 64 KiB chunks gain from it, single pages do not; the limit lies between the two and is not tuned further.
+/// Runs from this length on may go past the caches, which then need not fetch what they replace: writes, what is computed to
+/// members, and reads whose buffers the caches do not have. Whole 64 KiB chunks gain from it, single pages do not; the limit
+/// lies between the two and is not tuned further.
 pub(crate) const STREAM_BYTES_MIN: usize = 16 << 10;
 
 /// Memory, present from the start.
@@ -57,7 +58,7 @@ impl MemoryMember {
         start..start.wrapping_add(self.bytes as usize)
     }
 
-    /// Copies sectors to the buffers, in order; long runs past the caches if these do not have the buffers.
+    /// Copies sectors to the buffers, in order; long runs past the caches if these do not have the buffers, where that is noted.
     ///
     /// # Safety
     /// Each buffer is that many writable bytes, outside every member, and nothing else uses it; together
@@ -66,13 +67,14 @@ impl MemoryMember {
         &self,
         range: SectorRange,
         buffers: impl Iterator<Item = (*mut u8, usize)>,
-        destinations: &mut Destinations,
+        mut destinations: Option<&mut Destinations>,
     ) -> IoResult {
         let mut from = self.address(range)?;
         for (to, bytes) in buffers {
             // SAFETY: upheld by the caller; the sum of the lengths is the checked range.
             unsafe {
-                if bytes >= STREAM_BYTES_MIN && destinations.is_past_caches(to, bytes) {
+                let is_past = |destinations: &mut Destinations| destinations.is_past_caches(to, bytes);
+                if bytes >= STREAM_BYTES_MIN && destinations.as_deref_mut().is_some_and(is_past) {
                     copy_streaming(to, from, bytes);
                 } else {
                     to.copy_from_nonoverlapping(from, bytes);

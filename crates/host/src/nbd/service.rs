@@ -285,7 +285,7 @@ impl<'a> Service<'a> {
         let mut now = context.clock.now();
         for _ in 0..STEPS_MAX {
             let stepped = self.shard.step(now, context);
-            if let Some((id, result)) = self.shard.ended.pop() {
+            if let Some((id, result)) = self.shard.ended.pop_front() {
                 self.part_ended(id, result, context.clock);
             } else if !stepped {
                 return false;

@@ -1,7 +1,7 @@
 //! Carrying out what the engine asks for.
 
 use stripewise_engine::io::{
-    Action, ActionQueue, Area, ArrayEvent, Compute, Input, IoError, Kernel, MemberIo, Op, Verdict,
+    Action, ActionQueue, Area, ArrayEvent, Buf, Compute, Input, IoError, Kernel, MemberIo, Op, Seg, Verdict,
 };
 use stripewise_engine::units::{Instant, SECTOR_BYTES};
 
@@ -142,6 +142,10 @@ impl Shard {
             }
             self.reclaim(queue.segs(io.segs), true);
         }
+        // What is decrypted, computed with or copied next belongs into the caches.
+        let is_of_caller = |seg: &Seg| matches!(seg.buf, Buf::Request { .. });
+        let is_for_caller =
+            self.buffers.crypt_pages.is_none() && queue.segs(io.segs).first().is_some_and(is_of_caller);
         let bytes = self.buffers.named(queue, context);
         let mut runs = bytes.runs(queue.segs(io.segs));
         let result = match &*self.members[io.member.index()] {
@@ -159,7 +163,7 @@ impl Shard {
             // member lends are elsewhere than the range, or the very same.
             Member::Memory(memory) => unsafe {
                 match io.op {
-                    Op::Read => memory.read(io.range, runs, &mut self.destinations),
+                    Op::Read => memory.read(io.range, runs, is_for_caller.then_some(&mut self.destinations)),
                     Op::Write => memory.write(io.range, runs),
                     Op::Flush => Ok(()),
                     Op::Discard | Op::WriteZeroes => memory.zero(io.range),

@@ -2,8 +2,8 @@
 //!
 //! The engine asks for a stripe's parity, or its lost blocks, first and for the writes of blocks afterwards. Where members
 //! are in memory the computation is put off for that short while: the engine is told that it is done, names the writes, and
-//! all is carried out together. The data of a stripe that is written whole are read once, for parity and for their copies,
-//! and what is computed goes straight to its member, whose bytes are lent to the pages that it was asked for. A parity that
+//! all is carried out together. The data of a stripe that is written whole are read once, for P, with Q or without, and for
+//! their copies, and what is computed goes straight to its member, whose bytes are lent to the pages that it was asked for. A parity that
 //! is lost with a block of data, and asked for when that is, joins it: both come from the same blocks, read once. Whatever
 //! else could see what is computed has it computed first.
 
@@ -47,11 +47,12 @@ pub(super) struct Lent {
 #[derive(Debug, Default)]
 pub(super) struct Fused {
     bytes: usize,
-    /// What it is computed from, and behind `targets` what is computed: data by index, then P, then Q if it is parity of
-    /// all data. Empty if nothing waits.
+    /// What it is computed from, and behind `targets` what is computed: data by index, then P, then Q if data are
+    /// copied. Empty if nothing waits.
     blocks: Vec<Block>,
     targets: usize,
-    is_parity_of_all: bool,
+    /// It is P, or P and Q, of all data, and the data that are written are copied on the way.
+    copies_data: bool,
     runs: Vec<Run>,
     /// Pages of targets, with the block that they are of.
     pages: Vec<(usize, Lent)>,
@@ -70,7 +71,7 @@ impl Fused {
     pub(super) fn begin(&mut self, compute: &Compute, queue: &ActionQueue, bytes: &Bytes<'_>) -> bool {
         let (sources, targets) = (queue.operands(compute.sources), queue.operands(compute.targets));
         let (p, q) = (is_of(Role::P), is_of(Role::Q));
-        self.is_parity_of_all = match (compute.kernel, targets) {
+        self.copies_data = match (compute.kernel, targets) {
             (Kernel::Generate, [one]) if p(one) => true,
             (Kernel::Generate, [one, two]) if p(one) && q(two) || q(one) && p(two) => true,
             (Kernel::Generate, [one]) if q(one) => false,
@@ -84,7 +85,7 @@ impl Fused {
         self.blocks.clear();
         for (index, operand) in sources.iter().enumerate() {
             let by_index = |source: &&Operand| source.role == Role::Data(index as u16);
-            let operand = if self.is_parity_of_all { sources.iter().find(by_index) } else { Some(operand) };
+            let operand = if self.copies_data { sources.iter().find(by_index) } else { Some(operand) };
             let Some(operand) = operand else {
                 self.blocks.clear();
                 return false;
@@ -113,7 +114,7 @@ impl Fused {
         let (known, lost) = self.blocks.split_at(usize::min(self.targets, self.blocks.len()));
         let ([lost], [parity]) = (lost, targets) else { return false };
         let data = known.iter().filter(|block| matches!(block.role, Role::Data(_))).count();
-        let fits = !self.is_parity_of_all
+        let fits = !self.copies_data
             && matches!(lost.role, Role::Data(_))
             && lost.write.is_none()
             && compute.kernel == Kernel::Generate
@@ -174,8 +175,8 @@ impl Fused {
         let is_it = |block: &&mut Block| {
             block.write.is_none() && blocks[block.first_run..block.first_run + block.runs] == *written
         };
-        // Data that others are recovered from are written by themselves, to where they are copied.
-        let first = if self.is_parity_of_all { 0 } else { self.targets };
+        // Other data are written by themselves, to where they are copied.
+        let first = if self.copies_data { 0 } else { self.targets };
         let found = self.blocks[first..].iter_mut().find(is_it);
         let is_taken = found.map(|block| block.write = Some((to, tag))).is_some();
         self.runs.truncate(known);
@@ -185,8 +186,8 @@ impl Fused {
     /// Computes and writes. Hands the pages that become a member's to `lend`, and the tags of the writes to `ended`.
     ///
     /// # Safety
-    /// Every block, and every place that one is written to, is readable, and writable by nobody else, as the engine has
-    /// it between asking and being answered.
+    /// Every block, and every place that one is written to, is readable, and writable by nobody else. The engine has it so
+    /// until the input is handled that it asked in: whatever else it asks for meanwhile is carried out after this.
     pub(super) unsafe fn finish(&mut self, lend: impl FnMut(Lent), mut ended: impl FnMut(Tag)) {
         if !self.is_pending() {
             return;

@@ -210,6 +210,30 @@ fn a_lost_parity_joins_the_lost_block_that_it_is_of() {
 }
 
 #[test]
+fn of_a_block_and_its_parity_one_alone_may_be_written() {
+    for (written, other) in [(0, 2), (2, 0)] {
+        let mut stage = Stage::new(RAID6);
+        let p: Vec<u8> =
+            (0..BYTES).map(|i| [1, 2, 3].iter().fold(0, |sum, slot| sum ^ stage.bytes(*slot)[i])).collect();
+        // SAFETY: the page is the arena's.
+        unsafe { stage.page(4).copy_from_nonoverlapping(p.as_ptr(), BYTES) };
+        let data = [1, 2, 3].map(|slot| stage.bytes(slot));
+        let (mut p, mut q) = (vec![0; BYTES], vec![0; BYTES]);
+        kernels().pq(&mut p, &mut q, &[Some(&data[0]), Some(&data[1]), Some(&data[2])]);
+        let expected = |slot| if slot == 0 { &q } else { &data[1] };
+        // SAFETY: the page is the arena's.
+        unsafe { stage.page(2).write_bytes(0xdd, BYTES) };
+        assert!(stage.begin(Kernel::Recover, &[1, 3, 4], &[2], BYTES));
+        assert!(stage.join(Kernel::Generate, &[1, 2, 3], &[0], BYTES));
+        assert!(stage.take(written));
+        assert_eq!(stage.finish(), [written as u64]);
+        assert!(stage.members[written] == *expected(written) && stage.members[other] == vec![0xee; BYTES]);
+        assert!(stage.bytes(other) == *expected(other));
+        assert_ne!(stage.page(other), stage.members[other].as_mut_ptr());
+    }
+}
+
+#[test]
 fn other_computations_do_not_join() {
     let mut stage = Stage::new(RAID6);
     assert!(!stage.join(Kernel::Generate, &[1, 2, 3], &[0], BYTES), "nothing waits");

@@ -124,7 +124,7 @@ impl Shard {
             let arena = buffers.arena.as_mut().expect("only an engine with a stripe cache names its pages");
             arena.lend(entry, slot, bytes, from);
         };
-        // SAFETY: blocks and members' sectors belong to the computation and the writes until these are answered.
+        // SAFETY: what could touch the blocks or the members' sectors is carried out after this; nothing waits between inputs.
         unsafe { fused.finish(lend, answer) };
     }
 }

@@ -85,7 +85,7 @@ pub(crate) struct Shard {
     /// The array's own work waits for the next run.
     is_paused: bool,
     reply: Option<AdminReply>,
-    pub(crate) ended: Vec<Ended>,
+    pub(crate) ended: VecDeque<Ended>,
     pub(crate) counts: Vec<MemberCounts>,
     pub(crate) events: Vec<TimedEvent>,
 }
@@ -127,7 +127,7 @@ impl Shard {
             is_array_failed: false,
             is_paused: false,
             reply: None,
-            ended: Vec::new(),
+            ended: VecDeque::new(),
             counts: vec![MemberCounts::default(); members.len()],
             events: Vec::new(),
         };
@@ -274,7 +274,7 @@ impl Shard {
 
     fn answer(&mut self, origin: Origin, result: IoResult) {
         match origin {
-            Origin::Own { whole } => self.ended.push((whole, result)),
+            Origin::Own { whole } => self.ended.push_back((whole, result)),
             Origin::Other { shard, whole } => {
                 self.outboxes[shard as usize].push(Message::PartDone { whole, result });
             }
@@ -373,7 +373,7 @@ impl Shard {
                 Message::Part { op, range, flags, buffer, from, whole } => {
                     self.accept(op, range, flags, buffer, Origin::Other { shard: from, whole });
                 }
-                Message::PartDone { whole, result } => self.ended.push((whole, result)),
+                Message::PartDone { whole, result } => self.ended.push_back((whole, result)),
                 Message::Failed(slot) => {
                     if !std::mem::replace(&mut self.failed[slot.index()], true) {
                         self.fail(slot, now, context);
