@@ -21,7 +21,7 @@ use crate::run::{AnyBytes, Driver, Payload, Running};
 use crate::shard::{Context, Shard};
 
 /// The most shards an array has; each is a thread.
-const SHARDS_MAX: u32 = 64;
+pub const SHARDS_MAX: u32 = 64;
 /// The fewest stripe-cache entries a shard has, which is md's minimum for an array.
 const CACHE_ENTRIES_MIN: u32 = 17;
 /// Bytes moved at once by [`Array::read_at`] and [`Array::write_at`].

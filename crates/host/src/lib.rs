@@ -25,6 +25,7 @@ mod manage;
 pub mod md;
 mod members;
 mod nbd;
+mod patience;
 mod report;
 mod ring;
 mod route;
@@ -33,7 +34,7 @@ mod shard;
 mod sync;
 mod vhost;
 
-pub use array::{Array, ArrayConfig};
+pub use array::{Array, ArrayConfig, SHARDS_MAX};
 pub use buffers::Memory;
 pub use drive::{DriveCommand, DriveExport, DriveReport, TimedDrive};
 pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};

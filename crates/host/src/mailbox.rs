@@ -98,6 +98,11 @@ impl Mailbox {
         }
     }
 
+    /// Whether there are messages to take.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Relaxed)
+    }
+
     /// Drops all messages: the buffers they name are gone.
     pub(crate) fn clear(&self) {
         self.filled.store(false, Ordering::SeqCst);

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stripewise_engine::io::{IoResult, Op, Request, RequestId};
-use stripewise_engine::units::{Instant, SECTOR_BYTES};
+use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES};
 use stripewise_engine::workload::{Next, Workload};
 
 use crate::buffers::RequestPool;
-use crate::mailbox::PartBuffer;
+use crate::mailbox::{Mailbox, PartBuffer};
+use crate::patience::Patience;
 use crate::route::Router;
 use crate::shard::{Context, Shard};
 
@@ -95,9 +96,6 @@ impl Drop for AbortOnPanic<'_> {
     }
 }
 
-/// Inputs handled before the workload is asked for more.
-const STEPS_MAX: u32 = 1024;
-
 /// Requests that may have ended before the workload hears of them: looking at the clock for each costs a tenth of a
 /// short read.
 const ENDED_MAX: usize = 8;
@@ -130,6 +128,7 @@ pub(crate) struct Driver<'a, W> {
     wholes: Vec<Option<Whole>>,
     in_flight: u32,
     mood: Mood,
+    patience: Patience,
 }
 
 impl<'a, W: Workload + Payload> Driver<'a, W> {
@@ -141,7 +140,7 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
     ) -> Self {
         let wholes = vec![None; workload.as_ref().map_or(0, Workload::in_flight_max) as usize];
         let mood = if workload.is_some() { Mood::Ready } else { Mood::Over };
-        Self { shard, workload, pool, router, wholes, in_flight: 0, mood }
+        Self { shard, workload, pool, router, wholes, in_flight: 0, mood, patience: Patience::default() }
     }
 
     /// Runs until all workloads of the run are finished and this shard is drained.
@@ -152,6 +151,8 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             self.shard.take_messages(now, context);
             self.wake(now, running);
             self.issue(now);
+            // The other shards begin with their parts while this one is at its own.
+            self.shard.send_messages(context);
             let is_settled = self.settle(context);
             self.shard.send_messages(context);
             self.end(running, context);
@@ -210,7 +211,7 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
     /// members in memory always has a next one. Answers whether there are none.
     fn settle(&mut self, context: &Context<'_>) -> bool {
         let mut now = context.clock.now();
-        for _ in 0..STEPS_MAX {
+        for _ in 0..context.steps_max() {
             let stepped = self.shard.step(now, context);
             if self.shard.ended.len() >= ENDED_MAX || !stepped && !self.shard.ended.is_empty() {
                 now = context.clock.now();
@@ -265,6 +266,12 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             return;
         }
         let mailbox = &context.mailboxes[self.shard.index() as usize];
+        let start = context.clock.now();
+        let most = self.patience.time().min(self.shard.sleep_time(until, context));
+        if !self.shard.has_ring() && look(mailbox, most, context) {
+            self.patience.learn(context.clock.now().since(start));
+            return;
+        }
         if mailbox.fall_asleep() {
             // The end of the run is announced like a message: either seen here, or it wakes this shard.
             if running.is_over() && self.shard.is_idle() {
@@ -273,8 +280,21 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             }
             self.shard.sleep(until, context);
             mailbox.awake();
+            self.patience.learn(context.clock.now().since(start));
         } else {
             self.shard.poll();
         }
     }
+}
+
+/// Looks for messages of other shards for a while, and lets other threads run; answers whether there are any.
+fn look(mailbox: &Mailbox, most: Nanos, context: &Context<'_>) -> bool {
+    let start = context.clock.now();
+    while !mailbox.is_filled() {
+        if context.clock.now().since(start) >= most {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
 }

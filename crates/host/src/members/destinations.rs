@@ -19,6 +19,8 @@ const ROWS: usize = 1024;
 /// See the module's description. A shard's own.
 #[derive(Debug)]
 pub(crate) struct Destinations {
+    /// This shard's share of [`KEPT_BYTES`]: what the others copy passes through the same cache.
+    kept_bytes: u64,
     /// All that was copied.
     copied: u64,
     rows: Box<[Row; ROWS]>,
@@ -33,20 +35,19 @@ struct Row {
     copied: u64,
 }
 
-impl Default for Destinations {
-    fn default() -> Self {
-        Self { copied: 0, rows: Box::new([Row::default(); ROWS]) }
-    }
-}
-
 impl Destinations {
+    /// Those of one of so many shards.
+    pub(crate) fn new(shards: u32) -> Self {
+        Self { kept_bytes: KEPT_BYTES / u64::from(shards), copied: 0, rows: Box::new([Row::default(); ROWS]) }
+    }
+
     /// Notes a copy of at least [`STREAM_BYTES_MIN`] and answers whether it should go past the caches.
     pub(crate) fn is_past_caches(&mut self, to: *const u8, bytes: usize) -> bool {
         let place = to.addr() / STREAM_BYTES_MIN;
         // Buffers lie at multiples of powers of two: the middle bits of a product tell them apart.
         let row =
             &mut self.rows[(place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 32 & (ROWS - 1)];
-        let is_kept = row.place == place && self.copied - row.copied < KEPT_BYTES;
+        let is_kept = row.place == place && self.copied - row.copied < self.kept_bytes;
         self.copied += bytes as u64;
         *row = Row { place, copied: self.copied };
         !is_kept
@@ -61,7 +62,7 @@ mod tests {
 
     /// Whether copies in turn to as many buffers go past the caches, in the last of three rounds.
     fn goes_past(buffers: usize, buffer_bytes: usize, copy_bytes: usize) -> usize {
-        let mut destinations = Destinations::default();
+        let mut destinations = Destinations::new(1);
         let mut round = || {
             let places = (0..buffers * (buffer_bytes / copy_bytes)).map(|i| (1 << 30) + i * copy_bytes);
             places
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn buffers_at_strides_of_powers_of_two_are_told_apart() {
-        let mut destinations = Destinations::default();
+        let mut destinations = Destinations::new(1);
         let mut is_past =
             |i: usize| destinations.is_past_caches(std::ptr::without_provenance((i + 1) << 24), MIB / 8);
         assert!((0..32).all(&mut is_past));
@@ -94,8 +95,23 @@ mod tests {
     }
 
     #[test]
+    fn shards_share_what_the_caches_keep() {
+        // Six buffers of 1 MiB fit for one shard; of two, each reads half of every buffer, but the caches see all of it.
+        let half = |shards: u32, buffers: usize| {
+            let mut destinations = Destinations::new(shards);
+            let mut round = || {
+                let place = |i: usize| std::ptr::without_provenance((1 << 30) + i * MIB);
+                (0..buffers).filter(|i| destinations.is_past_caches(place(*i), MIB / 2)).count()
+            };
+            round();
+            round()
+        };
+        assert_eq!((half(2, 6), half(2, 10), half(1, 10)), (0, 10, 0));
+    }
+
+    #[test]
     fn a_new_place_is_not_in_the_caches() {
-        let mut destinations = Destinations::default();
+        let mut destinations = Destinations::new(1);
         assert!(destinations.is_past_caches(std::ptr::without_provenance(1 << 21), MIB));
         assert!(!destinations.is_past_caches(std::ptr::without_provenance(1 << 21), MIB));
     }

@@ -16,7 +16,6 @@
 //! | `task` | requests judged |
 //! | `status` | what ranges hold |
 //! | `socket`, `poller` | the system's part |
-//! | `patience` | how long to look for news before sleeping |
 //! | `connection` | one client |
 //! | `service` | one shard with its clients |
 //! | `control` | the control socket |
@@ -37,7 +36,6 @@ mod handshake;
 mod handshake_tests;
 mod news;
 mod observer;
-mod patience;
 mod poller;
 mod server;
 mod service;

@@ -16,12 +16,12 @@ use super::connection::Accepted;
 use super::control::ControlConnection;
 use super::news::ServeEvent;
 use super::observer::Observed;
-use super::patience::Patience;
 use super::poller::Poller;
 use super::task::{Task, engine_flags};
 use crate::clock::Clock;
 use crate::error::HostError;
 use crate::mailbox::PartBuffer;
+use crate::patience::Patience;
 use crate::run::{AbortOnPanic, Running};
 use crate::shard::{Context, Shard};
 
@@ -38,8 +38,6 @@ const PIECE_SECTORS: u64 = 32 << 10;
 const HANDSHAKE_MAX: Nanos = Nanos::from_millis(30_000);
 /// How long clients have to take their last replies.
 const DRAIN_MAX: Nanos = Nanos::from_millis(5_000);
-/// Inputs handled before clients are heard.
-const STEPS_MAX: u32 = 1024;
 /// Rounds without sleep after which sockets are asked for news all the same.
 const ROUNDS_MAX: u32 = 4;
 
@@ -165,6 +163,7 @@ impl<'a> Service<'a> {
             self.look_at_stop(now);
             self.welcome(now, context);
             let more = self.take_requests(context.clock);
+            self.shard.send_messages(context);
             let more = self.settle(context) || more;
             let moved = self.send();
             self.serve_controls(context);
@@ -283,7 +282,7 @@ impl<'a> Service<'a> {
     /// own work on members in memory always has a next one. Answers whether there may be more.
     fn settle(&mut self, context: &Context<'_>) -> bool {
         let mut now = context.clock.now();
-        for _ in 0..STEPS_MAX {
+        for _ in 0..context.steps_max() {
             let stepped = self.shard.step(now, context);
             if let Some((id, result)) = self.shard.ended.pop_front() {
                 self.part_ended(id, result, context.clock);

@@ -43,12 +43,24 @@ use crate::route::Router;
 /// Longest sleep: the stop flag is looked at this often.
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 
+/// Inputs that a shard handles before it hears anybody.
+const STEPS_MAX: u32 = 1024;
+/// The same where others may wait for answers: each may be a copy of hundreds of KiB.
+const STEPS_MAX_OF_SEVERAL: u32 = 32;
+
 /// What the shards of an array share while they are driven.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) zeroes: &'a Zeroes,
     pub(crate) mailboxes: &'a [Mailbox],
     pub(crate) clock: crate::clock::Clock,
+}
+
+impl Context<'_> {
+    /// Inputs handled before those who ask, and the other shards, are heard again.
+    pub(crate) fn steps_max(&self) -> u32 {
+        if self.mailboxes.len() > 1 { STEPS_MAX_OF_SEVERAL } else { STEPS_MAX }
+    }
 }
 
 /// A whole request or a part that ended: the issuer's handle and the result.
@@ -114,7 +126,7 @@ impl Shard {
             completions: VecDeque::new(),
             requests: VecDeque::new(),
             delayed: DelayedReads::default(),
-            destinations: Destinations::default(),
+            destinations: Destinations::new(shards),
             fused: Fused::default(),
             buffers: Buffers { arena, ..Buffers::default() },
             computer: Computer::new(),

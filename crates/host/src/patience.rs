@@ -1,4 +1,4 @@
-//! How long a server looks for news before it falls asleep: as long as that was worth it lately.
+//! How long a thread that serves looks for news before it falls asleep: as long as that was worth it lately.
 //!
 //! To be woken costs more than most requests (45 µs between virtual CPUs), so that one who is about to be asked again had
 //! better stay awake; one who is not leaves the CPU to others.
