@@ -189,7 +189,7 @@ fn impossible_plans_say_file_line_and_what_would_be_right() {
 #[test]
 fn impossible_arguments_are_refused_with_exit_code_2() {
     let folder = folder_with_plan(SMALL);
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 19] = [
         (&["study", "run", "nosuch"], "chunk-size"),
         (&["study", "run", "nosuch.toml"], "nosuch.toml"),
         (&["study", "run", "plan.toml", "--on", "tape"], "memory"),
@@ -206,6 +206,9 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["bench", "--rw", "sideways"], "randread"),
         (&["bench", "--runtime", "yesterday"], "runtime"),
         (&["bench", "--on", "memory", "--member-size", "1"], "member"),
+        (&["bench", "--shards", "0"], "1 to 64"),
+        (&["bench", "--shards", "2"], "modelled"),
+        (&["bench", "--on", "memory", "--member-size", "8m", "--shards", "2", "--direct", "0"], "page cache"),
     ];
     for (args, said) in cases {
         let output = stripewise(folder.path(), args);
@@ -223,6 +226,8 @@ fn bench_takes_fios_names_on_every_target() {
         &["--on", "model"][..],
         &["--on", "memory", "--member-size", "8m"],
         &["--on", "files:.", "--member-size", "8m"],
+        &["--on", "memory", "--member-size", "8m", "--shards", "2"],
+        &["--on", "files:.", "--member-size", "8m", "--shards", "3"],
     ] {
         for level in ["0", "1", "4", "5", "6", "10"] {
             let mut args = vec!["bench", "--json", "--level", level];

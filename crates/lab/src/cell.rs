@@ -12,6 +12,9 @@ pub const ENGINE_HASH: &str = env!("STRIPEWISE_ENGINE_HASH");
 /// Changes when what a cell records changes its meaning, so that older cells are measured again.
 const KEY_SCHEMA: u32 = 3;
 
+/// How many threads serve the array: the requests are the same.
+const SERVED_BY: &str = "shards";
+
 /// The parameters every result names besides its factors, because families are told by them.
 const ALWAYS_NAMED: [&str; 6] = ["rw", "rwmixread", "bs", "numjobs", "iodepth", "trace"];
 
@@ -28,7 +31,7 @@ pub struct Cell {
 
 impl Cell {
     /// The cell of those parameters. Its seed derives from the plan's seed, the replicate and every parameter
-    /// but the subject, so that the values compared meet the same requests.
+    /// but the subject and the number of shards, so that the values compared meet the same requests.
     pub fn new(
         mut parameters: Parameters,
         factors: &[&str],
@@ -44,6 +47,7 @@ impl Cell {
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         printed.remove(subject);
+        printed.remove(SERVED_BY);
         let identity = canonical(&(plan_seed, &printed, replicate));
         let hash = blake3::hash(identity.as_bytes());
         let mut bytes = [0; 8];

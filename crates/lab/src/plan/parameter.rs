@@ -133,6 +133,8 @@ pub struct ArraySpec {
     pub chunk: u64,
     /// Stripe cache entries.
     pub stripe_cache_size: u32,
+    /// Threads that serve a real array, each with stripes of its own.
+    pub shards: u32,
     /// Members that have failed, from slot 0 on.
     pub failed: u16,
     /// md's `sync_speed_min` in KiB/s.
@@ -186,6 +188,7 @@ impl Default for Parameters {
                 raid_devices: None,
                 chunk: 512 * 1024,
                 stripe_cache_size: 256,
+                shards: 1,
                 failed: 0,
                 speed_limit_min: speed.min_kib,
                 speed_limit_max: speed.max_kib,

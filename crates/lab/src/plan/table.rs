@@ -3,6 +3,7 @@
 use stripewise_engine::level::Level;
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::{MEMBERS_MAX, SECTOR_BYTES};
+use stripewise_host::SHARDS_MAX;
 use stripewise_sim::Cipher;
 
 use super::parameter::{CellTarget, Parameter, Parameters, Section, Work};
@@ -125,6 +126,7 @@ pub static PARAMETERS: &[Parameter] = &[
         .stripe_cache_size
         .to_string()),
     parameter!("chunk", Array, with_chunks, |p, v| p.array.chunk = chunk(v)?, |p| print_chunk(p.array.chunk)),
+    parameter!("shards", Array, on_array, |p, v| p.array.shards = shards(v)?, |p| p.array.shards.to_string()),
     parameter!("failed", Array, on_array, |p, v| p.array.failed = number(v, 0, MEMBERS_MAX as u64)?, |p| p
         .array
         .failed
@@ -277,6 +279,13 @@ fn cache(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(entries) if (17..=32_768).contains(&entries) => Ok(entries),
         _ => Err(format!("'{text}' is no stripe_cache_size; md takes 17 to 32768 entries")),
+    }
+}
+
+fn shards(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(shards) if (1..=SHARDS_MAX).contains(&shards) => Ok(shards),
+        _ => Err(format!("'{text}' is no number of shards; an array has 1 to {SHARDS_MAX}")),
     }
 }
 

@@ -16,7 +16,7 @@ use super::volume::{checked_sectors, file, recovered_early, recovery_figures, re
 use super::{CellError, Measurement, Target, TargetKind};
 use crate::cell::Cell;
 use crate::fs::{BLOCK_SECTORS, InFile, Mkfs};
-use crate::plan::Work;
+use crate::plan::{CellTarget, Parameters, Work};
 use crate::results::{DirectionResult, Provenance};
 use crate::workload::{Job, JobRunner, Measured};
 
@@ -149,6 +149,13 @@ impl Target for ModelTarget {
 
     fn check(&self, cell: &Cell) -> Result<(), String> {
         let rig = self.rig(cell)?;
+        let Parameters { target, array, .. } = &cell.parameters;
+        if *target == CellTarget::Array && array.shards > 1 {
+            return Err(format!(
+                "{} shards: a modelled array is served by one thread; set shards to 1",
+                array.shards
+            ));
+        }
         let members = usize::from(cell.parameters.members());
         if let Some(full) = rig.controllers.iter().find(|c| c.members.len() > c.model.ports) {
             let (name, ports) = (&full.model.model.name, full.model.ports);

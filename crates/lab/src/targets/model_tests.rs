@@ -54,6 +54,12 @@ fn a_simulated_study_repeats_bit_for_bit_and_follows_its_seed() {
 }
 
 #[test]
+fn a_modelled_array_is_of_one_thread() {
+    let error = study(&RIG.replace("[job]", "[array]\nshards = 2\n[job]"), 1).err().unwrap().to_string();
+    assert!(error.contains("2 shards") && error.contains("shards to 1"), "{error}");
+}
+
+#[test]
 fn an_unknown_model_or_too_many_members_are_refused_up_front() {
     let refused = |from: &str, to: &str| study(&RIG.replace(from, to), 1).err().unwrap().to_string();
     assert!(refused("st31000333as", "nothing-9000").contains("nothing-9000"));

@@ -15,7 +15,7 @@ use stripewise_sim::Cipher;
 use super::volume::{checked_sectors, recovered_early, recovery_figures, replay, volume};
 use super::{CellError, Measurement};
 use crate::cell::Cell;
-use crate::plan::Work;
+use crate::plan::{CellTarget, Work};
 use crate::workload::{JobRunner, print_size};
 
 /// Notes of the runs so far, each once.
@@ -40,6 +40,7 @@ pub(super) fn check(cell: &Cell, member_bytes: u64) -> Result<(), String> {
         return Err("work other than a job is modelled only; use --on model, or work job, rebuild or trace"
             .to_owned());
     }
+    check_shards(cell)?;
     checked_sectors(cell, member_bytes / SECTOR_BYTES)?;
     let trace = parameters.trace.as_ref().filter(|_| parameters.work == Work::Trace);
     let buffers = trace.map_or_else(|| parameters.job.buffer_bytes(), |trace| trace.buffer_bytes());
@@ -65,16 +66,19 @@ pub(super) fn run(
     let member_sectors = member_bytes / SECTOR_BYTES;
     let sectors = checked_sectors(cell, member_sectors).map_err(CellError)?;
     let volume = volume(cell, member_sectors).map_err(CellError)?;
-    let config = ArrayConfig { stop: Arc::clone(cancel), ..ArrayConfig::new(volume, members) };
+    let shards = shards(cell);
+    let config = ArrayConfig { shards, stop: Arc::clone(cancel), ..ArrayConfig::new(volume, members) };
     let mut array = Array::open(config).map_err(|e| CellError(e.to_string()))?;
     array.raise(&layers(cell, sectors)?).map_err(|e| CellError(e.to_string()))?;
     let (report, measured, replayed) = if cell.parameters.work == Work::Trace {
-        let (report, replay) = drive(&mut array, replay(cell, cancel)?)?;
+        let (report, replays) = drive(&mut array, vec![replay(cell, cancel)?])?;
+        let replay = replays.first().ok_or_else(|| CellError("the loop lost its workload".to_owned()))?;
         (report, replay.measured(), replay.figures())
     } else {
         let runner = JobRunner::new(&cell.parameters.job, sectors).map_err(|e| CellError(e.to_string()))?;
-        let (report, runner) = drive(&mut array, runner.with_cancel(Arc::clone(cancel)))?;
-        (report, runner.measured(), Vec::new())
+        let runners = runner.with_cancel(Arc::clone(cancel)).dealt(shards as usize);
+        let (report, runners) = drive(&mut array, runners)?;
+        (report, JobRunner::joined(&runners), Vec::new())
     };
     report.notes.iter().for_each(|note| notes.add(note.to_string()));
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
@@ -111,11 +115,28 @@ fn layers(cell: &Cell, sectors: u64) -> Result<Layers, CellError> {
     Ok(Layers { crypt: crypt.transpose()?, cache: cell.parameters.cache() })
 }
 
-/// Runs a workload on an array of one thread.
-fn drive<W: Workload + Send>(array: &mut Array, workload: W) -> Result<(RunReport, W), CellError> {
-    let (report, mut workloads) = array.run(vec![workload]).map_err(|e| CellError(e.to_string()))?;
-    let workload = workloads.pop().ok_or_else(|| CellError("the loop lost its workload".to_owned()))?;
-    Ok((report, workload))
+/// Runs workloads on an array, one on each of as many of its threads.
+fn drive<W: Workload + Send>(array: &mut Array, workloads: Vec<W>) -> Result<(RunReport, Vec<W>), CellError> {
+    array.run(workloads).map_err(|e| CellError(e.to_string()))
+}
+
+/// Threads that serve the cell's target.
+fn shards(cell: &Cell) -> u32 {
+    match cell.parameters.target {
+        CellTarget::Array => cell.parameters.array.shards,
+        CellTarget::Drive => 1,
+    }
+}
+
+/// Refuses several shards where only one can be.
+fn check_shards(cell: &Cell) -> Result<(), String> {
+    let shards = shards(cell);
+    let of_one = match (cell.parameters.cache(), cell.parameters.work) {
+        (Some(_), _) => "a page cache is of one thread; set shards to 1, or direct to 1",
+        (None, Work::Rebuild) => "a recovery is of one thread; set shards to 1",
+        _ => return Ok(()),
+    };
+    if shards > 1 { Err(format!("{shards} shards: {of_one}")) } else { Ok(()) }
 }
 
 /// Bytes of memory that can be had without swapping, where the kernel tells.

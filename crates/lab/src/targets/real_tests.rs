@@ -65,6 +65,59 @@ fn page_cache_and_cipher_are_those_that_are_served() {
     assert!(crypted.cells.iter().all(|c| c.seconds > 0.0));
 }
 
+/// More jobs than shards, as many, and fewer; what cannot be of several threads is refused.
+const SHARDS: &str = r#"
+name = "tiny"
+title = "t"
+question = "q"
+subject = "shards"
+replicates = 1
+[rig]
+policy = "stripewise"
+[job]
+rw = "randrw"
+runtime = "50ms"
+[factors]
+numjobs = [1, 2, 5]
+bs = ["4k", "4m"]
+shards = [1, 2, 3]
+"#;
+
+#[test]
+fn several_shards_share_the_jobs_of_a_cell() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
+    let plan = Plan::parse("tiny.toml", SHARDS).unwrap();
+    let study = Study::new(plan, "memory:32m", StudyOptions::default()).unwrap();
+    let outcome = study.run(&mut store, &Arc::default(), |p| assert_eq!(p.error, None)).unwrap();
+    let results = results(&store, outcome.run, &Weights::default()).unwrap();
+    assert_eq!(results.cells.len(), 3 * 2 * 3);
+    for cell in &results.cells {
+        let done = cell.read.ios + cell.write.ios;
+        assert!(done > 0 && cell.read.errors + cell.write.errors == 0, "{:?}", cell.factors);
+        assert!(cell.seconds > 0.04 && cell.seconds < 1.0, "{:?}: {}", cell.factors, cell.seconds);
+    }
+    // The same jobs, however many threads serve them.
+    let seeds = |shards: &str| {
+        results.cells.iter().filter(|c| c.factors["shards"] == shards).map(|c| c.seed).collect::<Vec<_>>()
+    };
+    assert_eq!(seeds("1"), seeds("3"));
+}
+
+#[test]
+fn what_is_of_one_thread_is_refused_with_several_shards() {
+    let refused = |text: &str, on: &str| {
+        let plan = Plan::parse("tiny.toml", text).unwrap();
+        format!("{:#}", Study::new(plan, on, StudyOptions::default()).err().unwrap())
+    };
+    let error = refused(&SHARDS.replace("[job]", "[job]\ndirect = 0"), "memory:32m");
+    assert!(error.contains("page cache") && error.contains("shards to 1"), "{error}");
+    let error = refused(&REBUILD.replace("failed = 1", "failed = 1\nshards = 2"), "memory:64m");
+    assert!(error.contains("recovery") && error.contains("shards to 1"), "{error}");
+    let error = Plan::parse("tiny.toml", &SHARDS.replace("[1, 2, 3]", "[65]")).err().unwrap().to_string();
+    assert!(error.contains("'65'") && error.contains("1 to 64"), "{error}");
+}
+
 #[test]
 fn a_study_on_files_leaves_the_folder_as_it_was() {
     let folder = tempfile::tempdir().unwrap();

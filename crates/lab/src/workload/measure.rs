@@ -60,6 +60,16 @@ impl Counters {
         self.latencies.saturating_record(latency.0);
     }
 
+    /// Counts what others have counted, too.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.ios += other.ios;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.latencies.add(&other.latencies).expect("all histograms have the same bounds");
+    }
+
     pub(crate) fn result(&self) -> DirectionResult {
         let mean = if self.ios == 0 { 0.0 } else { self.sum_ns as f64 / self.ios as f64 };
         // A histogram answers with the upper edge of a bucket, which may lie beyond the largest latency.

@@ -117,6 +117,47 @@ impl JobRunner {
         self
     }
 
+    /// Deals the jobs in turn to that many runners, or to fewer where there are fewer jobs.
+    /// Each has the requests of its jobs, and measures by itself; [`joined`](Self::joined) sums up.
+    #[must_use]
+    pub fn dealt(self, runners: usize) -> Vec<Self> {
+        let iodepth = self.requests.len() / self.jobs.len();
+        let runners = runners.clamp(1, self.jobs.len());
+        let of = |first: usize| {
+            let jobs: Vec<_> = self.jobs.iter().skip(first).step_by(runners).cloned().collect();
+            let (count, in_flight) = (jobs.len() as u32, (jobs.len() * iodepth) as u32);
+            let idle = |id| RequestState { job: id % count, op: Op::Read, issued: Instant::ZERO };
+            Self {
+                jobs,
+                requests: (0..in_flight).map(idle).collect(),
+                ready: (0..in_flight).collect(),
+                ..self.clone()
+            }
+        };
+        (0..runners).map(of).collect()
+    }
+
+    /// What runners that were [`dealt`](Self::dealt) have measured, as one: from the first's start to the last's end.
+    pub fn joined(runners: &[Self]) -> Measured {
+        let Some((first, others)) = runners.split_first() else { return Measured::default() };
+        let mut sum = first.clone();
+        for other in others {
+            sum.jobs.extend_from_slice(&other.jobs);
+            sum.clock = match (sum.clock, other.clock) {
+                (Some(a), Some(b)) => {
+                    Some(Clock { measure_start: a.measure_start.min(b.measure_start), end: a.end.max(b.end) })
+                }
+                (one, another) => one.or(another),
+            };
+            sum.last_completion = sum.last_completion.max(other.last_completion);
+            sum.read.add(&other.read);
+            sum.write.add(&other.write);
+            sum.flushes += other.flushes;
+            sum.completed += other.completed;
+        }
+        sum.measured()
+    }
+
     /// What was measured. Complete once the loop that ran it has returned.
     pub fn measured(&self) -> Measured {
         let Some(clock) = self.clock else { return Measured::default() };

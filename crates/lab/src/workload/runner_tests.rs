@@ -226,3 +226,51 @@ proptest! {
         prop_assert_ne!(requests(seed), requests(seed ^ 1));
     }
 }
+
+#[test]
+fn dealt_jobs_ask_for_the_same_and_are_counted_together() {
+    let spec = Job {
+        numjobs: 5,
+        iodepth: 2,
+        rwmixread: 70,
+        size: Some(1 << 20),
+        time_based: false,
+        ramp_time: Nanos(0),
+        ..job(Rw::RandRw)
+    };
+    let whole = JobRunner::new(&spec, SECTORS).unwrap();
+    let places = |issued: Vec<(Instant, Request)>| {
+        let mut places: Vec<_> =
+            issued.iter().map(|(_, r)| (r.flags.stream, r.op == Op::Read, r.range.start)).collect();
+        places.sort_unstable();
+        places
+    };
+    for (runners, expected) in [(1, 1), (2, 2), (5, 5), (64, 5)] {
+        let mut dealt = whole.clone().dealt(runners);
+        assert_eq!(dealt.len(), expected);
+        assert_eq!(dealt.iter().map(JobRunner::in_flight_max).sum::<u32>(), 10);
+        let mut asked: Vec<_> = Vec::new();
+        for (first, runner) in dealt.iter_mut().enumerate() {
+            // Every second runner is slower, so that the last completion of all is not that of the last runner.
+            let issued = drive(runner, |_| 1_000 + 500 * (first as u64 % 2));
+            let streams = places(issued).into_iter();
+            asked.extend(streams.map(|(s, read, start)| (s as usize * expected + first, read, start)));
+        }
+        asked.sort_unstable();
+        let mut alone = whole.clone();
+        let expected: Vec<_> = places(drive(&mut alone, |_| 1_000))
+            .into_iter()
+            .map(|(stream, read, start)| (stream as usize, read, start))
+            .collect();
+        assert_eq!(asked, expected);
+        let (sum, one) = (JobRunner::joined(&dealt), alone.measured());
+        let counts = |m: &Measured| {
+            [m.requests, m.request_bytes, m.read.ios, m.write.ios, m.read.bytes, m.write.bytes]
+        };
+        assert_eq!(counts(&sum), counts(&one));
+        let latest = dealt.iter().map(|r| r.last_completion.0).max().unwrap();
+        assert!((sum.seconds - (latest - 5_000) as f64 / 1e9).abs() < 1e-12);
+        assert_eq!(sum.read.latency_max_ns, if runners > 1 { 1_500 } else { 1_000 });
+    }
+    assert_eq!(JobRunner::joined(&[]), Measured::default());
+}
