@@ -4,9 +4,9 @@
     tests/bench/peers.py PATH-OF-stripewise [--quick] [--rounds N] [md|btrfs|attached ...]
 
 md runs on RAM disks in user-mode-linux, btrfs on loop devices over files in memory with this machine's own kernel. Beside
-them, stripewise in its own process (`bench --on memory`), and attached: served from files in memory as a mounted file, and
-with a loop device over it. Needs, on Debian: apt-get install fio mdadm user-mode-linux kmod btrfs-progs; btrfs and attached
-need root. What is not there is said and left out.
+them, stripewise in its own process (`bench --on memory`; long requests on one shard, and on one for every CPU), and attached:
+served from files in memory as a mounted file, and with a loop device over it. Needs, on Debian: apt-get install fio mdadm
+user-mode-linux kmod btrfs-progs; btrfs and attached need root. What is not there is said and left out.
 """
 import argparse
 import json
@@ -25,6 +25,7 @@ import table
 
 MEMBERS = 5
 CHUNK_KIB = 64
+SHARDS_MAX = 64
 IN_PROCESS, ATTACHED = 5.0, 1.0
 # fio's words; stripewise bench takes the same.
 JOBS = {
@@ -69,12 +70,12 @@ class Ours:
     def __init__(self, binary, member_mib, seconds):
         self.binary, self.member_mib, self.seconds = binary, member_mib, seconds
 
-    def measure(self, level, job, stripe_cache=256):
+    def measure(self, level, job, stripe_cache=256, shards=1):
         words = [word for name, value in JOBS[job].items() for word in (f"--{name}", value)]
         report = json.loads(run(
             self.binary, "bench", "--on", "memory", "--member-size", f"{self.member_mib}m", "--level", str(level),
             "--raid-devices", str(MEMBERS), "--chunk", f"{CHUNK_KIB}K", "--stripe-cache-size", str(stripe_cache),
-            "--runtime", f"{self.seconds}s", "--json", *words))
+            "--shards", str(shards), "--runtime", f"{self.seconds}s", "--json", *words))
         side = report["read"] if report["read"]["ios"] else report["write"]
         return {"bytes": side["bytes"] / report["seconds"], "iops": side["ios"] / report["seconds"]}
 
@@ -159,6 +160,18 @@ def rounds_of(rounds, *contenders):
     return samples
 
 
+def in_process(options, ours, title, theirs, level, job, **with_):
+    """A row of one thread, and of long requests another of as many as there are CPUs."""
+    kind = unit(job)
+    cpus = min(os.cpu_count() or 1, SHARDS_MAX)
+    counts = sorted({1, cpus}) if kind == "bytes" else [1]
+    contenders = [lambda count=count: ours.measure(level, job, shards=count, **with_) for count in counts]
+    *mine, peer = rounds_of(options.rounds, *contenders, theirs)
+    for count, samples in zip(counts, mine):
+        how = f", {count} shards" if count > 1 else ""
+        print(table.row(title + how, kind, pick(samples, kind), pick(peer, kind), IN_PROCESS), flush=True)
+
+
 def pick(samples, what):
     return [sample[what] for sample in samples]
 
@@ -173,10 +186,8 @@ def beside_md(options, ours):
             for job in JOBS:
                 theirs = lambda: guest.request("measure", level=5, chunk_kib=CHUNK_KIB, stripe_cache=stripe_cache,
                                                jobs=[fio_words(job)], seconds=options.seconds)[0]
-                mine, md = rounds_of(options.rounds, lambda: ours.measure(5, job, stripe_cache), theirs)
-                kind = unit(job)
-                print(table.row(f"md, in process: {job}, stripe cache {stripe_cache}", kind, pick(mine, kind), pick(md, kind), IN_PROCESS),
-                      flush=True)
+                title = f"md, in process: {job}, stripe cache {stripe_cache}"
+                in_process(options, ours, title, theirs, 5, job, stripe_cache=stripe_cache)
         syncs = [guest.request("resync", level=5, chunk_kib=CHUNK_KIB) for _ in range(options.rounds)]
         for what in ("resync", "recovery"):
             found = ", ".join(f"{sync[what] / 1e9:.2f}" for sync in syncs)
@@ -208,9 +219,8 @@ def beside_btrfs(options, ours):
         peer = Btrfs(level, options.member_mib)
         try:
             for job in JOBS:
-                mine, theirs = rounds_of(options.rounds, lambda: ours.measure(level, job), lambda: peer.measure(job, options.seconds))
-                kind = unit(job)
-                print(table.row(f"btrfs raid{level}, in process: {job}", kind, pick(mine, kind), pick(theirs, kind), IN_PROCESS), flush=True)
+                title = f"btrfs raid{level}, in process: {job}"
+                in_process(options, ours, title, lambda: peer.measure(job, options.seconds), level, job)
             if level == 5:
                 print(f"btrfs raid5, scrub: {peer.scrub() / 1e9:.2f} GB/s read (ours: stripewise bench --self sync)")
                 beside_attached(options, "btrfs", lambda job: peer.measure(job, options.seconds))

@@ -1,7 +1,7 @@
 """Rows of what was measured beside what: medians of interleaved rounds, their ratio, and whether it is what is asked."""
 import statistics
 
-WIDTH = 52
+WIDTH = 66
 
 
 def heading():
