@@ -46,11 +46,10 @@ pub(super) fn run(word: &str, is_quick: bool, is_json: bool) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     print(&format!(
-        "stripewise {} on {}, {}\nmedians of {} interleaved rounds; close other programs first\n\n{}",
+        "stripewise {} on {}, {}\nmedians of interleaved rounds; close other programs first\n\n{}",
         env!("CARGO_PKG_VERSION"),
         host_cpu(),
         host_kernel(),
-        scale.rounds,
         table::heading()
     ))?;
     // Rows come one by one, for the whole takes minutes.

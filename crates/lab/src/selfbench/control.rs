@@ -153,18 +153,13 @@ impl Driven {
     }
 }
 
-/// Many short turns: a machine that others share changes its speed within tenths of a second.
-fn short_turns(scale: &Scale) -> Scale {
-    Scale { rounds: scale.rounds * 4, sample: scale.sample / 4, ..*scale }
-}
-
 /// Requests that take about a sample's time.
 fn requests(scale: &Scale) -> u64 {
     (scale.sample.as_nanos() / 500).max(1000) as u64
 }
 
 pub(super) fn flow(scale: &Scale) -> Result<Vec<Row>> {
-    let scale = &short_turns(scale);
+    let scale = &scale.in_short_turns();
     let mut rows = Vec::new();
     for (level, members, op, name, target) in [
         (Level::Raid5, 5, Op::Write, "one RMW, RAID-5 of 5", Some(Target::Below(RMW_NS))),
@@ -187,7 +182,7 @@ pub(super) fn flow(scale: &Scale) -> Result<Vec<Row>> {
 
 /// The same requests in a small and in a large array, cache or number.
 pub(super) fn growth(scale: &Scale) -> Result<Vec<Row>> {
-    let scale = &short_turns(scale);
+    let scale = &scale.in_short_turns();
     let mut rows = Vec::new();
     for (op, name) in [(Op::Read, "random read"), (Op::Write, "RMW")] {
         let mut small = Driven::new(Level::Raid5, 3, STRIPE_CACHE_DEFAULT)?;

@@ -28,6 +28,7 @@ pub(super) fn two(scale: &Scale) -> Result<Vec<Row>> {
             "this machine has one CPU",
         )]);
     }
+    let scale = &scale.in_short_turns();
     let mut one = open(Level::Raid5, MEMBERS, scale.member_bytes, 1)?;
     let mut both = open(Level::Raid5, MEMBERS, scale.member_bytes, THREADS as u32)?;
     let span = span_bytes(&one);
@@ -72,7 +73,7 @@ fn rate(array: &mut Array, job: Job, span: u64, threads: u64, seed: u64, time: D
 }
 
 /// Bytes a second by the wall clock of threads that copy what the job asks for, each within a part of its own: one after
-/// another past the caches, or anywhere to few buffers.
+/// another past the caches, or anywhere from few buffers or to them.
 fn copied(memory: &mut Memory, threads: usize, job: Job, time: Duration) -> f64 {
     let part_bytes = memory.len() / threads;
     std::thread::scope(|scope| {
@@ -94,8 +95,10 @@ fn copied_by_one(part: &mut [u8], job: Job, time: Duration) -> f64 {
     let (began, mut copies) = (Instant::now(), 0);
     loop {
         for _ in 0..BATCH_BYTES.div_ceil(length) {
-            let source = &from[places.draw() as usize * length..][..length];
-            let target = &mut to[copies % buffers * length..][..length];
+            let (place, buffer) = (places.draw() as usize * length, copies % buffers * length);
+            let is_anywhere_written = job.is_random && job.op == Op::Write;
+            let (read, written) = if is_anywhere_written { (buffer, place) } else { (place, buffer) };
+            let (source, target) = (&from[read..][..length], &mut to[written..][..length]);
             copies += 1;
             if job.is_random {
                 target.copy_from_slice(source);
