@@ -4,7 +4,7 @@
     tests/bench/peers.py PATH-OF-stripewise [--quick] [--rounds N] [md|btrfs|attached ...]
 
 md runs on RAM disks in user-mode-linux, btrfs on loop devices over files in memory with this machine's own kernel. Beside
-them, stripewise in its own process (`bench --on memory`; long requests on one shard, and on one for every CPU), and attached:
+them, stripewise in its own process (`bench --on memory`; long requests on one shard, and on one for every CPU up to four), and attached:
 served from files in memory as a mounted file, and with a loop device over it. Needs, on Debian: apt-get install fio mdadm
 user-mode-linux kmod btrfs-progs; btrfs and attached need root. What is not there is said and left out.
 """
@@ -25,7 +25,8 @@ import table
 
 MEMBERS = 5
 CHUNK_KIB = 64
-SHARDS_MAX = 64
+# A request of 4 MiB has four parts.
+SHARDS_MAX = 4
 IN_PROCESS, ATTACHED = 5.0, 1.0
 # fio's words; stripewise bench takes the same.
 JOBS = {
@@ -163,7 +164,7 @@ def rounds_of(rounds, *contenders):
 def in_process(options, ours, title, theirs, level, job, **with_):
     """A row of one thread, and of long requests another of as many as there are CPUs."""
     kind = unit(job)
-    cpus = min(os.cpu_count() or 1, SHARDS_MAX)
+    cpus = min(len(os.sched_getaffinity(0)), SHARDS_MAX)
     counts = sorted({1, cpus}) if kind == "bytes" else [1]
     contenders = [lambda count=count: ours.measure(level, job, shards=count, **with_) for count in counts]
     *mine, peer = rounds_of(options.rounds, *contenders, theirs)

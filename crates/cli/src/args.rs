@@ -319,7 +319,8 @@ bench_args! {
     layout "layout" "Array",
     /// Stripe-cache entries [default: 256]
     stripe_cache_size "stripe-cache-size" "Array",
-    /// Threads that serve a real array, each with stripes of its own; jobs are dealt to them [default: 1]
+    /// Threads that serve a real array, each with its share of the stripes and of the stripe cache; jobs are dealt to
+    /// them in turn, and long requests of one job go to several [default: 1]
     shards "shards" "Array",
     /// Whose behaviour: stripewise, linux-6.1, linux-3.2, linux-2.6.27, linux-2.6.18 [default: stripewise]
     policy "policy" "Array",

@@ -211,7 +211,8 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
     /// members in memory always has a next one. Answers whether there are none.
     fn settle(&mut self, context: &Context<'_>) -> bool {
         let mut now = context.clock.now();
-        for _ in 0..context.steps_max() {
+        self.shard.begin_turn(context);
+        while !self.shard.is_turn_over() {
             let stepped = self.shard.step(now, context);
             if self.shard.ended.len() >= ENDED_MAX || !stepped && !self.shard.ended.is_empty() {
                 now = context.clock.now();
@@ -267,10 +268,12 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
         }
         let mailbox = &context.mailboxes[self.shard.index() as usize];
         let start = context.clock.now();
-        let most = self.patience.time().min(self.shard.sleep_time(until, context));
-        if !self.shard.has_ring() && look(mailbox, most, context) {
-            self.patience.learn(context.clock.now().since(start));
-            return;
+        if !self.shard.has_ring() {
+            let most = self.patience.time().min(self.shard.sleep_time(until, context));
+            if look(mailbox, most, context) {
+                self.patience.learn(context.clock.now().since(start));
+                return;
+            }
         }
         if mailbox.fall_asleep() {
             // The end of the run is announced like a message: either seen here, or it wakes this shard.
@@ -280,7 +283,8 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             }
             self.shard.sleep(until, context);
             mailbox.awake();
-            self.patience.learn(context.clock.now().since(start));
+            let has_news = mailbox.is_filled();
+            self.patience.learn(if has_news { context.clock.now().since(start) } else { Nanos(u64::MAX) });
         } else {
             self.shard.poll();
         }

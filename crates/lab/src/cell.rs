@@ -141,6 +141,17 @@ mod tests {
     }
 
     #[test]
+    fn how_many_threads_serve_an_array_changes_the_key_but_no_request() {
+        let shards = |shards: &str| {
+            let mut parameters = Parameters::default();
+            parameters.set("shards", shards).unwrap();
+            Cell::new(parameters, &["chunk"], "chunk", 0, 1)
+        };
+        assert_eq!(shards("1").seed(), shards("2").seed());
+        assert_ne!(shards("1").key("a"), shards("2").key("a"));
+    }
+
+    #[test]
     fn a_key_tells_apart_all_that_decides_the_figures() {
         let key = cell("64K", 0, 1).key("a");
         assert_eq!(key, cell("65536", 0, 1).key("a"));

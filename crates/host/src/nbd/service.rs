@@ -282,7 +282,8 @@ impl<'a> Service<'a> {
     /// own work on members in memory always has a next one. Answers whether there may be more.
     fn settle(&mut self, context: &Context<'_>) -> bool {
         let mut now = context.clock.now();
-        for _ in 0..context.steps_max() {
+        self.shard.begin_turn(context);
+        while !self.shard.is_turn_over() {
             let stepped = self.shard.step(now, context);
             if let Some((id, result)) = self.shard.ended.pop_front() {
                 self.part_ended(id, result, context.clock);

@@ -7,7 +7,7 @@ use stripewise_engine::units::{Instant, SECTOR_BYTES};
 
 use super::bytes::Entry;
 use super::memory::{cache_hit, is_delayed};
-use super::{Context, Shard};
+use super::{Context, Shard, TURN_SECTORS};
 use crate::delayed::{DelayedRead, DelayedReads};
 use crate::mailbox::Message;
 use crate::members::Member;
@@ -34,6 +34,7 @@ impl Shard {
         } else {
             return false;
         };
+        self.turn -= 1;
         self.handle(input, now, context);
         true
     }
@@ -130,6 +131,7 @@ impl Shard {
 
     pub(super) fn start_io(&mut self, io: &MemberIo, queue: &ActionQueue, context: &Context<'_>) {
         count(&mut self.counts[io.member.index()], io);
+        self.turn -= (io.range.count / TURN_SECTORS) as i64;
         if self.fused.is_pending() {
             if self.fuse(io, queue, context) {
                 return;

@@ -44,9 +44,11 @@ use crate::route::Router;
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 
 /// Inputs that a shard handles before it hears anybody.
-const STEPS_MAX: u32 = 1024;
-/// The same where others may wait for answers: each may be a copy of hundreds of KiB.
-const STEPS_MAX_OF_SEVERAL: u32 = 32;
+const TURN: i64 = 1024;
+/// The same where other shards may wait for its answers, which are there at once: all members are in memory.
+const TURN_OF_SEVERAL: i64 = 32;
+/// Sectors of members, copied or asked for, that take about the time of an input.
+const TURN_SECTORS: u64 = 16;
 
 /// What the shards of an array share while they are driven.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +56,6 @@ pub(crate) struct Context<'a> {
     pub(crate) zeroes: &'a Zeroes,
     pub(crate) mailboxes: &'a [Mailbox],
     pub(crate) clock: crate::clock::Clock,
-}
-
-impl Context<'_> {
-    /// Inputs handled before those who ask, and the other shards, are heard again.
-    pub(crate) fn steps_max(&self) -> u32 {
-        if self.mailboxes.len() > 1 { STEPS_MAX_OF_SEVERAL } else { STEPS_MAX }
-    }
 }
 
 /// A whole request or a part that ended: the issuer's handle and the result.
@@ -77,6 +72,8 @@ pub(crate) struct Shard {
     queues: Vec<ActionQueue>,
     /// How many are.
     depth: u32,
+    /// What is left of this turn, in inputs.
+    turn: i64,
     completions: VecDeque<Input>,
     requests: VecDeque<Request>,
     delayed: DelayedReads,
@@ -122,6 +119,7 @@ impl Shard {
             ring: None,
             stack: Stack::of(volume),
             queues: Vec::new(),
+            turn: 0,
             depth: 0,
             completions: VecDeque::new(),
             requests: VecDeque::new(),
@@ -403,6 +401,16 @@ impl Shard {
                 mailbox.deliver(outbox);
             }
         }
+    }
+
+    /// Begins a turn: when it is over, those who ask, and the other shards, are to be heard again.
+    pub(crate) fn begin_turn(&mut self, context: &Context<'_>) {
+        self.turn = if context.mailboxes.len() > 1 && self.ring.is_none() { TURN_OF_SEVERAL } else { TURN };
+    }
+
+    /// Whether the turn is over.
+    pub(crate) fn is_turn_over(&self) -> bool {
+        self.turn <= 0
     }
 
     /// Whether nothing is under way. The array's own work, which may take hours, is paused for that, until

@@ -29,9 +29,9 @@ pub use table::{Row, Target, Unit, Verdict};
 /// How long is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// Rounds that count.
+    /// Rounds that count; rows of arrays and control flow have four times as many.
     pub rounds: u64,
-    /// Of one side in one round.
+    /// Of one side in one round; there a quarter of it.
     pub sample: Duration,
     /// Of every member in memory.
     pub member_bytes: u64,

@@ -73,7 +73,7 @@ fn rate(array: &mut Array, job: Job, span: u64, threads: u64, seed: u64, time: D
 }
 
 /// Bytes a second by the wall clock of threads that copy what the job asks for, each within a part of its own: one after
-/// another past the caches, or anywhere from few buffers or to them.
+/// another past the caches; or from anywhere to few buffers, for writes from few buffers to anywhere.
 fn copied(memory: &mut Memory, threads: usize, job: Job, time: Duration) -> f64 {
     let part_bytes = memory.len() / threads;
     std::thread::scope(|scope| {

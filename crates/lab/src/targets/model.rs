@@ -152,7 +152,7 @@ impl Target for ModelTarget {
         let Parameters { target, array, .. } = &cell.parameters;
         if *target == CellTarget::Array && array.shards > 1 {
             return Err(format!(
-                "{} shards: a modelled array is served by one thread; set shards to 1",
+                "{} shards: a modelled array is of one thread; set shards to 1, or measure on memory or files:DIR",
                 array.shards
             ));
         }

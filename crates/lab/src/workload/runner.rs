@@ -1,8 +1,8 @@
 //! The closed loop: `numjobs` × `iodepth` requests, each started again when it completes.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
 use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange};
@@ -12,7 +12,7 @@ use super::measure::{Counters, Measured};
 use super::random::Random;
 use super::{Job, JobError, Region};
 
-/// A run that met this many errors ends: a target that fails every request at once would let no time pass.
+/// A runner that met this many errors ends: a target that fails every request at once would let no time pass.
 const ERRORS_MAX: u64 = 1000;
 
 /// Runs a [`Job`] on a target of a known size.
@@ -33,6 +33,8 @@ pub struct JobRunner {
     /// Requests to start, in order; as long as there are requests, so that it never grows.
     ready: VecDeque<u32>,
     clock: Option<Clock>,
+    /// That of runners dealt from one, which measure the same time: the first to ask starts it.
+    common_clock: Option<Arc<OnceLock<Clock>>>,
     last_completion: Instant,
     read: Counters,
     write: Counters,
@@ -101,6 +103,7 @@ impl JobRunner {
             requests: (0..in_flight).map(idle).collect(),
             ready: (0..in_flight).collect(),
             clock: None,
+            common_clock: None,
             last_completion: Instant::ZERO,
             read: Counters::new(),
             write: Counters::new(),
@@ -123,6 +126,7 @@ impl JobRunner {
     pub fn dealt(self, runners: usize) -> Vec<Self> {
         let iodepth = self.requests.len() / self.jobs.len();
         let runners = runners.clamp(1, self.jobs.len());
+        let clock = Arc::default();
         let of = |first: usize| {
             let jobs: Vec<_> = self.jobs.iter().skip(first).step_by(runners).cloned().collect();
             let (count, in_flight) = (jobs.len() as u32, (jobs.len() * iodepth) as u32);
@@ -131,24 +135,20 @@ impl JobRunner {
                 jobs,
                 requests: (0..in_flight).map(idle).collect(),
                 ready: (0..in_flight).collect(),
+                common_clock: Some(Arc::clone(&clock)),
                 ..self.clone()
             }
         };
         (0..runners).map(of).collect()
     }
 
-    /// What runners that were [`dealt`](Self::dealt) have measured, as one: from the first's start to the last's end.
+    /// What runners that were [`dealt`](Self::dealt) have measured, as one.
     pub fn joined(runners: &[Self]) -> Measured {
         let Some((first, others)) = runners.split_first() else { return Measured::default() };
         let mut sum = first.clone();
         for other in others {
             sum.jobs.extend_from_slice(&other.jobs);
-            sum.clock = match (sum.clock, other.clock) {
-                (Some(a), Some(b)) => {
-                    Some(Clock { measure_start: a.measure_start.min(b.measure_start), end: a.end.max(b.end) })
-                }
-                (one, another) => one.or(another),
-            };
+            sum.clock = sum.clock.or(other.clock);
             sum.last_completion = sum.last_completion.max(other.last_completion);
             sum.read.add(&other.read);
             sum.write.add(&other.write);
@@ -177,7 +177,8 @@ impl JobRunner {
     fn start_clock(&mut self, now: Instant) -> Clock {
         let measure_start = now + self.ramp_time;
         let end = self.runtime.map_or(Instant(u64::MAX), |runtime| measure_start + runtime);
-        let clock = Clock { measure_start, end };
+        let own = Clock { measure_start, end };
+        let clock = self.common_clock.as_ref().map_or(own, |common| *common.get_or_init(|| own));
         self.clock = Some(clock);
         clock
     }

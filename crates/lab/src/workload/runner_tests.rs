@@ -5,10 +5,19 @@ use super::*;
 use crate::workload::Rw;
 
 const SECTORS: u64 = 1 << 16;
+const START: Instant = Instant(5_000);
 
 /// Completes each request after a latency that depends on its id, in order of time. Returns all requests.
 fn drive(runner: &mut JobRunner, latency_ns: impl Fn(&Request) -> u64) -> Vec<(Instant, Request)> {
-    let mut now = Instant(5_000);
+    drive_from(START, runner, latency_ns)
+}
+
+fn drive_from(
+    start: Instant,
+    runner: &mut JobRunner,
+    latency_ns: impl Fn(&Request) -> u64,
+) -> Vec<(Instant, Request)> {
+    let mut now = start;
     let mut issued = Vec::new();
     let mut in_flight: Vec<(Instant, Request)> = Vec::new();
     loop {
@@ -269,8 +278,33 @@ fn dealt_jobs_ask_for_the_same_and_are_counted_together() {
         };
         assert_eq!(counts(&sum), counts(&one));
         let latest = dealt.iter().map(|r| r.last_completion.0).max().unwrap();
-        assert!((sum.seconds - (latest - 5_000) as f64 / 1e9).abs() < 1e-12);
+        assert!((sum.seconds - (latest - START.0) as f64 / 1e9).abs() < 1e-12);
         assert_eq!(sum.read.latency_max_ns, if runners > 1 { 1_500 } else { 1_000 });
     }
     assert_eq!(JobRunner::joined(&[]), Measured::default());
+}
+
+#[test]
+fn dealt_runners_measure_the_same_time() {
+    let ramp_time = Nanos::from_millis(1);
+    let spec = Job { numjobs: 2, fsync: 3, ramp_time, runtime: Nanos::from_millis(10), ..job(Rw::Write) };
+    let mut dealt = JobRunner::new(&spec, SECTORS).unwrap().dealt(2);
+    let end = START + ramp_time + spec.runtime;
+    for (runner, late) in dealt.iter_mut().zip([0, 4_000_000]) {
+        let issued = drive_from(START + Nanos(late), runner, |_| 1_000);
+        assert!(issued.iter().all(|(time, _)| *time < end), "the one who began late ends with the others");
+    }
+    let each: Vec<_> = dealt.iter().map(JobRunner::measured).collect();
+    let sum = JobRunner::joined(&dealt);
+    assert!((sum.seconds - 0.01).abs() < 1e-12, "{}", sum.seconds);
+    assert!(each.iter().all(|m| m.flushes > 0 && m.write.ios > 0));
+    assert_eq!(sum.flushes, each[0].flushes + each[1].flushes);
+    assert_eq!(sum.write.ios, each[0].write.ios + each[1].write.ios);
+    // One whose thread did nothing, and one that met errors.
+    let mut dealt = JobRunner::new(&spec, SECTORS).unwrap().dealt(2);
+    drive(&mut dealt[1], |_| 1_000);
+    (dealt[0].write.errors, dealt[1].write.errors) = (2, 5);
+    let sum = JobRunner::joined(&dealt);
+    assert!((sum.seconds - 0.01).abs() < 1e-12, "{}", sum.seconds);
+    assert_eq!(sum.write.errors, 7);
 }
