@@ -32,7 +32,7 @@ fn main() -> anyhow::Result<()> {
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     println!("{}, {}, commit {}", host_cpu(), host_kernel(), commit.unwrap_or_else(|_| "unknown".to_owned()));
     println!(
-        "kernels: {}; {} rounds of {} ms a side, or four times as many of a quarter",
+        "kernels: {}; {} rounds of {} ms a side, or as long in more rounds",
         stripewise_parity::kernels(),
         scale.rounds,
         scale.sample.as_millis()

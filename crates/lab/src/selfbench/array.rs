@@ -58,7 +58,7 @@ fn rate(array: &mut Array, job: Job, seed: u64, time: Duration) -> f64 {
 
 /// A full stripe, and two at once.
 pub(super) fn sequential_write(scale: &Scale) -> Result<Vec<Row>> {
-    let scale = &scale.in_short_turns();
+    let scale = &scale.in_turns(4);
     let jobs = [Job::sequential(Op::Write, 512 << 10), Job::sequential(Op::Write, 1 << 20)];
     let mut array = open(Level::Raid5, MEMBERS, scale.member_bytes, 1)?;
     let mut copies = Copies::new(span_bytes(&array), &jobs)?;
@@ -105,7 +105,7 @@ pub(super) fn sequential_write(scale: &Scale) -> Result<Vec<Row>> {
 }
 
 pub(super) fn sequential_read(scale: &Scale) -> Result<Vec<Row>> {
-    let scale = &scale.in_short_turns();
+    let scale = &scale.in_turns(4);
     let jobs = [Job::sequential(Op::Read, 512 << 10), Job::sequential(Op::Read, 1 << 20)];
     let mut array = open(Level::Raid5, MEMBERS, scale.member_bytes, 1)?;
     let mut copies = Copies::new(span_bytes(&array), &jobs)?;
@@ -127,7 +127,7 @@ pub(super) fn sequential_read(scale: &Scale) -> Result<Vec<Row>> {
 }
 
 pub(super) fn random_read(scale: &Scale) -> Result<Vec<Row>> {
-    let scale = &scale.in_short_turns();
+    let scale = &scale.in_turns(4);
     let job = Job::random(Op::Read);
     let mut rows = Vec::new();
     for (level, name) in [(Level::Raid5, "RAID-5 4+1"), (Level::Raid0, "RAID-0 of 5")] {
@@ -149,7 +149,7 @@ pub(super) fn random_read(scale: &Scale) -> Result<Vec<Row>> {
 }
 
 pub(super) fn random_write(scale: &Scale) -> Result<Vec<Row>> {
-    let scale = &scale.in_short_turns();
+    let scale = &scale.in_turns(4);
     let job = Job::random(Op::Write);
     let mut rows = Vec::new();
     for (level, parities, members, name) in
@@ -174,7 +174,7 @@ pub(super) fn random_write(scale: &Scale) -> Result<Vec<Row>> {
 
 /// What a page cache above the array holds, it answers itself.
 pub(super) fn cache_hit(scale: &Scale) -> Result<Vec<Row>> {
-    let scale = &scale.in_short_turns();
+    let scale = &scale.in_turns(4);
     let job = Job { is_buffered: true, ..Job::random(Op::Read) };
     let mut array = open(Level::Raid5, MEMBERS, scale.member_bytes / 2, 1)?;
     let span = span_bytes(&array);

@@ -153,13 +153,18 @@ impl Driven {
     }
 }
 
+/// The flow is judged by its fastest turn: of the machine's short quiet moments some are whole turns.
+const FLOW_TURNS: u32 = 16;
+/// Each turn begins with a large stripe cache's tables out of the CPU's caches: these are longer.
+const GROWTH_TURNS: u32 = 4;
+
 /// Requests that take about a sample's time.
 fn requests(scale: &Scale) -> u64 {
     (scale.sample.as_nanos() / 500).max(1000) as u64
 }
 
 pub(super) fn flow(scale: &Scale) -> Result<Vec<Row>> {
-    let scale = &scale.in_short_turns();
+    let scale = &scale.in_turns(FLOW_TURNS);
     let mut rows = Vec::new();
     for (level, members, op, name, target) in [
         (Level::Raid5, 5, Op::Write, "one RMW, RAID-5 of 5", Some(Target::Below(RMW_NS))),
@@ -182,7 +187,7 @@ pub(super) fn flow(scale: &Scale) -> Result<Vec<Row>> {
 
 /// The same requests in a small and in a large array, cache or number.
 pub(super) fn growth(scale: &Scale) -> Result<Vec<Row>> {
-    let scale = &scale.in_short_turns();
+    let scale = &scale.in_turns(GROWTH_TURNS);
     let mut rows = Vec::new();
     for (op, name) in [(Op::Read, "random read"), (Op::Write, "RMW")] {
         let mut small = Driven::new(Level::Raid5, 3, STRIPE_CACHE_DEFAULT)?;

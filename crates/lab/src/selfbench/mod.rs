@@ -29,9 +29,9 @@ pub use table::{Row, Target, Unit, Verdict};
 /// How long is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// Rounds that count; rows of arrays and control flow have four times as many.
+    /// Rounds that count; some rows have more and shorter ones.
     pub rounds: u64,
-    /// Of one side in one round; there a quarter of it.
+    /// Of one side in one round.
     pub sample: Duration,
     /// Of every member in memory.
     pub member_bytes: u64,
@@ -67,9 +67,9 @@ impl Scale {
         requests: None,
     };
 
-    /// As long, in more and shorter turns: a machine that others share changes its speed within tenths of a second.
-    fn in_short_turns(&self) -> Self {
-        Self { rounds: self.rounds * 4, sample: self.sample / 4, ..*self }
+    /// As long, in so many times as many turns: a machine that others share changes its speed within tenths of a second.
+    fn in_turns(&self, times: u32) -> Self {
+        Self { rounds: self.rounds * u64::from(times), sample: self.sample / times, ..*self }
     }
 }
 

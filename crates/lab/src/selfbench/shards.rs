@@ -28,7 +28,7 @@ pub(super) fn two(scale: &Scale) -> Result<Vec<Row>> {
             "this machine has one CPU",
         )]);
     }
-    let scale = &scale.in_short_turns();
+    let scale = &scale.in_turns(4);
     let mut one = open(Level::Raid5, MEMBERS, scale.member_bytes, 1)?;
     let mut both = open(Level::Raid5, MEMBERS, scale.member_bytes, THREADS as u32)?;
     let span = span_bytes(&one);
