@@ -27,7 +27,7 @@ pub(super) fn rows(scale: &Scale) -> Result<Vec<Row>> {
     let (mut speeds, mut rates) = (Vec::new(), Vec::new());
     let (mut seconds, mut ios) = (0.0, 0);
     let mut fastest = vec![f64::INFINITY; cells.len()];
-    for _ in 0..scale.rounds.div_ceil(2) {
+    for _ in 0..scale.rounds {
         let mut real = 0.0;
         (seconds, ios) = (0.0, 0);
         for (cell, fastest) in cells.iter().zip(&mut fastest) {
