@@ -54,7 +54,7 @@ pub(crate) enum Command {
     AddSpare(crate::array::manage::AddArgs),
     /// Copy a member to a spare, which then takes its place (mdadm --replace).
     Replace(crate::array::manage::ReplaceArgs),
-    /// Read all members, and say where redundancy disagrees.
+    /// Read all members, and say where redundancy disagrees; with --readonly without a single write.
     Check(crate::array::manage::SyncArgs),
     /// Read all members, and make redundancy agree.
     Repair(crate::array::manage::RepairArgs),

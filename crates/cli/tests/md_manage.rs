@@ -141,6 +141,34 @@ fn a_check_comes_after_the_recovery_that_is_due() {
 }
 
 #[test]
+fn a_read_only_check_finds_the_same_and_writes_nothing() {
+    for (level, members) in [("1", 2), ("5 -c 16K", 3), ("6 -c 16K", 4), ("10 -c 16K", 4)] {
+        let (folder, _) = array(level, members);
+        let folder = folder.path();
+        let names = FOUR[..members].join(" ");
+        assert_eq!(
+            says(folder, &format!("check --readonly {names}")),
+            "stripewise: check is done: nothing disagrees\n"
+        );
+        let member = fs::OpenOptions::new().write(true).open(folder.join("b.img")).unwrap();
+        member.write_all_at(b"something else", DATA_START + 100_000).unwrap();
+        let before = images(folder, &FOUR[..members]);
+        let found = common::run(folder, &format!("check --readonly {names}"), b"");
+        let said = String::from_utf8(found.stdout).unwrap();
+        assert_eq!(
+            (found.status.code(), said.contains("8 sectors disagree")),
+            (Some(4), true),
+            "{level}: {said}"
+        );
+        fails(folder, &format!("repair --readonly {names}"), b"", 2);
+        assert!(
+            images(folder, &FOUR[..members]).iter().zip(&before).all(|(now, before)| now == before),
+            "{level}"
+        );
+    }
+}
+
+#[test]
 fn what_is_refused_changes_no_image() {
     let (folder, _) = array("5 -c 16K", 3);
     let folder = folder.path();

@@ -173,9 +173,20 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
     let is_left = found.mismatch_sectors > 0
         && (action == SyncAction::Check
             || action == SyncAction::RepairLocated && found.mismatches.iter().any(|m| m.slot.is_none()));
+    let is_unread = select.readonly && tell_unread(&report);
     Ok(match (interrupted, is_left) {
         (true, _) => Exit::Interrupted,
         (false, true) => Exit::Mismatches,
+        (false, false) if is_unread => Exit::Failed,
         (false, false) => Exit::Done,
     })
+}
+
+/// Says that members did not give what was asked for, and answers whether it is so. Other checks write it again.
+fn tell_unread(report: &RunReport) -> bool {
+    let errors: u64 = report.members.iter().map(|member| member.errors).sum();
+    if errors > 0 {
+        eprintln!("stripewise: {errors} reads failed; with --readonly they stay so, and are not compared");
+    }
+    errors > 0
 }

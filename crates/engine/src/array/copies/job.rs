@@ -133,7 +133,8 @@ impl Copies {
                     io(core, out, key, &mut job, slot, Op::Read);
                 }
             }
-            _ if core.read_only || sources.len() < 2 && job.writes.is_empty() => {}
+            kind if core.read_only && (kind != JobKind::Check || sources.len() < 2) => {}
+            _ if sources.len() < 2 && job.writes.is_empty() => {}
             _ => sources.iter().for_each(|slot| io(core, out, key, &mut job, slot, Op::Read)),
         }
         self.put_job(key, job);
@@ -399,6 +400,9 @@ fn compared(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob,
 fn write(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob) {
     job.step = Step::Writing;
     job.writes = job.writes.union(job.unreadable).minus(core.failed);
+    if core.read_only {
+        job.writes = SlotSet::EMPTY;
+    }
     if core.read_only || job.read.is_empty() {
         return;
     }

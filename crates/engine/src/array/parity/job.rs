@@ -36,6 +36,13 @@ pub(super) struct JobState {
     disagrees: bool,
 }
 
+impl JobState {
+    /// Whether the job writes nothing but what could not be read.
+    pub(super) fn only_looks(&self) -> bool {
+        self.kind == Some(JobKind::Check)
+    }
+}
+
 impl Parity {
     /// Takes stripe-cache entries for a job. Answers whether it has all.
     pub(super) fn take_job_rows(&mut self, core: &mut Core, key: RequestKey, rows: SectorRange) -> bool {
@@ -98,9 +105,10 @@ impl Parity {
                 all.iter().for_each(|slot| self.mark(op, slot, false));
                 view.uptodate = SlotSet::EMPTY;
             }
-            op.job.writes = to_heal.minus(core.failed);
+            let heals = !core.read_only && !to_heal.is_empty();
+            op.job.writes = if heals { to_heal.minus(core.failed) } else { SlotSet::EMPTY };
             let is_checkable = both.minus(view.lost).len() > view.data.and(view.lost).len();
-            if !is_checkable && to_heal.is_empty() || core.read_only {
+            if !is_checkable && !heals || core.read_only && job.kind != JobKind::Check {
                 SlotSet::EMPTY
             } else {
                 view.data.union(both.minus(view.lost))

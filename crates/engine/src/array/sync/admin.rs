@@ -1,6 +1,6 @@
 //! Administrators' commands. A command that is refused changes nothing.
 
-use super::{SpeedLimits, Sync, has_redundancy};
+use super::{SpeedLimits, Sync, has_redundancy, may_begin};
 use crate::array::core::Core;
 use crate::array::members::Standing;
 use crate::array::slot_exists;
@@ -49,7 +49,7 @@ impl Sync {
                 self.interrupt();
                 Ok(())
             }
-            _ if core.read_only => Err(AdminReply::ArrayFailed),
+            _ if !may_begin(core, action) => Err(AdminReply::ArrayFailed),
             _ if self.run.is_some() || self.asked.is_some() => Err(AdminReply::Busy),
             // These begin by themselves; asking ends what kept them from it.
             SyncAction::Recover | SyncAction::Resync => {

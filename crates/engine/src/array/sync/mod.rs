@@ -202,11 +202,11 @@ impl Sync {
 
     /// Chooses what to do. Answers whether there is anything.
     fn decide(&mut self, core: &mut Core, out: &mut ActionQueue) -> bool {
-        if !has_redundancy(core) || core.read_only {
+        if !has_redundancy(core) || self.asked.is_some_and(|action| !may_begin(core, action)) {
             self.asked = None;
             return false;
         }
-        if !self.frozen && !self.gave_up {
+        if !core.read_only && !self.frozen && !self.gave_up {
             self.place_spares(core);
             core.standing_changed = false;
             let unfilled = core.members.recovering.union(core.members.replacing);
@@ -531,6 +531,12 @@ pub(crate) fn begin(core: &mut Core, range: SectorRange, job: Job) -> RequestKey
         core.granted.push_back(key);
     }
     key
+}
+
+/// Whether an action may begin: a check only looks, so that an array that takes no writes is checked while what it holds can
+/// be had.
+fn may_begin(core: &Core, action: SyncAction) -> bool {
+    !core.read_only || action == SyncAction::Check && super::survives(&core.geometry, core.incomplete())
 }
 
 /// Whether the level has anything to sync.

@@ -109,6 +109,60 @@ fn a_check_says_how_far_it_is_and_a_second_one_waits_its_turn() {
     assert_eq!(state(&volume), before);
 }
 
+/// Checks a read-only volume to the end, its members and comparisons answering alike; what happened, the sectors that were
+/// read, and how many were found.
+fn checked(volume: &mut Volume, verdict: Verdict, refused: Option<Slot>) -> (Vec<ArrayEvent>, u64, u64) {
+    let command = AdminCommand::Sync(SyncAction::Check);
+    let (mut inputs, mut events, mut read) =
+        (VecDeque::from([Input::Admin { id: 1, command }]), Vec::new(), 0);
+    while let Some(input) = inputs.pop_front() {
+        let mut out = ActionQueue::default();
+        volume.handle(Instant::ZERO, input, &mut out);
+        for action in &out.actions {
+            match *action {
+                Action::Io(io) => {
+                    assert_eq!(io.op, Op::Read, "nothing is written to members that are only read");
+                    read += io.range.count;
+                    let is_bad =
+                        refused.is_some_and(|slot| io.member.index() == slot.index() && io.range.start == 0);
+                    let result = if is_bad { Err(IoError::Media) } else { Ok(()) };
+                    inputs.push_back(Input::IoDone { tag: io.tag, result });
+                }
+                Action::Compute(compute) => inputs.push_back(Input::Computed { tag: compute.tag, verdict }),
+                Action::Event(event) => events.push(event),
+                Action::Replied { reply, .. } => assert_eq!(reply, AdminReply::Done),
+                Action::Complete { .. } => unreachable!("nobody asked for anything"),
+            }
+        }
+    }
+    (events, read, volume.sync_status().unwrap().mismatch_sectors)
+}
+
+#[test]
+fn a_read_only_array_is_checked_without_a_write_and_not_repaired() {
+    for level in [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10] {
+        let config =
+            VolumeConfig { read_only: true, ..VolumeConfig::new(spec(level, 4), Policy::stripewise()) };
+        let done = [ArrayEvent::SyncStarted(SyncAction::Check), ArrayEvent::SyncDone(SyncAction::Check)];
+        let mut volume = Volume::new(&config).unwrap();
+        let (events, read, found) = checked(&mut volume, Verdict::Consistent, None);
+        assert_eq!((&events[..], read, found), (&done[..], 4 * SECTORS, 0), "{level}");
+        let (events, _, found) = checked(&mut volume, Verdict::Unlocated, None);
+        assert_eq!((&events[..], found > 0), (&done[..], true), "{level}");
+        // What one member cannot read is left as it is, too.
+        let (events, _, _) = checked(&mut volume, Verdict::Consistent, Some(Slot(1)));
+        assert_eq!(events, done, "{level}");
+        for action in [SyncAction::Repair, SyncAction::RepairLocated, SyncAction::Resync, SyncAction::Recover]
+        {
+            let (reply, events) = command(&mut volume, AdminCommand::Sync(action), 0);
+            assert_eq!((reply, &events[..]), (AdminReply::ArrayFailed, &[][..]), "{level} {action:?}");
+        }
+        (0..4).for_each(|slot| drop(command(&mut volume, AdminCommand::Fail(Slot(slot)), 0)));
+        let (reply, _) = command(&mut volume, AdminCommand::Sync(SyncAction::Check), 0);
+        assert_eq!(reply, AdminReply::ArrayFailed, "{level}: too little is left");
+    }
+}
+
 #[test]
 fn a_spare_takes_the_slot_of_a_member_that_fails() {
     for level in [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10] {
