@@ -36,13 +36,6 @@ pub(super) struct JobState {
     disagrees: bool,
 }
 
-impl JobState {
-    /// Whether the job writes nothing but what could not be read.
-    pub(super) fn only_looks(&self) -> bool {
-        self.kind == Some(JobKind::Check)
-    }
-}
-
 impl Parity {
     /// Takes stripe-cache entries for a job. Answers whether it has all.
     pub(super) fn take_job_rows(&mut self, core: &mut Core, key: RequestKey, rows: SectorRange) -> bool {

@@ -543,8 +543,7 @@ fn may_split(core: &Core, op: &StripeOp) -> bool {
     if op.kind == Kind::Read && op.pieces.iter().any(|p| p.data != op.pieces[0].data) {
         return true;
     }
-    let only_looks = op.kind == Kind::Read || op.job.only_looks();
-    let is_stopped = core.read_only && !only_looks;
+    let is_stopped = core.read_only && op.kind != Kind::Read;
     let spoilt = op.unreadable.union(core.bad(op.range));
     op.rows.1 - op.rows.0 > 1 && !spoilt.is_empty() && !is_stopped
 }
