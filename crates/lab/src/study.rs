@@ -230,9 +230,44 @@ impl Study {
         }
     }
 
-    fn header(&self, started: String) -> RunHeader {
+    /// The array's parameters beside the subject, for the commands that apply it: those that differ where the subject has one
+    /// value are a choice of all that were studied, such as `<64K|128K>`.
+    fn fixed(&self) -> BTreeMap<String, String> {
         let mut base = self.resolved.base().clone();
         base.target = CellTarget::Array;
+        let mut fixed = base.printed();
+        let mut studied: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
+        let is_of_array = |cell: &&Cell| cell.replicate == 0 && cell.parameters.target == CellTarget::Array;
+        for cell in self.cells.iter().filter(is_of_array) {
+            let mut values = cell.parameters.printed();
+            let subject = values.remove(self.resolved.subject).unwrap_or_default();
+            for (name, value) in values {
+                let of_subject = studied.entry(name).or_default().entry(subject.clone()).or_default();
+                if !of_subject.contains(&value) {
+                    of_subject.push(value);
+                }
+            }
+        }
+        for (name, by_subject) in studied {
+            // What follows from a factor, as the layout from the level, is none itself.
+            let is_factor = self.resolved.factor_names().any(|factor| factor == name);
+            let is_chosen = is_factor && by_subject.values().any(|values| values.len() > 1);
+            let mut all: Vec<String> = Vec::new();
+            for value in by_subject.into_values().flatten() {
+                if !all.contains(&value) {
+                    all.push(value);
+                }
+            }
+            if is_chosen {
+                fixed.insert(name, format!("<{}>", all.join("|")));
+            } else if let [value] = &all[..] {
+                fixed.insert(name, value.clone());
+            }
+        }
+        fixed
+    }
+
+    fn header(&self, started: String) -> RunHeader {
         RunHeader {
             study: self.plan.name().to_owned(),
             title: self.plan.title().to_owned(),
@@ -243,7 +278,7 @@ impl Study {
             seed: self.resolved.seed,
             subject: self.resolved.subject.to_owned(),
             subject_values: self.resolved.subject_values.clone(),
-            fixed: base.printed(),
+            fixed: self.fixed(),
             environment: Environment {
                 target: self.target.name(),
                 description: self.target.describe(&self.cells),

@@ -98,6 +98,60 @@ fn the_best_chunk_is_found_through_noise() {
     assert_eq!(results.cells.len(), CELLS);
 }
 
+/// The command of a study with these factors in place of [`PLAN`]'s chunks.
+fn command(subject: &str, array: &str, factors: &str) -> String {
+    let plan = PLAN.replace("subject = \"chunk\"", &format!("subject = \"{subject}\""));
+    let plan = plan.replace("[job]", &format!("[array]\n{array}\n[job]"));
+    let plan = plan.replace("chunk = [\"32K\", \"64K\", \"128K\"]", factors);
+    let (_, results) = Lab::new(FakeTarget::new(best_64k, 0.0)).run(&plan, Choices::default());
+    results.recommendation.commands.join("; ")
+}
+
+#[test]
+fn the_command_is_of_the_arrays_that_were_studied() {
+    let chunks = "chunk = [\"32K\", \"64K\"]";
+    for (subject, array, factors, words) in [
+        ("chunk", "level = 6", chunks, "--level=6 --raid-devices=5 --chunk=64K"),
+        (
+            "chunk",
+            "",
+            &format!("level = [\"raid6\", \"raid10\"]\n{chunks}"),
+            "--level=<6|10> --raid-devices=5 --chunk=64K",
+        ),
+        (
+            "chunk",
+            "",
+            &format!("raid_devices = [3, 4]\n{chunks}"),
+            "--level=5 --raid-devices=<3|4> --chunk=64K",
+        ),
+        (
+            "chunk",
+            "level = 10",
+            &format!("layout = [\"f2\", \"o2\"]\n{chunks}"),
+            "--level=10 --layout=<f2|o2> --raid-devices=5 --chunk=64K",
+        ),
+        (
+            "level",
+            "",
+            &format!("level = [\"raid6\"]\n{chunks}"),
+            "--level=6 --raid-devices=5 --chunk=<32K|64K>",
+        ),
+        ("level", "", "level = [\"raid6\"]\nchunk = [\"64K\"]", "--level=6 --raid-devices=5 --chunk=64K"),
+        (
+            "layout",
+            "",
+            "layout = [\"ra\"]",
+            "--level=5 --layout=right-asymmetric --raid-devices=5 --chunk=512K",
+        ),
+    ] {
+        assert_eq!(
+            command(subject, array, factors),
+            format!("mdadm --create /dev/md0 {words} <devices>"),
+            "{subject} {factors}"
+        );
+    }
+}
+
 #[test]
 fn equal_chunks_are_tied() {
     let (_, results) = Lab::new(FakeTarget::new(all_equal, 0.05)).run(PLAN, Choices::default());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use stripewise_engine::level::Layout;
 use toml::Spanned;
 
 use super::{Factors, Overrides, Parameter, Parameters, Part, Plan, PlanError, Scalar, Section, Table, find};
@@ -233,7 +234,7 @@ impl Plan {
                 let mut scratch = base.clone();
                 self.set(&mut scratch, parameter, value)?;
                 let printed = if parameter.name == "layout" {
-                    value.get_ref().0.clone()
+                    layout_name(base, lists, &value.get_ref().0)
                 } else {
                     (parameter.print)(&scratch)
                 };
@@ -308,6 +309,14 @@ impl ResolvedPart {
     fn factors_of(&self, parameters: &Parameters) -> impl Iterator<Item = &'static str> {
         self.factors.iter().filter(|f| (f.parameter.applies)(parameters)).map(|f| f.parameter.name)
     }
+}
+
+/// The name in full of a layout, at the first of the plan's levels that knows it; as it is written if none does.
+fn layout_name(base: &Parameters, lists: &Factors, written: &str) -> String {
+    let listed = lists.get("level").into_iter().flat_map(Spanned::get_ref);
+    let levels = listed.filter_map(|level| level.get_ref().0.parse().ok()).chain([base.array.level]);
+    let mut layouts = levels.filter_map(|level| Layout::parse(level, written).ok());
+    layouts.next().map_or_else(|| written.to_owned(), |layout| layout.to_string())
 }
 
 /// Appends every combination of the factors' values; a factor that does not apply is left out. Fails if there

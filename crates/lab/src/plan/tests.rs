@@ -111,6 +111,25 @@ fn faults_name_file_line_and_key() {
 }
 
 #[test]
+fn layouts_have_their_names_in_full_and_are_not_said_twice() {
+    let of = |levels: &str, layouts: &str| {
+        let text =
+            SMALL.replace("chunk = [\"32K\", \"64K\", \"128K\"]", &format!("{levels}\nlayout = [{layouts}]"));
+        let text = text.replace("subject = \"chunk\"", "subject = \"layout\"");
+        Plan::parse("small.toml", &text).and_then(|plan| plan.resolve(Choices::default()))
+    };
+    let values = |levels, layouts| of(levels, layouts).unwrap().subject_values;
+    assert_eq!(values("", "\"ls\", \"la\""), ["left-symmetric", "left-asymmetric"]);
+    assert_eq!(
+        values("level = [5, 6]", "\"la\", \"right-symmetric\""),
+        ["left-asymmetric", "right-symmetric"]
+    );
+    assert_eq!(values("level = [10]", "\"f2\", \"o2\""), ["f2", "o2"]);
+    let twice = of("", "\"ls\", \"left-symmetric\"").unwrap_err().to_string();
+    assert!(twice.contains("left-symmetric twice"), "{twice}");
+}
+
+#[test]
 fn impossible_arrays_are_refused_with_what_would_be_right() {
     assert!(fault("level = 5\nraid_devices = 5", "level = 6\nraid_devices = 3").contains("at least 4"));
     assert!(fault("level = 5", "level = 5\nlayout = \"n2\"").contains("left-symmetric"));

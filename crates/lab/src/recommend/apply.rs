@@ -21,7 +21,7 @@ static COMMANDS: &[(&str, Commands)] = &[
 ];
 
 /// The commands that set the subject to the value on an array with the fixed parameters; none where no
-/// command sets it.
+/// command sets it. A fixed parameter may be a choice, such as `<64K|128K>`.
 pub fn commands(subject: &str, value: &str, fixed: &Values) -> Vec<String> {
     let Some((_, command)) = COMMANDS.iter().find(|(name, _)| *name == subject) else { return Vec::new() };
     let mut values = fixed.clone();
@@ -30,21 +30,27 @@ pub fn commands(subject: &str, value: &str, fixed: &Values) -> Vec<String> {
 }
 
 fn create(values: &Values) -> Vec<String> {
-    let Some(level) = values.get("level").and_then(|name| name.parse::<Level>().ok()) else {
+    let Some(level) = values.get("level") else { return Vec::new() };
+    let is_open = |value: &str| value.starts_with('<');
+    let level_known = level.parse::<Level>().ok();
+    if level_known.is_none() && !is_open(level) {
         return Vec::new();
-    };
-    let mut words = vec![
-        "mdadm --create /dev/md0".to_owned(),
-        format!("--level={}", level.name().strip_prefix("raid").unwrap_or(level.name())),
-    ];
-    let layout = values.get("layout").and_then(|name| Layout::parse(level, name).ok());
-    if let Some(layout) = layout.filter(|layout| *layout != Layout::default_of(level)) {
-        words.push(format!("--layout={layout}"));
     }
+    let mut words =
+        vec!["mdadm --create /dev/md0".to_owned(), format!("--level={}", level.replace("raid", ""))];
+    let layout = values.get("layout").and_then(|name| match level_known {
+        _ if is_open(name) => Some(name.clone()),
+        Some(level) => Layout::parse(level, name)
+            .ok()
+            .filter(|layout| *layout != Layout::default_of(level))
+            .map(|layout| layout.to_string()),
+        None => None,
+    });
+    words.extend(layout.map(|layout| format!("--layout={layout}")));
     if let Some(members) = values.get("raid_devices") {
         words.push(format!("--raid-devices={members}"));
     }
-    if let Some(chunk) = values.get("chunk").filter(|_| level.has_chunks()) {
+    if let Some(chunk) = values.get("chunk").filter(|_| level_known.is_none_or(Level::has_chunks)) {
         words.push(format!("--chunk={chunk}"));
     }
     words.push("<devices>".to_owned());
@@ -86,6 +92,13 @@ mod tests {
         assert_eq!(
             commands("layout", "f2", &raid10),
             ["mdadm --create /dev/md0 --level=10 --layout=f2 --raid-devices=4 --chunk=512K <devices>"]
+        );
+        let open = fixed(&[("level", "<raid6|raid10>"), ("layout", "<f2|o2>"), ("raid_devices", "<3|4>")]);
+        assert_eq!(
+            commands("chunk", "64K", &open),
+            [
+                "mdadm --create /dev/md0 --level=<6|10> --layout=<f2|o2> --raid-devices=<3|4> --chunk=64K <devices>"
+            ]
         );
         assert_eq!(
             commands("stripe_cache_size", "4096", &raid5),

@@ -40,6 +40,10 @@ pub(super) fn check(cell: &Cell, member_bytes: u64) -> Result<(), String> {
         return Err("work other than a job is modelled only; use --on model, or work job, rebuild or trace"
             .to_owned());
     }
+    if let Some(fs) = parameters.stack.fs {
+        // A job would run on the bare array, whatever the file system lays out.
+        return Err(format!("fs={}: a file system is modelled only; use --on model, or fs none", fs.name()));
+    }
     check_shards(cell)?;
     checked_sectors(cell, member_bytes / SECTOR_BYTES)?;
     let trace = parameters.trace.as_ref().filter(|_| parameters.work == Work::Trace);

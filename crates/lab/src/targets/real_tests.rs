@@ -150,6 +150,21 @@ fn a_folder_without_room_says_how_much_is_needed_and_free() {
 }
 
 #[test]
+fn a_file_system_that_would_not_be_there_is_refused() {
+    let on = |target: &str, fs: &str| {
+        let plan = REBUILD
+            .replace("failed = 1", &format!("[stack]\nfs = \"{fs}\""))
+            .replace("work = \"rebuild\"\n", "");
+        let plan = plan.replace("speed_limit_min\"", "chunk\"").replace("chunk = \"64K\"\n", "");
+        let plan = plan[..plan.find("speed_limit_min = ").unwrap()].to_owned() + "chunk = [\"64K\"]\n";
+        Study::new(Plan::parse("tiny.toml", &plan).unwrap(), target, StudyOptions::default())
+    };
+    let refusal = format!("{:#}", on("memory:16m", "ext4").err().unwrap());
+    assert!(refusal.contains("fs=ext4: a file system is modelled only"), "{refusal}");
+    assert!(on("memory:16m", "none").is_ok());
+}
+
+#[test]
 fn what_cannot_be_used_is_refused_up_front() {
     let refused = |on: &str| format!("{:#}", study(on, StudyOptions::default()).err().unwrap());
     assert!(refused("files:/nowhere/at/all").contains("/nowhere/at/all"));
