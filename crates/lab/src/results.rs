@@ -167,9 +167,10 @@ pub struct DirectionResult {
 pub struct Recommendation {
     /// The subject's values from best to worst score.
     pub ranking: Vec<RankedValue>,
-    /// The best value, unless `tied_with` names others it cannot be told from.
+    /// The value of the highest score. It is not proven to be best where `tied_with` names others, nor where its
+    /// `score_ci` is none.
     pub best: String,
-    /// Values whose difference from the best the evidence does not separate.
+    /// Values that the evidence does not tell from the best, or that are too close to it to matter.
     pub tied_with: Vec<String>,
     /// One sentence for people, saying best or tie.
     pub summary: String,
@@ -232,16 +233,17 @@ pub struct RankedValue {
     pub value: String,
     /// Weighted geometric mean, over cells, of throughput relative to the best value of the same cell; 0 to 1.
     pub score: f64,
-    /// 95 % confidence interval of the score, low and high.
-    pub score_ci: (f64, f64),
+    /// 95 % confidence interval of the score, low and high; none where a cell ran only once.
+    pub score_ci: Option<(f64, f64)>,
     /// The smallest relative throughput over cells.
     pub worst: f64,
     /// The factors of that cell, in words.
     pub worst_cell: String,
-    /// Ratio of this value's score to the best one's, with its 95 % interval (paired over replicates).
+    /// Ratio of this value's score to the best one's.
     pub ratio_to_best: f64,
-    /// The interval.
-    pub ratio_to_best_ci: (f64, f64),
+    /// Its interval, paired over replicates; those of all pairs of values hold together with 95 %. None where a cell
+    /// ran only once.
+    pub ratio_to_best_ci: Option<(f64, f64)>,
 }
 
 /// The best subject value for one workload family.

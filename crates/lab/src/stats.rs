@@ -43,6 +43,11 @@ impl Mean {
 impl Interval {
     /// The weighted sum of means; no interval if any of them has no variance.
     pub fn of_weighted_sum(terms: impl IntoIterator<Item = (f64, Mean)>) -> Self {
+        Self::simultaneous(terms, 1)
+    }
+
+    /// The same as one of so many intervals that hold together with [`CONFIDENCE`] (Bonferroni).
+    pub fn simultaneous(terms: impl IntoIterator<Item = (f64, Mean)>, comparisons: usize) -> Self {
         let (mut value, mut variance, mut scale) = (0.0, Some(0.0), 0.0);
         for (weight, term) in terms {
             value += weight * term.mean;
@@ -53,8 +58,8 @@ impl Interval {
             variance = variance.zip(part).map(|(sum, part)| sum + part);
         }
         let bounds = variance.map(|variance| {
-            let half =
-                if variance > 0.0 { t_quantile(variance * variance / scale) * variance.sqrt() } else { 0.0 };
+            let t = || t_quantile(variance * variance / scale, comparisons);
+            let half = if variance > 0.0 { t() * variance.sqrt() } else { 0.0 };
             (value - half, value + half)
         });
         Self { value, bounds }
@@ -65,16 +70,11 @@ impl Interval {
     pub fn exp(self) -> Self {
         Self { value: self.value.exp(), bounds: self.bounds.map(|(low, high)| (low.exp(), high.exp())) }
     }
-
-    /// The interval, or the value alone twice where there is none.
-    pub fn bounds_or_value(self) -> (f64, f64) {
-        self.bounds.unwrap_or((self.value, self.value))
-    }
 }
 
-/// The two-sided quantile of Student's t distribution at [`CONFIDENCE`].
-fn t_quantile(freedom: f64) -> f64 {
-    let upper = f64::midpoint(1.0, CONFIDENCE);
+/// The two-sided quantile of Student's t distribution at [`CONFIDENCE`], shared by so many comparisons.
+fn t_quantile(freedom: f64, comparisons: usize) -> f64 {
+    let upper = 1.0 - (1.0 - CONFIDENCE) / 2.0 / comparisons.max(1) as f64;
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(f64::INFINITY, |t| t.inverse_cdf(upper))
 }
 
@@ -90,8 +90,17 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_tables() {
         for (freedom, t) in [(1.0, 12.706), (2.0, 4.303), (4.0, 2.776), (10.0, 2.228)] {
-            assert!(close(t_quantile(freedom), t), "{freedom}");
+            assert!(close(t_quantile(freedom, 1), t), "{freedom}");
         }
+    }
+
+    /// t at 99.5 % from printed tables: 63.657 (1), 4.604 (4); five comparisons share 5 %.
+    #[test]
+    fn comparisons_share_the_error() {
+        assert!(close(t_quantile(1.0, 5), 63.657) && close(t_quantile(4.0, 5), 4.604));
+        let samples = [(1.0, Mean::of(&[1.0, 2.0, 3.0, 4.0, 5.0]))];
+        let (low, high) = Interval::simultaneous(samples, 5).bounds.unwrap();
+        assert!(close(high - low, 2.0 * 4.604 * 0.5f64.sqrt()));
     }
 
     /// By hand: 1, 2, 3, 4, 5 has mean 3, variance 2.5, variance of the mean 0.5; 3 ± 2.776 × 0.7071.
@@ -110,11 +119,11 @@ mod tests {
         let interval = Interval::of_weighted_sum(terms);
         let (low, high) = interval.bounds.unwrap();
         assert!(close(interval.value, 3.0));
-        let half = t_quantile(50.0 / 17.0) * (5.0f64 / 12.0).sqrt();
+        let half = t_quantile(50.0 / 17.0, 1) * (5.0f64 / 12.0).sqrt();
         assert!(
             close(high - 3.0, half)
                 && close(3.0 - low, half)
-                && (3.18..3.25).contains(&t_quantile(50.0 / 17.0))
+                && (3.18..3.25).contains(&t_quantile(50.0 / 17.0, 1))
         );
     }
 
@@ -122,7 +131,7 @@ mod tests {
     fn a_single_sample_gives_no_interval() {
         let interval = Interval::of_weighted_sum([(1.0, Mean::of(&[1.0, 2.0])), (1.0, Mean::of(&[1.0]))]);
         assert_eq!(interval.bounds, None);
-        assert_eq!(interval.bounds_or_value(), (2.5, 2.5));
+        assert!(close(interval.value, 2.5));
     }
 
     #[test]

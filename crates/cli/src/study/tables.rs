@@ -145,7 +145,7 @@ fn rankings(text: &mut String, results: &StudyResults) {
         table.row([
             ranked.value.clone(),
             format!("{:.3}", ranked.score),
-            format!("{:.3} to {:.3}", ranked.score_ci.0, ranked.score_ci.1),
+            ranked.score_ci.map_or_else(|| "-".to_owned(), |(low, high)| format!("{low:.3} to {high:.3}")),
             format!("{:.2}", ranked.worst),
             ranked.worst_cell.clone(),
         ]);

@@ -2,7 +2,7 @@ use super::*;
 use crate::results::DirectionResult;
 
 /// A cell that moved that many bytes in a second.
-fn cell(rw: &str, mix: &str, chunk: &str, replicate: u32, bytes: u64) -> CellResult {
+pub(super) fn cell(rw: &str, mix: &str, chunk: &str, replicate: u32, bytes: u64) -> CellResult {
     let factors = [("rw", rw), ("rwmixread", mix), ("bs", "4k"), ("chunk", chunk)];
     CellResult {
         key: String::new(),
@@ -19,7 +19,7 @@ fn cell(rw: &str, mix: &str, chunk: &str, replicate: u32, bytes: u64) -> CellRes
     }
 }
 
-fn judge(cells: &[CellResult], values: &[&str], weights: &Weights) -> Judgement {
+pub(super) fn judge(cells: &[CellResult], values: &[&str], weights: &Weights) -> Judgement {
     let values: Vec<String> = values.iter().map(|v| (*v).to_owned()).collect();
     let fixed = [("level", "raid5"), ("raid_devices", "5")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     recommend(cells, &Question { subject: "chunk", values: &values, fixed: &fixed, weights })

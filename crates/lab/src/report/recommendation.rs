@@ -26,9 +26,11 @@ fn hero(html: &mut Html, results: &StudyResults) {
         return;
     }
     let tie = !advice.tied_with.is_empty();
+    let single = is_single(results);
     html.raw("<div class=\"hero\"><div class=\"verdict\"><p class=\"verdict-label\">");
     html.raw(match (&advice.trade_off, tie) {
         (Some(_), _) => "A trade-off; by the rule below, ",
+        (None, _) if single => "No winner without replicates; highest ",
         (None, true) => "A tie for the best ",
         (None, false) => "Best ",
     });
@@ -53,6 +55,11 @@ fn hero(html: &mut Html, results: &StudyResults) {
     why(html, results);
     commands(html, results);
     html.raw("</section>");
+}
+
+/// Whether no winner is proven because cells ran only once.
+fn is_single(results: &StudyResults) -> bool {
+    results.recommendation.ranking.iter().any(|ranked| ranked.score_ci.is_none())
 }
 
 /// A factor's or family's name as words, e.g. `random-write` → `random write`.
@@ -91,9 +98,9 @@ fn evidence(html: &mut Html, best: &RankedValue) {
     html.raw(".</p>");
 }
 
-/// An interval that says something: finite and not a single point.
-fn interval((low, high): (f64, f64)) -> Option<(f64, f64)> {
-    (low.is_finite() && high.is_finite() && high > low).then_some((low, high))
+/// An interval, if it is of numbers.
+fn interval(bounds: Option<(f64, f64)>) -> Option<(f64, f64)> {
+    bounds.filter(|(low, high)| low.is_finite() && high.is_finite() && high >= low)
 }
 
 /// What the best and the worst value made the members do, where the target counts it.
@@ -167,7 +174,8 @@ fn ranking(html: &mut Html, results: &StudyResults) {
 
 /// Where the score axis begins: the ten per cent below the lowest bound, so that intervals stay visible.
 fn axis_floor(ranking: &[RankedValue]) -> f64 {
-    let lows = ranking.iter().flat_map(|ranked| [ranked.score, ranked.score_ci.0]).filter(|x| x.is_finite());
+    let lows = ranking.iter().map(|r| interval(r.score_ci).map_or(r.score, |(low, _)| low.min(r.score)));
+    let lows = lows.filter(|x| x.is_finite());
     let lowest = lows.fold(1.0_f64, f64::min).max(0.0);
     ((lowest * 10.0 - 1e-9).floor() / 10.0).clamp(0.0, 0.9)
 }
@@ -182,7 +190,9 @@ fn ranking_row(html: &mut Html, results: &StudyResults, ranked: &RankedValue, fl
     if tied || (best && !advice.tied_with.is_empty()) {
         html.raw("<span class=\"tag\">tie</span>");
     } else if best {
-        html.raw("<span class=\"tag\">best</span>");
+        html.raw("<span class=\"tag\">")
+            .raw(if is_single(results) { "highest" } else { "best" })
+            .raw("</span>");
     }
     html.raw("</th><td class=\"bar\"><div><span class=\"figure\">").percent(ranked.score, 1).raw("</span>");
     let place = |share: f64| ((share - floor) / (1.0 - floor) * 100.0).clamp(0.0, 100.0);
@@ -265,9 +275,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_of_one_point_or_of_no_number_is_none() {
-        assert_eq!(interval((0.5, 0.5)), None);
-        assert_eq!(interval((f64::NAN, 1.0)), None);
-        assert_eq!(interval((0.5, 0.6)), Some((0.5, 0.6)));
+    fn an_interval_of_no_number_is_none() {
+        assert_eq!(interval(None), None);
+        assert_eq!(interval(Some((f64::NAN, 1.0))), None);
+        assert_eq!(interval(Some((0.5, 0.5))), Some((0.5, 0.5)));
+        assert_eq!(interval(Some((0.5, 0.6))), Some((0.5, 0.6)));
     }
 }

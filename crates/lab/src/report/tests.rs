@@ -86,11 +86,11 @@ fn advice(values: &[String], text: &str) -> Recommendation {
     let ranked = |value: &String| RankedValue {
         value: value.clone(),
         score: 0.9,
-        score_ci: (0.85, 0.95),
+        score_ci: Some((0.85, 0.95)),
         worst: 0.5,
         worst_cell: text.to_owned(),
         ratio_to_best: 0.99,
-        ratio_to_best_ci: (0.9, 1.01),
+        ratio_to_best_ci: Some((0.9, 1.01)),
     };
     Recommendation {
         reasons: Vec::new(),
@@ -176,10 +176,12 @@ fn a_study_without_cells_or_ranking_says_so() {
 fn intervals_that_are_none_are_not_drawn() {
     let mut results = study(9, "");
     for ranked in &mut results.recommendation.ranking {
-        ranked.score_ci = (f64::NAN, f64::NAN);
+        (ranked.score_ci, ranked.ratio_to_best_ci) = (None, None);
     }
     let html = render(&results).unwrap();
     assert!(html.contains("no interval"));
+    assert!(html.contains("No winner without replicates; highest chunk"));
+    assert!(!html.contains(">best</span>"));
     assert!(!html.contains("class=\"range\""));
     assert!(!html.contains("NaN%"));
 }

@@ -1,0 +1,137 @@
+//! What the evidence bears: single runs, ties, many values, factors that some values lack.
+
+use super::tests::{cell, judge};
+use super::*;
+use crate::workload::Random;
+
+/// Normal with mean 0 and variance 1 (Box and Muller).
+fn normal(random: &mut Random) -> f64 {
+    let mut uniform = || (random.below(1 << 32) as f64 + 0.5) / (1u64 << 32) as f64;
+    (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos()
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|value| format!("{}K", 4 << value)).collect()
+}
+
+/// The share of 1,000 studies of equal values in which some value is told from the best.
+fn family_error(values: usize, replicates: u32) -> f64 {
+    let names = names(values);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let trials = 1000;
+    let is_wrong = |trial: &u64| {
+        let mut random = Random::new(*trial, values as u64);
+        let mut cells = Vec::new();
+        for replicate in 0..replicates {
+            for name in &names {
+                let bytes = (1e9 * (0.2 * normal(&mut random)).exp()) as u64;
+                cells.push(cell("randread", "", name, replicate, bytes));
+            }
+        }
+        judge(&cells, &names, &Weights::default()).recommendation.tied_with.len() < values - 1
+    };
+    (0..trials).filter(is_wrong).count() as f64 / trials as f64
+}
+
+#[test]
+fn equal_values_are_told_apart_in_one_study_of_twenty_at_most() {
+    let rates: Vec<(usize, u32, f64)> =
+        [(2, 3), (2, 5), (3, 3), (3, 5), (8, 3), (8, 5)].map(|(k, n)| (k, n, family_error(k, n))).into();
+    assert!(rates.iter().all(|(.., rate)| *rate < 0.065), "{rates:?}");
+}
+
+#[test]
+fn the_interval_of_a_score_is_no_wider_for_the_number_of_values() {
+    let cells: Vec<CellResult> = [1000, 1100, 1200]
+        .into_iter()
+        .zip(0..)
+        .flat_map(|(bytes, r)| [cell("read", "", "64K", r, bytes), cell("read", "", "128K", r, 500)])
+        .collect();
+    let two = judge(&cells, &["64K", "128K"], &Weights::default()).recommendation;
+    let more: Vec<CellResult> = (0..3).map(|r| cell("read", "", "256K", r, 400)).collect();
+    let three = judge(&[cells, more].concat(), &["64K", "128K", "256K"], &Weights::default()).recommendation;
+    assert_eq!(two.ranking[0].score_ci, three.ranking[0].score_ci);
+    assert_eq!(two.ranking[1].score_ci, three.ranking[1].score_ci);
+    assert_ne!(two.ranking[1].ratio_to_best_ci, three.ranking[1].ratio_to_best_ci);
+}
+
+#[test]
+fn a_single_run_names_no_winner_and_has_no_interval_anywhere() {
+    let cells = [cell("randread", "", "64K", 0, 1000), cell("randread", "", "128K", 0, 800)];
+    let judged = judge(&cells, &["64K", "128K"], &Weights::default()).recommendation;
+    let json = serde_json::to_value(&judged).unwrap();
+    for ranked in json["ranking"].as_array().unwrap() {
+        assert!(ranked["score_ci"].is_null() && ranked["ratio_to_best_ci"].is_null(), "{ranked}");
+    }
+    let summary = &judged.summary;
+    assert!(!summary.contains("is best"), "{summary}");
+    assert!(summary.contains("64K scored highest in a single run"), "{summary}");
+    assert!(summary.contains("no winner can be told") && summary.contains("--replicates 5"), "{summary}");
+}
+
+#[test]
+fn values_alike_by_the_margin_alone_are_not_called_indistinguishable() {
+    let at = |value: &str, share: f64| {
+        (0..3).map(|r| cell("read", "", value, r, (1e9 * share) as u64 + u64::from(r))).collect::<Vec<_>>()
+    };
+    let alike = [at("64K", 1.0), at("128K", 0.993)].concat();
+    let summary = judge(&alike, &["64K", "128K"], &Weights::default()).recommendation.summary;
+    assert!(!summary.contains("evidence"), "{summary}");
+    assert!(summary.contains("128K is within 1 % of it, which the study counts as alike"), "{summary}");
+    let noisy: Vec<CellResult> = [800, 1000, 1150]
+        .into_iter()
+        .zip(0..)
+        .map(|(b, r)| cell("read", "", "256K", r, b * 1_000_000))
+        .collect();
+    let both = judge(&[alike, noisy].concat(), &["64K", "128K", "256K"], &Weights::default());
+    let summary = both.recommendation.summary;
+    assert!(summary.contains("the evidence does not tell 256K from it"), "{summary}");
+    assert!(summary.contains("128K is within 1 % of it"), "{summary}");
+}
+
+/// A study of levels where raid1 has no chunk.
+fn levels(chunks: &[&str]) -> Judgement {
+    let mut cells = Vec::new();
+    for replicate in 0..2 {
+        for (level, bytes) in [("raid5", 1000), ("raid1", 500)] {
+            for chunk in chunks {
+                let mut cell = cell("randread", "", chunk, replicate, bytes);
+                cell.factors.insert("level".to_owned(), level.to_owned());
+                if level == "raid1" {
+                    cell.factors.remove("chunk");
+                }
+                cells.push(cell);
+            }
+        }
+    }
+    let values = ["raid5", "raid1"].map(str::to_owned);
+    let (fixed, weights) = (BTreeMap::new(), Weights::default());
+    recommend(&cells, &Question { subject: "level", values: &values, fixed: &fixed, weights: &weights })
+}
+
+#[test]
+fn a_factor_of_one_value_that_some_values_lack_keeps_nothing_apart() {
+    let judged = levels(&["64K"]);
+    assert_eq!(judged.recommendation.best, "raid5");
+    assert!(judged.notes.is_empty(), "{:?}", judged.notes);
+}
+
+#[test]
+fn a_factor_of_several_values_that_some_values_lack_is_named() {
+    let judged = levels(&["64K", "128K"]);
+    assert_eq!(judged.recommendation.best, "");
+    let notes = judged.notes.join("\n");
+    assert!(notes.contains("'chunk'") && notes.contains("level raid1"), "{notes}");
+    assert!(!notes.contains("lack figures") && !notes.contains("No cell is complete"), "{notes}");
+}
+
+#[test]
+fn where_all_families_have_weight_0_that_is_said() {
+    let cells: Vec<CellResult> =
+        (0..2).flat_map(|r| [cell("read", "", "64K", r, 10), cell("read", "", "128K", r, 20)]).collect();
+    let weights = Weights::parse(["sequential=0"]).unwrap();
+    let judged = judge(&cells, &["64K", "128K"], &weights);
+    let notes = judged.notes.join("\n");
+    assert!(notes.contains("sequential-read") && notes.contains("weight 0"), "{notes}");
+    assert!(!notes.contains("complete"), "{notes}");
+}

@@ -1,0 +1,130 @@
+//! Cells gathered into workloads: one combination of all factors but the subject, with every value's throughput.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Question, family};
+use crate::results::CellResult;
+use crate::stats::Mean;
+
+/// The factors that tell a workload's family.
+const WORKLOAD: [&str; 3] = ["rw", "rwmixread", "trace"];
+
+/// One combination of all factors but the subject.
+pub(super) struct Group {
+    pub(super) family: &'static str,
+    pub(super) label: String,
+    /// Logarithm of throughput by value and replicate; every value has the same replicates.
+    pub(super) logs: Vec<Vec<f64>>,
+    /// The best value's mean logarithm.
+    pub(super) best: f64,
+}
+
+/// The groups, and what could not be judged.
+pub(super) struct Gathered {
+    pub(super) groups: Vec<Group>,
+    pub(super) notes: Vec<String>,
+    /// Whether the notes say why no group is complete.
+    pub(super) is_explained: bool,
+}
+
+/// Throughput by group, value and replicate.
+type Throughputs = BTreeMap<BTreeMap<String, String>, Vec<BTreeMap<u32, f64>>>;
+
+/// Gathers the cells of the array; notes the groups that cannot be judged.
+pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered {
+    let is_used = |c: &&CellResult| {
+        c.target == "array" && ["rw", "trace"].iter().any(|name| c.factors.contains_key(*name))
+    };
+    let cells: Vec<&CellResult> = cells.iter().filter(is_used).collect();
+    let Partial { single, mut notes } = partial(&cells, question);
+    let is_explained = !notes.is_empty();
+    let mut by_group = Throughputs::new();
+    for cell in cells {
+        let mut factors = cell.factors.clone();
+        let Some(value) = factors.remove(question.subject) else { continue };
+        let Some(value) = question.values.iter().position(|v| *v == value) else { continue };
+        factors.retain(|name, _| !single.contains(name.as_str()));
+        let values = by_group.entry(factors).or_insert_with(|| vec![BTreeMap::new(); question.values.len()]);
+        if cell.error.is_none() && cell.seconds > 0.0 {
+            values[value].insert(cell.replicate, cell.bytes_per_second());
+        }
+    }
+    let (mut groups, mut incomplete, mut idle) = (Vec::new(), 0, 0);
+    for (factors, values) in &by_group {
+        let replicates: Vec<u32> =
+            values[0].keys().copied().filter(|r| values.iter().all(|v| v.contains_key(r))).collect();
+        let Some(family) = family(factors).filter(|_| !replicates.is_empty()) else {
+            incomplete += 1;
+            continue;
+        };
+        let top = values.iter().flat_map(BTreeMap::values).copied().fold(0.0, f64::max);
+        if top == 0.0 {
+            idle += 1;
+            continue;
+        }
+        groups.push(group(family, factors, values, &replicates, top));
+    }
+    if incomplete > 0 && !is_explained {
+        let all = by_group.len();
+        notes.push(format!(
+            "{incomplete} of {all} workloads lack figures for some value and were not judged."
+        ));
+    }
+    if idle > 0 {
+        notes.push(format!("In {idle} workloads no I/O completed within the time; they were not judged."));
+    }
+    Gathered { groups, notes, is_explained }
+}
+
+/// The factors that some of the subject's values do not have.
+struct Partial<'a> {
+    /// Those of one value, which tell no workloads apart.
+    single: BTreeSet<&'a str>,
+    /// A sentence for each of several values: no workload of theirs has figures for every value.
+    notes: Vec<String>,
+}
+
+fn partial<'a>(cells: &[&'a CellResult], question: &Question<'_>) -> Partial<'a> {
+    let mut found = BTreeMap::<&str, BTreeSet<&str>>::new();
+    let mut settings = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for cell in cells {
+        let Some(value) = cell.factors.get(question.subject) else { continue };
+        let names = found.entry(value).or_default();
+        for (name, setting) in cell.factors.iter().filter(|(name, _)| *name != question.subject) {
+            names.insert(name);
+            settings.entry(name).or_default().insert(setting);
+        }
+    }
+    let mut partial = Partial { single: BTreeSet::new(), notes: Vec::new() };
+    for (name, settings) in settings.into_iter().filter(|(name, _)| !WORKLOAD.contains(name)) {
+        let lacks = |value: &&String| found.get(value.as_str()).is_some_and(|names| !names.contains(name));
+        let Some(value) = question.values.iter().find(lacks) else { continue };
+        if settings.len() == 1 {
+            partial.single.insert(name);
+            continue;
+        }
+        partial.notes.push(format!(
+            "The factor '{name}' has several values but does not apply to {} {value}, so that no workload has \
+             figures for every {}; give '{name}' one value.",
+            question.subject, question.subject
+        ));
+    }
+    partial
+}
+
+fn group(
+    family: &'static str,
+    factors: &BTreeMap<String, String>,
+    values: &[BTreeMap<u32, f64>],
+    replicates: &[u32],
+    top: f64,
+) -> Group {
+    // No I/O completed for a value while others had some: it counts as a thousandth of the best, since
+    // nothing has no logarithm.
+    let log = |throughput: f64| throughput.max(top / 1000.0).ln();
+    let logs: Vec<Vec<f64>> =
+        values.iter().map(|by| replicates.iter().map(|r| log(by[r])).collect()).collect();
+    let best = logs.iter().map(|l| Mean::of(l).mean).fold(f64::NEG_INFINITY, f64::max);
+    let label = factors.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
+    Group { family, label, logs, best }
+}

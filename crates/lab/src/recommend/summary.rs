@@ -1,0 +1,86 @@
+//! The recommendation in sentences.
+
+use super::{Group, MARGIN, Question, Scored, Tie};
+
+/// How many replicates are advised where there was one.
+const REPLICATES: u32 = 5;
+
+/// One sentence or two: best, tie, or no winner.
+pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Group]) -> String {
+    let name = |s: &Scored| question.values[s.value].as_str();
+    let subject = question.subject;
+    let Some(best) = ranking.first() else { return format!("No {subject} can be recommended yet.") };
+    let reaches = format!(
+        "It reaches {:.0} % of the best throughput of each workload on average, {:.0} % in the worst.",
+        best.log_score.value.exp() * 100.0,
+        best.worst.0 * 100.0
+    );
+    let Some(next) = ranking.get(1) else {
+        return format!("{subject} {} is the only value studied.", name(best));
+    };
+    let slower = |log: f64| (1.0 - log.exp()) * 100.0;
+    if next.ratio.bounds.is_none() {
+        let runs = if groups.iter().all(|g| g.logs[0].len() == 1) {
+            "in a single run"
+        } else {
+            "where some workloads ran only once"
+        };
+        return format!(
+            "{subject} {} scored highest {runs}, the next, {}, {:.1} % lower, but no winner can be told without an \
+             interval: take {REPLICATES} replicates (--replicates {REPLICATES}) before you apply it. {reaches}",
+            name(best),
+            name(next),
+            slower(next.ratio.value)
+        );
+    }
+    let tied = |why: Tie| {
+        ranking[1..].iter().filter(|s| s.tie() == Some(why)).map(name).collect::<Vec<_>>().join(", ")
+    };
+    let (untold, alike) = (tied(Tie::Evidence), tied(Tie::Margin));
+    let within = |verb: &str| {
+        format!("{alike} {verb} within {:.0} % of it, which the study counts as alike", MARGIN * 100.0)
+    };
+    let verb = if alike.contains(", ") { "are" } else { "is" };
+    let why = match (untold.is_empty(), alike.is_empty()) {
+        (true, true) => {
+            let (low, high) = next.ratio.bounds.unwrap_or_default();
+            return format!(
+                "{subject} {} is best; the next, {}, is {:.1} % slower (95 % interval {:.1} to {:.1} %). {reaches}",
+                name(best),
+                name(next),
+                slower(next.ratio.value),
+                slower(high),
+                slower(low)
+            );
+        }
+        (false, true) => "the evidence does not tell them apart".to_owned(),
+        (true, false) => within(verb),
+        (false, false) => format!("the evidence does not tell {untold} from it, and {}", within(verb)),
+    };
+    let all: Vec<&str> = ranking[1..].iter().filter(|s| s.tie().is_some()).map(name).collect();
+    format!("{subject} {} scores highest, but is tied with {}: {why}. {reaches}", name(best), all.join(", "))
+}
+
+/// Why nothing is recommended although there are figures.
+pub(super) fn no_weight<'a>(families: impl Iterator<Item = &'a str>) -> String {
+    format!(
+        "Every workload family of the study ({}) has weight 0, so that nothing can be recommended; give one of them \
+         weight.",
+        families.collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// How values were compared.
+pub(super) fn method(ranking: &[Scored]) -> String {
+    let margin = MARGIN * 100.0;
+    let interval = if ranking.iter().any(|s| s.ratio.bounds.is_none()) {
+        "cells ran only once, so there is no interval, and values are tied if they differ by less than"
+    } else {
+        "a value is tied with the best if the Student-t interval of their ratio, paired over replicates, includes 1 \
+         (the intervals of all pairs of values hold together with 95 %, by Bonferroni), or if they differ by less than"
+    };
+    format!(
+        "Throughput relative to the best value of the same workload, as the geometric mean over workloads, \
+         each family counting by its weight; {interval} {margin:.0} %."
+    )
+}
