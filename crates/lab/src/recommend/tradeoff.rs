@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{FAMILIES, Judgement, Question, commands, family};
+use super::{FAMILIES, Judgement, Question, commands, family, no_weight};
 use crate::results::{CellResult, Recommendation, TradeOff, TradeOffRow};
 use crate::stats::{Interval, Mean};
 
@@ -67,16 +67,20 @@ pub(super) fn judge(cells: &[CellResult], question: &Question<'_>) -> Option<Jud
         notes.push("Some cells ran only once, so there is no confidence interval.".to_owned());
     }
     let counts = |f: &str| question.weights.of(f) > 0.0;
+    let is_judged = families.iter().any(|f| counts(f));
+    if !is_judged && !families.is_empty() {
+        notes.push(no_weight(families.iter().copied()));
+    }
     let is_acceptable =
         |value: &String| rows.iter().filter(|r| r.value == **value && counts(&r.family)).all(is_within);
-    let best = (!rows.is_empty()).then(|| values.iter().rev().find(|v| is_acceptable(v)).copied()).flatten();
+    let best = is_judged.then(|| values.iter().rev().find(|v| is_acceptable(v)).copied()).flatten();
     let recommendation = Recommendation {
         ranking: Vec::new(),
         best: best.cloned().unwrap_or_default(),
         tied_with: Vec::new(),
         summary: best.map_or_else(
             || format!("No {} can be recommended yet.", question.subject),
-            |best| summary(question.subject, best, values[0], &rows, &groups, &values),
+            |best| summary(question, best, &values, &rows, &groups),
         ),
         reasons: Vec::new(),
         method: rule(question.subject),
@@ -171,20 +175,24 @@ fn row(alike: &[&Group], value: usize, name: &str) -> TradeOffRow {
 }
 
 fn summary(
-    subject: &str,
+    question: &Question<'_>,
     best: &str,
-    least: &str,
+    values: &[&String],
     rows: &[TradeOffRow],
     groups: &[Group],
-    values: &[&String],
 ) -> String {
-    let of = |value: &str| rows.iter().filter(|r| r.value == value).collect::<Vec<_>>();
+    let Question { subject, weights, .. } = *question;
+    let least = values[0].as_str();
+    let counts = |family: &str| weights.of(family) > 0.0;
+    let of = |value: &str| rows.iter().filter(|r| r.value == value && counts(&r.family)).collect::<Vec<_>>();
+    let family = if rows.iter().all(|r| counts(&r.family)) { "family" } else { "family that has weight" };
     let place = values.iter().position(|v| *v == best).unwrap_or(0);
     let p99 = |g: &Group, of: usize| {
         Mean::of(&g.replicates.iter().map(|r| r[of].p99_ns.ln()).collect::<Vec<_>>()).mean
     };
     let worst = groups
         .iter()
+        .filter(|g| counts(g.family))
         .map(|g| ((p99(g, place) - p99(g, 0)).exp(), g.label.as_str()))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map_or_else(String::new, |(ratio, label)| {
@@ -201,7 +209,7 @@ fn summary(
     let (_, p99_most) = range(&of(best), |r| r.p99_ratio);
     format!(
         "This is a trade-off: a faster recovery is paid for by those who use the array. {subject} {best} is the largest \
-         that costs them no more than a doubled p99 or half of the throughput they have with {least}, in any family at \
+         that costs them no more than a doubled p99 or half of the throughput they have with {least}, in any {family} at \
          any load: p99 is at most {p99_most:.2} times as long, throughput {:.0} to {:.0} %. A whole member then takes \
          {low:.1} to {high:.1} days instead of {low_least:.1} to {high_least:.1}, by workload.{worst}",
         slowest * 100.0,

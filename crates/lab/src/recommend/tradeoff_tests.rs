@@ -112,3 +112,23 @@ fn a_limit_that_halves_the_throughput_costs_too_much_whatever_p99_says() {
     }
     assert_eq!(judged(&cells, "speed_limit_min", &Weights::default()).recommendation.best, "10000");
 }
+
+#[test]
+fn what_has_no_weight_is_no_part_of_the_sentence_either() {
+    let cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 82)]);
+    let weights = Weights::parse(["random-write=0"]).unwrap();
+    let advice = judged(&cells, "speed_limit_min", &weights).recommendation;
+    assert_eq!(advice.best, "50000");
+    assert!(advice.summary.contains("p99 is at most 1.50 times"), "{}", advice.summary);
+    assert!(advice.summary.contains("waits 1.50 times as long"), "{}", advice.summary);
+    assert!(!advice.summary.contains("rw=randwrite"), "{}", advice.summary);
+    assert!(advice.summary.contains("family that has weight"), "{}", advice.summary);
+}
+
+#[test]
+fn where_nothing_has_weight_nothing_is_recommended() {
+    let cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    let judgement = judged(&cells, "speed_limit_min", &Weights::parse(["random=0"]).unwrap());
+    assert_eq!(judgement.recommendation.best, "");
+    assert!(judgement.notes.iter().any(|n| n.contains("weight 0")), "{:?}", judgement.notes);
+}
