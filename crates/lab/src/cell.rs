@@ -31,11 +31,12 @@ pub struct Cell {
 
 impl Cell {
     /// The cell of those parameters. Its seed derives from the plan's seed, the replicate and every parameter
-    /// but the subject and the number of shards, so that the values compared meet the same requests.
+    /// but `following`, the subject and what changes with it, and the number of shards, so that the values
+    /// compared meet the same requests.
     pub fn new(
         mut parameters: Parameters,
         factors: &[&str],
-        subject: &str,
+        following: &[&str],
         replicate: u32,
         plan_seed: u64,
     ) -> Self {
@@ -46,8 +47,7 @@ impl Cell {
             .filter(|(name, _)| named(name) && *name != "target")
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        printed.remove(subject);
-        printed.remove(SERVED_BY);
+        printed.retain(|name, _| name != SERVED_BY && !following.contains(&name.as_str()));
         let identity = canonical(&(plan_seed, &printed, replicate));
         let hash = blake3::hash(identity.as_bytes());
         let mut bytes = [0; 8];
@@ -130,7 +130,7 @@ mod tests {
     fn cell(chunk: &str, replicate: u32, seed: u64) -> Cell {
         let mut parameters = Parameters::default();
         parameters.set("chunk", chunk).unwrap();
-        Cell::new(parameters, &["chunk"], "chunk", replicate, seed)
+        Cell::new(parameters, &["chunk"], &["chunk"], replicate, seed)
     }
 
     #[test]
@@ -145,10 +145,30 @@ mod tests {
         let shards = |shards: &str| {
             let mut parameters = Parameters::default();
             parameters.set("shards", shards).unwrap();
-            Cell::new(parameters, &["chunk"], "chunk", 0, 1)
+            Cell::new(parameters, &["chunk"], &["chunk"], 0, 1)
         };
         assert_eq!(shards("1").seed(), shards("2").seed());
         assert_ne!(shards("1").key("a"), shards("2").key("a"));
+    }
+
+    /// Stored results of the built-in studies are found again: nothing else follows from their subjects.
+    #[test]
+    fn seeds_of_the_built_in_studies_leave_out_the_subject_alone() {
+        use crate::plan::{Choices, PRESETS};
+        for preset in PRESETS {
+            let plan = preset.plan().unwrap();
+            let resolved = plan.resolve(Choices { quick: true, ..Choices::default() }).unwrap();
+            for cell in plan.expand(&resolved).unwrap().cells {
+                let alone = Cell::new(
+                    cell.parameters.clone(),
+                    &[],
+                    &[resolved.subject],
+                    cell.replicate,
+                    resolved.seed,
+                );
+                assert_eq!(cell.seed(), alone.seed(), "{}: {}", preset.name, cell.label());
+            }
+        }
     }
 
     #[test]

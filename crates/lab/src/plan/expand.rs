@@ -12,6 +12,9 @@ use crate::cell::Cell;
 /// The most cells a study may have, replicates included.
 pub const CELLS_MAX: usize = 1_000_000;
 
+/// Factors that say what the workload is: throughputs of different workloads have no order.
+const WORKLOAD: [&str; 3] = ["rw", "rwmixread", "trace"];
+
 /// Which variant of a plan is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
@@ -77,6 +80,13 @@ impl Plan {
             parts.collect::<Result<_, _>>()?
         };
         let subject = document.subject.get_ref();
+        if WORKLOAD.contains(&subject.as_str()) {
+            let message = format!(
+                "subject '{subject}' is the workload itself, of which no value is best; leave '{subject}' among the \
+                 factors and make the subject what is chosen for it, such as chunk or level"
+            );
+            return Err(self.error(Some(document.subject.span()), message));
+        }
         let mut subject_values: Vec<String> = Vec::new();
         let mut found = None;
         for factor in parts.iter().flat_map(|part| &part.factors) {
@@ -266,12 +276,13 @@ impl Plan {
                 used.extend(part.factors_of(parameters));
             }
             varied.extend(part.factors.iter().filter(|f| f.values.len() > 1).map(|f| f.parameter.name));
+            let following: Vec<_> = combinations.iter().map(|p| resolved.following(p)).collect();
             for replicate in 0..part.replicates {
-                for parameters in &combinations {
+                for (parameters, following) in combinations.iter().zip(&following) {
                     let mut factors: Vec<&str> = part.factors_of(parameters).collect();
                     factors.push("part");
-                    let (subject, seed) = (resolved.subject, resolved.seed);
-                    cells.push(Cell::new(parameters.clone(), &factors, subject, replicate, seed));
+                    let seed = resolved.seed;
+                    cells.push(Cell::new(parameters.clone(), &factors, following, replicate, seed));
                 }
             }
         }
@@ -294,6 +305,24 @@ impl ResolvedPlan {
     /// The names of the factors.
     pub fn factor_names(&self) -> impl Iterator<Item = &'static str> {
         self.parts.iter().flat_map(|part| &part.factors).map(|f| f.parameter.name)
+    }
+
+    /// The subject, and the parameters that would apply or print otherwise with another value of it, as the layout
+    /// does with another level.
+    fn following(&self, parameters: &Parameters) -> Vec<&'static str> {
+        let mut following = vec![self.subject];
+        for value in &self.subject_values {
+            let mut other = parameters.clone();
+            if other.set(self.subject, value).is_err() {
+                continue;
+            }
+            let differs = |p: &&Parameter| {
+                let applies = (p.applies)(parameters);
+                applies != (p.applies)(&other) || applies && (p.print)(parameters) != (p.print)(&other)
+            };
+            following.extend(super::PARAMETERS.iter().filter(differs).map(|p| p.name));
+        }
+        following
     }
 
     /// The parameters that are no factor; of the first part that varies the subject, where there are parts.

@@ -244,3 +244,30 @@ fn an_unknown_study_names_the_known_ones() {
     assert!(Plan::open("chunk").unwrap_err().to_string().contains("chunk-size"));
     assert!(Plan::open("/nowhere/x.toml").unwrap_err().to_string().contains("cannot read"));
 }
+
+#[test]
+fn a_subject_that_is_the_workload_itself_is_refused() {
+    for subject in ["rw", "rwmixread"] {
+        let error = fault("subject = \"chunk\"", &format!("subject = \"{subject}\""));
+        assert!(error.starts_with("small.toml:5: "), "{error}");
+        assert!(error.contains("is the workload itself") && error.contains("such as chunk"), "{error}");
+    }
+}
+
+#[test]
+fn levels_meet_the_same_requests() {
+    let text = SMALL
+        .replace("subject = \"chunk\"", "subject = \"level\"")
+        .replace("level = 5\n", "")
+        .replace("chunk = [", "level = [\"raid5\", \"raid6\", \"raid0\", \"raid1\"]\n#")
+        .replace("[quick.factors]\n#", "[quick.factors]\n");
+    let text = text.split("[quick]").next().unwrap();
+    let plan = Plan::parse("levels.toml", text).unwrap();
+    let cells = plan.expand(&plan.resolve(Choices::default()).unwrap()).unwrap().cells;
+    let seeds: std::collections::BTreeSet<u64> = cells
+        .iter()
+        .filter(|c| c.target() == "array" && c.factors["rw"] == "read" && c.replicate == 0)
+        .map(crate::cell::Cell::seed)
+        .collect();
+    assert_eq!(seeds.len(), 1);
+}
