@@ -1,6 +1,7 @@
 //! `stripewise study`.
 
 mod claims;
+mod figures;
 mod run;
 mod stored;
 mod tables;
