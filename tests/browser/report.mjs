@@ -85,6 +85,21 @@ async function checkCharts(page, name) {
   check(`${name}: no texts of a chart overlap`, (await overlappingTexts(page)).length === 0, await overlappingTexts(page));
 }
 
+/** Cells of the array and of a single drive never share a mark; without I/O the rate of resync or recovery is drawn. */
+async function checkWhatIsDrawn(page) {
+  const { both, rates } = await page.$eval('#study-data', (node) => {
+    const study = JSON.parse(node.textContent);
+    const subject = study.factors.indexOf(study.subject);
+    const good = study.cells.filter((cell) => cell[8] === null);
+    const touched = new Set(good.filter((cell) => cell[2][subject] >= 0).map((cell) => cell[1]));
+    return { both: touched.size > 1, rates: good.length > 0 && good.every((cell) => !cell[6] && !cell[7] && cell[9] > 0) };
+  });
+  const titles = await page.$$eval('#throughput figcaption', (nodes) => nodes.map((node) => node.textContent));
+  const words = await page.$$eval('#throughput .chart', (charts) => charts.map((chart) => chart.getAttribute('aria-label')));
+  if (both) check('array and drive have charts of their own', ['array', 'single drive'].every((target) => titles.some((title) => title.toLowerCase().includes(target))), titles);
+  if (rates) check('without I/O the rate of the resync is drawn', words.length > 0 && words.every((text) => /\([1-9][^)]* MB\/s\)/.test(text)), words);
+}
+
 /** Presses every unpressed button of the controls in turn; each must change something and leave it drawn. */
 async function checkControls(page, seen) {
   const count = await page.locator('#controls .segments button').count();
@@ -183,8 +198,11 @@ for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [390, 'light'], 
   await withPage(url, { width, scheme }, async (page, seen) => {
     const figures = await page.$('#controls') !== null;
     await checkBasics(page, seen, name);
-    if (figures) await checkCharts(page, name);
-    else check(`${name}: without figures, the page says so`, await page.$('#figures .empty') !== null);
+    if (figures) {
+      await checkCharts(page, name);
+      await checkWhatIsDrawn(page);
+    }
+    if (!figures) check(`${name}: without figures, the page says so`, await page.$('#figures .empty') !== null);
     const light = await page.evaluate(() => getComputedStyle(document.body).colorScheme || getComputedStyle(document.documentElement).colorScheme);
     check(`${name}: the system's theme holds`, light.includes(scheme), light);
     await picture(page, `${width}-${scheme}`);

@@ -43,6 +43,8 @@ fn main() -> anyhow::Result<()> {
     write(folder, "full.html", &full)?;
     write(folder, "measured.html", &measured(&full))?;
     write(folder, "names.html", &names())?;
+    write(folder, "both.html", &both())?;
+    write(folder, "resync.html", &resync())?;
     write(folder, "sparse.html", &sparse(&full))?;
     write(folder, "empty.html", &empty(&full))
 }
@@ -339,6 +341,53 @@ fn names() -> StudyResults {
         "mdadm --create /dev/md0 --level=5 --raid-devices=5 --layout=left-symmetric /dev/sd[b-f]".to_owned(),
     ];
     results
+}
+
+/// A study whose subject, the threads, is one of the array and of the single drive.
+fn both() -> StudyResults {
+    let mut results = sample();
+    "Synthetic sample: how many threads?".clone_into(&mut results.title);
+    "numjobs".clone_into(&mut results.subject);
+    results.subject_values = vec!["1".to_owned(), "20".to_owned()];
+    results.cells.retain(|cell| {
+        let factor = |name: &str| cell.factors.get(name).map_or("", String::as_str);
+        ["", "64K"].contains(&factor("chunk")) && factor("rw") == "randrw" && factor("rwmixread") == "100"
+    });
+    for cell in &mut results.cells {
+        cell.factors.remove("chunk");
+    }
+    without_judgement(&mut results);
+    results
+}
+
+/// A study of an array's own work, which has no job beside it.
+fn resync() -> StudyResults {
+    let mut results = sample();
+    "Synthetic sample: how fast is a resync?".clone_into(&mut results.title);
+    results.cells.retain(|cell| {
+        let factor = |name: &str| cell.factors.get(name).map(String::as_str);
+        let plain =
+            factor("bs") == Some("4k") && factor("rw") == Some("rw") && factor("numjobs") == Some("1");
+        plain && factor("rwmixread") == Some("100") && factor("chunk").is_some()
+    });
+    for (number, cell) in (0..).zip(&mut results.cells) {
+        cell.factors.retain(|name, _| name == "chunk");
+        cell.read = DirectionResult::default();
+        cell.write = DirectionResult::default();
+        cell.figures.insert("sync_kib_s".to_owned(), 19_000.0 + 1000.0 * noise(number));
+    }
+    without_judgement(&mut results);
+    results
+}
+
+fn without_judgement(results: &mut StudyResults) {
+    let advice = &mut results.recommendation;
+    advice.ranking.clear();
+    advice.best.clear();
+    advice.tied_with.clear();
+    advice.by_family.clear();
+    advice.commands.clear();
+    "Nothing is recommended.".clone_into(&mut advice.summary);
 }
 
 /// An interrupted study: most cells missing, some failed.

@@ -5,10 +5,12 @@ use std::fmt::Write;
 
 use crate::results::{DirectionResult, StudyResults};
 
-/// The cells as CSV (RFC 4180), one line each under a line of names. Factors that a cell has not are empty.
+/// The cells as CSV (RFC 4180), one line each under a line of names. Factors and figures that a cell has not are
+/// empty.
 pub fn export_csv(results: &StudyResults) -> String {
     let factors: BTreeSet<&str> =
         results.cells.iter().flat_map(|c| c.factors.keys()).map(String::as_str).collect();
+    let figures: BTreeSet<&String> = results.cells.iter().flat_map(|c| c.figures.keys()).collect();
     let mut names = vec!["study", "simulated", "key", "target", "replicate", "seed"];
     names.extend(&factors);
     names.extend(["seconds", "bytes_per_second", "iops"]);
@@ -17,6 +19,9 @@ pub fn export_csv(results: &StudyResults) -> String {
         for name in ["ios", "bytes", "errors", "mean_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"] {
             let _ = write!(csv, ",{direction}_{name}");
         }
+    }
+    for name in &figures {
+        let _ = write!(csv, ",{}", quoted(name));
     }
     csv.push_str(",error\r\n");
     for cell in &results.cells {
@@ -35,6 +40,9 @@ pub fn export_csv(results: &StudyResults) -> String {
         let _ = write!(csv, ",{},{},{}", cell.seconds, cell.bytes_per_second(), cell.iops());
         for direction in [&cell.read, &cell.write] {
             write_direction(&mut csv, direction);
+        }
+        for name in &figures {
+            let _ = write!(csv, ",{}", cell.figures.get(*name).map_or_else(String::new, f64::to_string));
         }
         let _ = write!(csv, ",{}\r\n", cell.error.as_deref().map_or_else(String::new, quoted));
     }

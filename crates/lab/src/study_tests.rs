@@ -301,6 +301,19 @@ fn exports_hold_every_cell() {
 }
 
 #[test]
+fn a_csv_has_a_column_for_each_figure() {
+    let lab = Lab::new(FakeTarget::new(best_64k, 0.01));
+    let (_, mut results) = lab.run(PLAN, Choices::default());
+    results.cells[1].figures =
+        [("cpu_busy_share".to_owned(), 0.5), ("sync_kib_s".to_owned(), 19430.5)].into();
+    let csv = export_csv(&results);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].ends_with(",write_max_ns,cpu_busy_share,sync_kib_s,error"), "{}", lines[0]);
+    assert!(lines[1].ends_with(",,,"), "{}", lines[1]);
+    assert!(lines[2].ends_with(",0.5,19430.5,"), "{}", lines[2]);
+}
+
+#[test]
 fn progress_comes_on_the_callers_thread_once_per_cell() {
     let lab = Lab::new(FakeTarget::new(best_64k, 0.0));
     let mut store = Store::open(lab.folder.path()).unwrap();

@@ -24,6 +24,12 @@ struct Figure {
 
 const THROUGHPUT: Figure = Figure { unit: "MB/s", of: |cell| Some(cell.bytes_per_second() / 1e6) };
 
+/// Linux counts a resync's or recovery's KiB on each member.
+const OWN_WORK: Figure = Figure {
+    unit: "MB/s of each member",
+    of: |cell| cell.figures.get("sync_kib_s").map(|kib| kib * 1024.0 / 1e6),
+};
+
 /// What the lines of a table are told by, and whether it is of a drive alone.
 type Kind = (Option<&'static str>, bool);
 
@@ -35,6 +41,13 @@ pub(super) fn families(text: &mut String, results: &StudyResults) {
     for name in FAMILIES {
         tables(text, results, name, &THROUGHPUT, |cell| family(&cell.factors) == Some(name));
     }
+}
+
+/// The rate of what arrays do by themselves, where no job runs beside it.
+pub(super) fn own_work(text: &mut String, results: &StudyResults) {
+    tables(text, results, "resync or recovery", &OWN_WORK, |cell| {
+        family(&cell.factors).is_none() && (OWN_WORK.of)(cell).is_some()
+    });
 }
 
 /// A figure of the cells that belong: a line per block size, run or trace, a column per value of the subject.
@@ -121,7 +134,7 @@ fn table(results: &StudyResults, cells: &[&CellResult], line: Option<&str>, figu
     let mut table = Table::new(headings);
     for (_, own) in labels {
         let of_line: Vec<&CellResult> = cells.iter().copied().filter(|cell| label(cell) == own).collect();
-        let mut row = vec![own.unwrap_or_else(|| figure.unit.to_owned())];
+        let mut row = vec![own.unwrap_or_else(|| "rate".to_owned())];
         row.extend(results.subject_values.iter().map(|value| {
             mean(figure, of_line.iter().filter(|cell| cell.factors.get(&results.subject) == Some(value)))
         }));

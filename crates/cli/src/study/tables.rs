@@ -15,6 +15,7 @@ pub(crate) fn study(results: &StudyResults) -> String {
     let quick = if results.quick { ", quick plan" } else { "" };
     let mut text = format!("{} ({kind}{quick})\n{}\n", results.title, environment.description);
     figures::families(&mut text, results);
+    figures::own_work(&mut text, results);
     recommendation(&mut text, results);
     text.push_str(&claims(&results.claims));
     for note in &environment.notes {

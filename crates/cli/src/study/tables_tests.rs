@@ -125,3 +125,18 @@ fn each_trace_is_one_line() {
     assert_eq!(text.matches("a.trace 30.0").count(), 1, "{text}");
     assert_eq!(text.matches("b.trace 30.0").count(), 1, "{text}");
 }
+
+#[test]
+fn the_rate_of_a_resync_has_a_table() {
+    let of = |chunk, replicate, rate: u64| {
+        let mut cell = cell("array", &[("chunk", chunk)], replicate, 0);
+        cell["figures"] = json!({"sync_kib_s": rate, "bus_mb_s": 1.0});
+        cell
+    };
+    let text =
+        text("chunk", &["64K", "128K"], &[of("64K", 0, 1000), of("64K", 1, 3000), of("128K", 0, 50_000)]);
+    assert!(
+        text.contains("resync or recovery: MB/s of each member by chunk\n64K 128K\nrate 2.05 51.2"),
+        "{text}"
+    );
+}

@@ -6,6 +6,7 @@ const COLUMNS = [
   ...study.factors.map((name, factor) => [name, (cell) => factorOf(cell, factor) ?? '–']),
   ['Replicate', (cell) => String(cell[REPLICATE])],
   ['MB/s', (cell) => rate(cell, BYTES, 1e6), 'number'],
+  ...(study.cells.some((cell) => cell[SYNC] !== null) ? [['Sync KiB/s', (cell) => (cell[SYNC] === null ? '–' : digits(cell[SYNC])), 'number']] : []),
   ['I/Os per s', (cell) => rate(cell, IOS, 1), 'number'],
   ['Read p50', (cell) => time(cell[READ]?.[P50]), 'number'],
   ['Read p99', (cell) => time(cell[READ]?.[P99]), 'number'],

@@ -66,11 +66,11 @@ function legend() {
 }
 
 function showControls() {
-  // One value of the facets beside access and read share at first, so that panels differ in what is titled: those of a panel
+  // One value of the facets beside the open ones at first, so that panels differ in what is titled: those of a panel
   // that compares the subject, because the parts of a plan do not combine.
   const { facets } = model.panels.find(comparesSubject) ?? model.panels[0];
   for (const { id } of model.facets) {
-    choices.facets.set(id, id === 'access' || id === 'share' ? null : facets[id] ?? null);
+    choices.facets.set(id, OPEN_FACETS.includes(id) ? null : facets[id] ?? null);
   }
   document.getElementById('controls').replaceChildren(
     legend(),
@@ -104,8 +104,9 @@ function writeNotes() {
   const interval = replicates > 1 ? `Marks are means over up to ${replicates} replicates, whiskers their 95 % interval.` : 'One replicate, so there are no intervals.';
   const fixed = model.fixed.map(({ id, values }) => facetWords(id, values[0])).join(', ');
   const reference = model.references.length > 0 ? ` Dashed: ${model.references.map(referenceName).join(', ')}.` : '';
+  const ownWork = study.cells.some(isOwnWork) ? ' Without a job: the rate of resync or recovery on each member.' : '';
   const axis = model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : '';
-  document.getElementById('throughput-note').textContent = `MB/s (1 MB = 1,000,000 bytes)${axis}, reads and writes together. ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}${model.implied.map((words) => ` ${words}.`).join('')}`;
+  document.getElementById('throughput-note').textContent = `MB/s (1 MB = 1,000,000 bytes)${axis}, reads and writes together.${ownWork} ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}${model.implied.map((words) => ` ${words}.`).join('')}`;
   document.getElementById('relative-note').replaceChildren(
     `Throughput of each ${factorName(study.subject)} in per cent of the best one of the same cell. Blank: no figures. `,
     element('span', { class: 'ramp' }, element('span', {}, percent(lowestShare).replace('.0', '')), element('i', { 'aria-hidden': 'true' }), element('span', {}, '100 %')));

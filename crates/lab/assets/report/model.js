@@ -5,7 +5,9 @@ const study = JSON.parse(document.getElementById('study-data').textContent);
 const [KEY, TARGET, VALUES, REPLICATE, SEED, SECONDS, READ, WRITE, ERROR, SYNC] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 const [IOS, BYTES, ERRORS, , P50, P90, P99, P999] = [0, 1, 2, 3, 4, 5, 6, 7];
 const PERCENTILES = [['p50', P50], ['p90', P90], ['p99', P99], ['p99.9', P999]];
-const FACTOR_NAMES = { access: 'Access', share: 'Read share', numjobs: 'Threads', iodepth: 'Queue depth', bs: 'Block size' };
+const FACTOR_NAMES = { access: 'Access', share: 'Read share', numjobs: 'Threads', iodepth: 'Queue depth', bs: 'Block size', target: 'Target' };
+// Facets of which all values are shown at first.
+const OPEN_FACETS = ['access', 'share', 'rw', 'target'];
 // Student's t for a two-sided 95 % interval, by degrees of freedom from 1.
 const STUDENT_T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179,
   2.16, 2.145, 2.131, 2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052,
@@ -33,12 +35,31 @@ function accessAndShare(rw, mix) {
   return kind === 'rw' || kind === 'readwrite' ? { access, share: mix ?? '50' } : { access: rw, share: mix };
 }
 
+/** Whether jobs of one access and read share are written in several ways, as `read` and `rw` that only reads. */
+const tellsRw = (() => {
+  const names = new Map();
+  const [rw, mix] = ['rw', 'rwmixread'].map((name) => study.factors.indexOf(name));
+  for (const cell of study.cells) {
+    const name = factorOf(cell, rw);
+    if (name === undefined || rw === subjectFactor) continue;
+    const kind = JSON.stringify(accessAndShare(name, factorOf(cell, mix)));
+    names.set(kind, new Set([...(names.get(kind) ?? []), name]));
+  }
+  return [...names.values()].some((of) => of.size > 1);
+})();
+
+/** Whether the subject is one of several targets, such as threads of the array and of a single drive. */
+const tellsTarget = new Set(study.cells.filter((cell) => factorOf(cell, subjectFactor) !== undefined)
+  .map((cell) => cell[TARGET])).size > 1;
+
 /** The factors of a cell that are neither subject nor axis, as facets in the order they are shown. */
 function facetsOf(cell, axis) {
   const facets = {};
   const value = (name) => factorOf(cell, study.factors.indexOf(name));
   const rw = value('rw');
   if (rw !== undefined) Object.assign(facets, accessAndShare(rw, value('rwmixread')));
+  if (tellsRw) facets.rw = rw;
+  if (tellsTarget) facets.target = study.targets[cell[TARGET]];
   study.factors.forEach((name, factor) => {
     if (factor === subjectFactor || factor === axis || name === 'rw' || (name === 'rwmixread' && rw)) return;
     facets[name] = factorOf(cell, factor);
@@ -69,6 +90,9 @@ function summary(numbers) {
   return { count, mean, low: mean - half, high: mean + half };
 }
 
+/** Whether a cell is of the array's own work, a resync or recovery without a job: its rate stands for throughput. */
+const isOwnWork = (cell) => cell[SYNC] !== null && factorOf(cell, study.factors.indexOf('rw')) === undefined;
+
 /** Means of the replicates of one point: MB/s, I/Os per second, latency percentiles in nanoseconds. */
 function point(cells) {
   const good = cells.filter((cell) => cell[ERROR] === null && cell[SECONDS] > 0);
@@ -80,7 +104,7 @@ function point(cells) {
       withIos.reduce((sum, cell) => sum + cell[direction][field], 0) / withIos.length);
   };
   return {
-    ...summary(good.map((cell) => total(cell, BYTES) / cell[SECONDS] / 1e6)),
+    ...summary(good.map((cell) => (isOwnWork(cell) ? cell[SYNC] * 1024 : total(cell, BYTES) / cell[SECONDS]) / 1e6)),
     iops: summary(good.map((cell) => total(cell, IOS) / cell[SECONDS])).mean,
     sync: summary(good.map((cell) => cell[SYNC] ?? NaN)).mean,
     p99: summary(good.map((cell) => Math.max(cell[READ]?.[P99] ?? 0, cell[WRITE]?.[P99] ?? 0))).mean,
@@ -108,10 +132,11 @@ function facetWords(id, value) {
   if (id === 'access') return value;
   if (id === 'share') return value === '100' ? 'reads' : value === '0' ? 'writes' : `${value} % reads`;
   if (id === 'numjobs') return value === '1' ? '1 thread' : `${value} threads`;
+  if (id === 'target') return referenceName(value);
   return `${factorName(id).toLowerCase()} ${value}`;
 }
 
-/** Series names of targets that the subject does not touch, e.g. `single drive`. */
+/** A target's name, e.g. `single drive`. */
 function referenceName(target) {
   return target === 'drive' ? 'single drive' : target;
 }
