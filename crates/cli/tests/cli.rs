@@ -90,6 +90,14 @@ fn a_study_runs_recommends_and_writes_its_report() {
     let html = std::fs::read_to_string(report).unwrap();
     assert!(html.contains("simulated") && html.contains("<span>mdadm</span> <span>--create</span>"));
 
+    let words = "--seed 9 --replicates 1 --results 'other folder'";
+    let given =
+        ["study", "run", "plan.toml", "--seed", "9", "--replicates", "1", "--results", "other folder"];
+    assert_eq!(code(&stripewise(folder.path(), &given)), 0);
+    let html = std::fs::read_to_string(folder.path().join("other folder/report.html")).unwrap();
+    let command = format!("stripewise study run plan.toml --on model {words}");
+    assert!(html.replace("&#39;", "'").contains(&command), "what runs it again is what ran it");
+
     let shown = stripewise(folder.path(), &["study", "show", "small", "--json"]);
     assert_eq!(json(&shown)["cells"].as_array().unwrap().len(), 16);
     let csv = stdout(&stripewise(folder.path(), &["study", "export", "small"]));

@@ -171,6 +171,7 @@ fn sample() -> StudyResults {
         subject: "chunk".to_owned(),
         subject_values: CHUNKS.iter().map(|(name, _)| (*name).to_owned()).collect(),
         environment: Environment {
+            arguments: Vec::new(),
             target: "model".to_owned(),
             description: "5 × ST31000333AS on an 88SX6081 in a 32-bit PCI slot, Opteron 244, Linux 2.6.27 \
                           policy (synthetic figures)"

@@ -61,6 +61,9 @@ pub struct Environment {
     pub notes: Vec<String>,
     /// Provenance of every model parameter used (empty for real storage).
     pub provenance: Vec<Provenance>,
+    /// What `stripewise study run` was given, but for weights; empty where it is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
 }
 
 /// Where a model parameter's value comes from.

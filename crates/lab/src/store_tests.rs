@@ -24,6 +24,7 @@ fn header(study: &str) -> RunHeader {
             wall_seconds: 0.0,
             notes: Vec::new(),
             provenance: Vec::new(),
+            arguments: Vec::new(),
         },
     }
 }

@@ -42,6 +42,7 @@ pub struct Study {
     cells: Vec<Cell>,
     keys: Vec<String>,
     notes: Vec<String>,
+    arguments: Vec<String>,
 }
 
 /// What a run would do.
@@ -127,7 +128,14 @@ impl Study {
         }
         let keys = expansion.cells.iter().map(|c| c.key(&target.identity(c))).collect();
         let unused = expansion.unused.iter().map(|name| format!("No cell uses the factor '{name}'."));
-        Ok(Self { notes: unused.collect(), plan, choices, resolved, target, cells: expansion.cells, keys })
+        let (notes, arguments) = (unused.collect(), Vec::new());
+        Ok(Self { plan, choices, resolved, target, cells: expansion.cells, keys, notes, arguments })
+    }
+
+    /// Says what the command that runs the study was given, for those who want to run it again.
+    #[must_use]
+    pub fn with_arguments(self, arguments: Vec<String>) -> Self {
+        Self { arguments, ..self }
     }
 
     /// Leaves out the cells that are not wanted.
@@ -290,6 +298,7 @@ impl Study {
                 wall_seconds: 0.0,
                 notes: self.notes.clone(),
                 provenance: self.target.provenance(&self.cells),
+                arguments: self.arguments.clone(),
             },
         }
     }

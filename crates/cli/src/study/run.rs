@@ -39,6 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     };
     // What cannot be opened was asked for wrongly: nothing has run yet.
     let study = Study::new(plan, &args.on, options).map_err(|e| Impossible(format!("{e:#}")))?;
+    let study = study.with_arguments(again(args));
     if args.dry_run {
         return dry_run(args, &study, &folder);
     }
@@ -66,6 +67,22 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     }
     eprintln!("report: {}", report.display());
     Ok(end(&outcome, cancel.load(Ordering::Relaxed)))
+}
+
+/// What runs the study again, from the same folder; weights are the report's to say.
+fn again(args: &RunArgs) -> Vec<String> {
+    let mut words = vec![args.study.clone(), "--on".to_owned(), args.on.clone()];
+    words.extend(args.quick.then(|| "--quick".to_owned()));
+    words.extend(args.keep.then(|| "--keep".to_owned()));
+    for (option, value) in [
+        ("--seed", args.seed.map(|seed| seed.to_string())),
+        ("--replicates", args.replicates.map(|number| number.to_string())),
+        ("--member-size", args.member_size.clone()),
+        ("--results", args.results.as_ref().map(|folder| folder.display().to_string())),
+    ] {
+        words.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
+    }
+    words
 }
 
 fn end(outcome: &RunOutcome, cancelled: bool) -> Exit {

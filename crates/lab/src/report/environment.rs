@@ -118,12 +118,18 @@ fn reproduce(html: &mut Html, results: &StudyResults) {
 
 /// The command that runs the study again, ready for a shell.
 fn command_line(results: &StudyResults) -> String {
-    let mut line = format!("stripewise study run {}", quoted(&results.study));
-    if results.quick {
-        line.push_str(" --quick");
+    let mut line = "stripewise study run".to_owned();
+    for argument in &results.environment.arguments {
+        let _ = write!(line, " {}", quoted(argument));
     }
-    if !results.environment.target.is_empty() {
-        let _ = write!(line, " --on {}", quoted(&results.environment.target));
+    if results.environment.arguments.is_empty() {
+        let _ = write!(line, " {}", quoted(&results.study));
+        if results.quick {
+            line.push_str(" --quick");
+        }
+        if !results.environment.target.is_empty() {
+            let _ = write!(line, " --on {}", quoted(&results.environment.target));
+        }
     }
     let weights = &results.recommendation.weights;
     let first = weights.values().next();

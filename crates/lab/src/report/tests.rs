@@ -59,6 +59,7 @@ fn study(cells: u32, text: &str) -> StudyResults {
             started: owned(),
             wall_seconds: 1.0,
             notes: vec![owned()],
+            arguments: Vec::new(),
             provenance: vec![Provenance {
                 model: owned(),
                 parameter: owned(),
