@@ -47,8 +47,9 @@ impl Bus {
         (begin, begin + holding)
     }
 
-    pub(crate) const fn busy_ns(&self) -> u64 {
-        self.busy_ns
+    /// How long it was held until then; what it is reserved for beyond that has not happened.
+    pub(crate) const fn busy_until_ns(&self, now_ns: u64) -> u64 {
+        self.busy_ns.saturating_sub(self.free_ns.saturating_sub(now_ns))
     }
 
     pub(crate) const fn bytes(&self) -> u64 {
@@ -138,5 +139,19 @@ impl<'a> BusPath<'a> {
         let link_end = begin + link.ns(bytes);
         link.free_ns = link_end;
         end.max(link_end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that ends at 15 has seen half of what the bus is held for from 10 to 20.
+    #[test]
+    fn what_is_reserved_beyond_the_end_was_not_busy() {
+        let mut bus = Bus::with(1000, 0);
+        assert_eq!(bus.take(0, 10), (0, 10));
+        assert_eq!(bus.take(10, 10), (10, 20));
+        assert_eq!((bus.busy_until_ns(15), bus.busy_until_ns(20), bus.busy_until_ns(40)), (15, 20, 20));
     }
 }

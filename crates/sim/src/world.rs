@@ -514,6 +514,7 @@ impl<D: Data> World<D> {
     fn report(&self) -> SimReport {
         let elapsed_ns = self.now_ns.max(1) as f64;
         let share = |busy_ns: u64| busy_ns as f64 / elapsed_ns;
+        let bus = |b: &Bus| share(b.busy_until_ns(self.now_ns));
         let member = |m: &Member| MemberReport { stats: m.queue.stats, busy_share: share(m.drive.busy_ns()) };
         SimReport {
             trace_hash: self.trace.value(),
@@ -522,9 +523,9 @@ impl<D: Data> World<D> {
             member_ios: self.counts.member_ios,
             events: self.counts.events,
             members: self.members.iter().map(member).collect(),
-            bus_busy_share: self.buses.controllers().iter().map(|b| share(b.busy_ns())).collect(),
+            bus_busy_share: self.buses.controllers().iter().map(bus).collect(),
             bus_bytes: self.buses.controllers().iter().map(Bus::bytes).collect(),
-            shared_bus_busy_share: self.buses.shared().iter().map(|b| share(b.busy_ns())).collect(),
+            shared_bus_busy_share: self.buses.shared().iter().map(bus).collect(),
             parity_busy_share: share(self.cpu.parity_ns()),
             cpu_busy_share: share(self.cpu.busy_ns()) / self.cpu.cores() as f64,
         }
