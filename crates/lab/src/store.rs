@@ -7,6 +7,7 @@
 //! again by the next run.
 
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
@@ -109,6 +110,8 @@ pub enum StoreError {
     Damaged(PathBuf, String),
     /// The file or folder cannot be written.
     ReadOnly(PathBuf),
+    /// A run was cut off, and what it logged cannot be taken in because the folder cannot be written.
+    Unfinished(PathBuf),
     /// Another process keeps the file locked.
     Busy(PathBuf),
     /// No such run.
@@ -136,6 +139,12 @@ impl fmt::Display for StoreError {
             Self::ReadOnly(path) => {
                 write!(f, "{} cannot be written; choose a results folder you may write to", path.display())
             }
+            Self::Unfinished(path) => write!(
+                f,
+                "{}: a run was cut off, and its last cells are in a log that is read only where it can be written; \
+                 copy the folder to where you may write",
+                path.display()
+            ),
             Self::Busy(path) => write!(f, "{} is in use by another stripewise", path.display()),
             Self::NoRun(path, what) => write!(f, "{} holds no run {what}", path.display()),
             Self::Database(path, e) => write!(f, "{}: {e}", path.display()),
@@ -151,25 +160,45 @@ impl Store {
     /// Opens the store of a results folder, made if need be.
     pub fn open(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| StoreError::Folder(folder.to_owned(), e))?;
-        let store = Self::connect(folder, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let path = folder.join(STORE_FILE);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let store = Self::connect(&path, &path, flags)?;
         store.make_tables().map_err(|e| store.error(e))?;
         store.check_version()?;
         Ok(store)
     }
 
-    /// Opens the store of a results folder that has one, to report from it.
+    /// Opens the store of a results folder that has one, to report from it. The folder need not be writable.
     pub fn open_existing(folder: &Path) -> Result<Self> {
-        if !folder.join(STORE_FILE).exists() {
+        let path = folder.join(STORE_FILE);
+        if !path.exists() {
             return Err(StoreError::Absent(folder.to_owned()));
         }
-        let store = Self::connect(folder, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let opened = Self::connect(&path, &path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+            .and_then(|store| store.check_version().map(|()| store));
+        match opened {
+            Err(StoreError::ReadOnly(_)) => Self::open_immutable(&path),
+            other => other,
+        }
+    }
+
+    /// Reads a store as one that nobody changes: even a reader writes beside it otherwise.
+    fn open_immutable(path: &Path) -> Result<Self> {
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+            return Err(StoreError::Unfinished(path.to_owned()));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let store = Self::connect(path, &immutable_uri(path), flags)?;
         store.check_version()?;
         Ok(store)
     }
 
-    fn connect(folder: &Path, flags: OpenFlags) -> Result<Self> {
-        let path = folder.join(STORE_FILE);
-        let connection = Connection::open_with_flags(&path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+    /// Opens the file by its path, or a URI of it.
+    fn connect(path: &Path, name: &Path, flags: OpenFlags) -> Result<Self> {
+        let path = path.to_owned();
+        let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|e| wrap(&path, e))?;
         let store = Self { path, connection };
         store.connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(|e| store.error(e))?;
@@ -344,6 +373,15 @@ impl Store {
 }
 
 /// Gives a database error its meaning.
+/// The file's URI, as `SQLite` reads it, for one that cannot change.
+fn immutable_uri(path: &Path) -> PathBuf {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+    let written =
+        |&byte: &u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    let path: String = path.as_os_str().as_bytes().iter().map(written).collect();
+    PathBuf::from(format!("file:{path}?immutable=1"))
+}
+
 fn wrap(path: &Path, error: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode as Code;
     match error.sqlite_error_code() {

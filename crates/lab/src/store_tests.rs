@@ -45,6 +45,25 @@ fn result(key: &str, error: Option<&str>) -> CellResult {
     }
 }
 
+/// A user without rights reads it through the command's own test; here even root may not write.
+#[test]
+fn a_store_that_is_closed_is_read_without_a_write_whatever_its_name() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("100 % of it? #1 ä");
+    let run = {
+        let mut store = Store::open(&folder).unwrap();
+        store.begin_run(&header("s"), &["a".to_owned()]).unwrap()
+    };
+    let names = || std::fs::read_dir(&folder).unwrap().count();
+    let store = Store::open_immutable(&folder.join(STORE_FILE)).unwrap();
+    assert_eq!(store.load(run).unwrap().0.study, "s");
+    assert_eq!(names(), 1);
+    drop(store);
+    std::fs::write(folder.join("store.sqlite-wal"), "not taken in").unwrap();
+    let refused = Store::open_immutable(&folder.join(STORE_FILE)).unwrap_err().to_string();
+    assert!(refused.contains("copy the folder"), "{refused}");
+}
+
 #[test]
 fn what_is_put_is_loaded_again_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
