@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use stripewise_lab::recommend::{FAMILIES, family};
+use stripewise_lab::recommend::{FAMILIES, judged};
 use stripewise_lab::results::{CellResult, StudyResults};
 use stripewise_lab::workload::parse_size;
 
@@ -22,32 +22,22 @@ struct Figure {
     of: fn(&CellResult) -> Option<f64>,
 }
 
-const THROUGHPUT: Figure = Figure { unit: "MB/s", of: |cell| Some(cell.bytes_per_second() / 1e6) };
-
-/// Linux counts a resync's or recovery's KiB on each member.
-const OWN_WORK: Figure = Figure {
-    unit: "MB/s of each member",
-    of: |cell| cell.figures.get("sync_kib_s").map(|kib| kib * 1024.0 / 1e6),
-};
-
 /// What the lines of a table are told by, and whether it is of a drive alone.
 type Kind = (Option<&'static str>, bool);
 
 /// The factors in a table's title, with their values.
 type Others = Vec<(String, String)>;
 
-/// Throughput by workload family.
+/// Throughput by workload family; where no job runs, the rate of what arrays do by themselves.
 pub(super) fn families(text: &mut String, results: &StudyResults) {
     for name in FAMILIES {
-        tables(text, results, name, &THROUGHPUT, |cell| family(&cell.factors) == Some(name));
+        let (title, unit) = match name {
+            "sync" => ("resync or recovery", "MB/s of each member"),
+            _ => (name, "MB/s"),
+        };
+        let rate = Figure { unit, of: |cell| judged(cell).map(|judged| judged.bytes_per_second / 1e6) };
+        tables(text, results, title, &rate, |cell| judged(cell).is_some_and(|judged| judged.family == name));
     }
-}
-
-/// The rate of what arrays do by themselves, where no job runs beside it.
-pub(super) fn own_work(text: &mut String, results: &StudyResults) {
-    tables(text, results, "resync or recovery", &OWN_WORK, |cell| {
-        family(&cell.factors).is_none() && (OWN_WORK.of)(cell).is_some()
-    });
 }
 
 /// A figure of the cells that belong: a line per block size, run or trace, a column per value of the subject.

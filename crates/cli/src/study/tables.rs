@@ -15,7 +15,6 @@ pub(crate) fn study(results: &StudyResults) -> String {
     let quick = if results.quick { ", quick plan" } else { "" };
     let mut text = format!("{} ({kind}{quick})\n{}\n", results.title, environment.description);
     figures::families(&mut text, results);
-    figures::own_work(&mut text, results);
     recommendation(&mut text, results);
     text.push_str(&claims(&results.claims));
     for note in &environment.notes {
@@ -62,8 +61,11 @@ fn rankings(text: &mut String, results: &StudyResults) {
         ]);
     }
     text.push_str(&table.to_string());
-    let _ = writeln!(text, "\nBest by workload family");
-    let mut table = Table::of_text(["family", "best", "tied with it"]);
+    // Without an interval none is proven to be the best.
+    let is_proven = ranking.iter().all(|ranked| ranked.ratio_to_best_ci.is_some());
+    let word = if is_proven { "best" } else { "highest" };
+    let _ = writeln!(text, "\nBy workload family");
+    let mut table = Table::of_text(["family", word, "tied with it"]);
     for best in by_family {
         table.row([best.family.clone(), best.best.clone(), best.tied_with.join(", ")]);
     }

@@ -331,8 +331,10 @@ impl Parameters {
             let message = format!("work {} needs failed members; set failed to 1 or more", self.work.name());
             return Err(Fault::of("failed", message));
         }
-        if self.work == Work::Rebuild && self.job.runtime == Nanos(0) {
-            let message = "work rebuild compares job and recovery over a time; set runtime to 1s or more";
+        let runs_for_a_time = matches!(self.work, Work::Rebuild | Work::Resync | Work::Recover);
+        if runs_for_a_time && self.job.runtime == Nanos(0) {
+            let message =
+                format!("work {} is measured over a time; set runtime to 1s or more", self.work.name());
             return Err(Fault::of("runtime", message));
         }
         if self.work == Work::Rebuild && !self.job.time_based {

@@ -135,3 +135,29 @@ fn where_all_families_have_weight_0_that_is_said() {
     assert!(notes.contains("sequential-read") && notes.contains("weight 0"), "{notes}");
     assert!(!notes.contains("complete"), "{notes}");
 }
+
+/// Nobody uses those arrays: what they do by themselves is what is compared.
+#[test]
+fn resyncs_are_judged_by_their_rate() {
+    let cells: Vec<CellResult> = [("64K", 90_000.0), ("128K", 100_000.0)]
+        .into_iter()
+        .flat_map(|(chunk, rate)| (0..3).map(move |replicate| (chunk, rate, replicate)))
+        .map(|(chunk, rate, replicate)| {
+            let mut cell = cell("", "", chunk, replicate, 0);
+            cell.factors.retain(|name, _| name == "chunk");
+            cell.figures.insert("sync_kib_s".to_owned(), rate + f64::from(replicate));
+            cell
+        })
+        .collect();
+    let Judgement { recommendation, notes } = judge(&cells, &["64K", "128K"], &Weights::default());
+    assert_eq!((recommendation.best.as_str(), recommendation.tied_with.len()), ("128K", 0), "{notes:?}");
+    assert!((recommendation.ranking[1].ratio_to_best - 0.9).abs() < 1e-4);
+    assert_eq!(recommendation.by_family[0].family, "sync");
+    let weights = Weights::parse(["sync=0"]).unwrap();
+    let judged = judge(&cells, &["64K", "128K"], &weights);
+    assert!(
+        judged.recommendation.ranking.is_empty() && judged.notes[0].contains("(sync)"),
+        "{:?}",
+        judged.notes
+    );
+}

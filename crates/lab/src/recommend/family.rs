@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
-/// Every family: order, then direction; then what is replayed.
-pub const FAMILIES: [&str; 7] = [
+use crate::results::CellResult;
+
+/// Every family: order, then direction; then what is replayed, and what arrays do by themselves.
+pub const FAMILIES: [&str; 8] = [
     "sequential-read",
     "sequential-mixed",
     "sequential-write",
@@ -13,7 +15,29 @@ pub const FAMILIES: [&str; 7] = [
     "random-mixed",
     "random-write",
     "trace",
+    "sync",
 ];
+
+/// The rate of a resync or recovery, in KiB of each member a second.
+const SYNC_RATE: &str = "sync_kib_s";
+
+/// What a cell is judged by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// The family, of [`FAMILIES`].
+    pub family: &'static str,
+    /// Bytes a second: of the job or trace, or of each member where the array works by itself.
+    pub bytes_per_second: f64,
+}
+
+/// What a cell is judged by; `None` if it has neither a workload nor a resync or recovery, as one that failed.
+pub fn judged(cell: &CellResult) -> Option<Judged> {
+    if let Some(family) = family(&cell.factors) {
+        return Some(Judged { family, bytes_per_second: cell.bytes_per_second() });
+    }
+    let rate = cell.figures.get(SYNC_RATE)?;
+    Some(Judged { family: FAMILIES[7], bytes_per_second: rate * 1024.0 })
+}
 
 /// The family of a cell, told by its factors `trace`, `rw` and `rwmixread`; `None` if they name no workload.
 pub fn family(factors: &BTreeMap<String, String>) -> Option<&'static str> {
@@ -111,7 +135,7 @@ mod tests {
     fn weights_match_families_and_words() {
         let weights = Weights::parse(["random=2", "random-read=3", "write=0"]).unwrap();
         let found = FAMILIES.map(|f| weights.of(f));
-        assert_eq!(found.map(|w| w as u32), [1, 1, 0, 3, 2, 0, 1]);
+        assert_eq!(found.map(|w| w as u32), [1, 1, 0, 3, 2, 0, 1, 1]);
     }
 
     #[test]
@@ -123,7 +147,7 @@ mod tests {
             assert!(refused(text).contains("from 0 on"), "{text}");
         }
         assert!(
-            Weights::parse(["random=0", "sequential=0", "trace=0"])
+            Weights::parse(["random=0", "sequential=0", "trace=0", "sync=0"])
                 .unwrap_err()
                 .to_string()
                 .contains("all weights")

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Question, family};
+use super::{Question, family, judged};
 use crate::results::CellResult;
 use crate::stats::Mean;
 
@@ -27,14 +27,14 @@ pub(super) struct Gathered {
     pub(super) is_explained: bool,
 }
 
-/// Throughput by group, value and replicate.
-type Throughputs = BTreeMap<BTreeMap<String, String>, Vec<BTreeMap<u32, f64>>>;
+/// Throughput by group (family and factors), value and replicate.
+type Throughputs = BTreeMap<(Option<&'static str>, BTreeMap<String, String>), Vec<BTreeMap<u32, f64>>>;
 
 /// Gathers the cells of the array; notes the groups that cannot be judged.
 pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered {
-    let is_used = |c: &&CellResult| {
-        c.target == "array" && ["rw", "trace"].iter().any(|name| c.factors.contains_key(*name))
-    };
+    // What failed has no figures to tell a resync by, and is missed among its workload's replicates.
+    let is_used =
+        |c: &&CellResult| c.target == "array" && (family(&c.factors).is_some() || judged(c).is_some());
     let cells: Vec<&CellResult> = cells.iter().filter(is_used).collect();
     let Partial { single, mut notes } = partial(&cells, question);
     let is_explained = !notes.is_empty();
@@ -44,16 +44,18 @@ pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered 
         let Some(value) = factors.remove(question.subject) else { continue };
         let Some(value) = question.values.iter().position(|v| *v == value) else { continue };
         factors.retain(|name, _| !single.contains(name.as_str()));
-        let values = by_group.entry(factors).or_insert_with(|| vec![BTreeMap::new(); question.values.len()]);
-        if cell.error.is_none() && cell.seconds > 0.0 {
-            values[value].insert(cell.replicate, cell.bytes_per_second());
+        let family = judged(cell).map(|judged| judged.family);
+        let values =
+            by_group.entry((family, factors)).or_insert_with(|| vec![BTreeMap::new(); question.values.len()]);
+        if let Some(judged) = judged(cell).filter(|_| cell.error.is_none() && cell.seconds > 0.0) {
+            values[value].insert(cell.replicate, judged.bytes_per_second);
         }
     }
     let (mut groups, mut incomplete, mut idle) = (Vec::new(), 0, 0);
-    for (factors, values) in &by_group {
+    for ((family, factors), values) in &by_group {
         let replicates: Vec<u32> =
             values[0].keys().copied().filter(|r| values.iter().all(|v| v.contains_key(r))).collect();
-        let Some(family) = family(factors).filter(|_| !replicates.is_empty()) else {
+        let Some(family) = family.filter(|_| !replicates.is_empty()) else {
             incomplete += 1;
             continue;
         };

@@ -21,7 +21,7 @@ use crate::results::{CellResult, FamilyBest, RankedValue, Recommendation};
 use crate::stats::{Interval, Mean};
 
 pub use apply::commands;
-pub use family::{FAMILIES, Weights, family};
+pub use family::{FAMILIES, Judged, Weights, family, judged};
 use groups::{Gathered, Group, gather};
 use reason::reasons;
 use summary::{method, no_weight, summary};

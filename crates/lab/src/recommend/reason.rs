@@ -1,6 +1,6 @@
 //! Why: what the best and the worst value of a family made the members do.
 
-use super::{Question, family};
+use super::{Question, judged};
 use crate::results::{CellResult, FamilyBest};
 
 /// A difference of cost below this share explains nothing.
@@ -53,7 +53,7 @@ fn cost(cells: &[CellResult], subject: &str, name: &str, value: &str) -> Option<
     let costs: Vec<Cost> = cells
         .iter()
         .filter(|c| c.target == "array" && c.factors.get(subject).is_some_and(|v| v == value))
-        .filter(|c| family(&c.factors) == Some(name))
+        .filter(|c| judged(c).is_some_and(|j| j.family == name))
         .filter_map(|c| c.member_ios.filter(|m| m.requests > 0))
         .map(|m| {
             let per_byte = |bytes: u64| bytes as f64 / m.request_bytes as f64;

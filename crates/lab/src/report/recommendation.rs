@@ -232,7 +232,8 @@ fn families(html: &mut Html, results: &StudyResults) {
     html.raw("<p class=\"note\">Score of each value within the family, in per cent of the best value of each cell. ");
     html.raw("The weight is the family’s share in the ranking above; <code>--weight</code> changes it.</p>");
     html.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"families-title\">");
-    html.raw("<table class=\"families\"><thead><tr><th scope=\"col\">Family</th><th scope=\"col\">Best</th>");
+    html.raw("<table class=\"families\"><thead><tr><th scope=\"col\">Family</th><th scope=\"col\">");
+    html.raw(if is_single(results) { "Highest" } else { "Best" }).raw("</th>");
     for value in &results.subject_values {
         html.raw("<th scope=\"col\" class=\"score\">").text(value).raw("</th>");
     }

@@ -22,7 +22,7 @@ use anyhow::{Result, bail};
 use crate::cell::Cell;
 use crate::plan::RealStorage;
 use crate::results::{DirectionResult, MemberIos, Provenance};
-use crate::workload::Measured;
+use crate::workload::{Job, Measured, print_time};
 
 /// What a cell is measured on.
 pub trait Target: Sync {
@@ -68,6 +68,23 @@ pub struct Measurement {
 }
 
 impl Measurement {
+    /// The figures of a finished job; one that ended before the measure began has none.
+    pub fn of_job(
+        job: &Job,
+        measured: Measured,
+        members: impl IntoIterator<Item = [u64; 4]>,
+    ) -> std::result::Result<Self, CellError> {
+        let measurement = Self::of(measured, members)?;
+        if measurement.seconds > 0.0 {
+            return Ok(measurement);
+        }
+        Err(CellError(format!(
+            "the job ended within its ramp_time of {}, so that nothing was measured; use a shorter ramp_time or a \
+             larger size",
+            print_time(job.ramp_time)
+        )))
+    }
+
     /// The figures of a finished workload, with reads, read bytes, writes and written bytes of each member.
     /// I/O that failed leaves no figure.
     pub fn of(
@@ -102,6 +119,18 @@ impl fmt::Display for CellError {
 }
 
 impl std::error::Error for CellError {}
+
+/// The members asked for do not fit where they are to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRoom(pub String);
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoRoom {}
 
 /// What a target is opened for.
 #[derive(Clone, Copy, Debug)]

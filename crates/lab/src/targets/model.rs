@@ -24,9 +24,14 @@ pub(super) const KIND: TargetKind = TargetKind {
     name: "model",
     usage: "model (the plan's modelled rig, in virtual time)",
     is_real: false,
-    open: |rest, _| {
+    open: |rest, options| {
         if !rest.is_empty() {
             bail!("'model:{rest}': the rig is named in the plan; write model alone");
+        }
+        if options.member_bytes.is_some() {
+            bail!(
+                "a member size was given, but a modelled drive has its own; leave it out, or measure on real storage"
+            );
         }
         Ok(model())
     },
@@ -184,7 +189,7 @@ impl Target for ModelTarget {
         };
         let measured = runner.measured();
         let (requests, flushes) = (measured.read.ios + measured.write.ios, measured.flushes);
-        let mut measurement = Measurement::of(measured, members(&report))?;
+        let mut measurement = Measurement::of_job(&cell.parameters.job, measured, members(&report))?;
         measurement.figures = figures(&report);
         measurement.figures.extend(recovery);
         if flushes > 0 {
@@ -258,18 +263,22 @@ fn figures(report: &SimReport) -> BTreeMap<String, f64> {
     figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Lets the array work by itself for the job's runtime.
+/// Lets the array work by itself for the job's runtime, after its ramp.
 fn sync(cell: &Cell, config: &SimConfig) -> Result<Measurement, CellError> {
     let job = &cell.parameters.job;
-    let end = Instant::ZERO + job.ramp_time + job.runtime;
+    let ramp_end = Instant::ZERO + job.ramp_time;
+    let end = ramp_end + job.runtime;
     let mut world = world(cell, config)?;
-    let report = world.run(&mut LeftAlone { end }, Some(end)).map_err(|e| CellError(e.to_string()))?;
-    let status = world.volume().sync_status();
-    let done = status.filter(|s| s.action != SyncAction::Idle).map(|s| s.done_sectors);
-    let Some(done) = done else {
-        return Err(CellError("the array had nothing left to do before the time was over".to_owned()));
+    let mut until = |end| {
+        let report = world.run(&mut LeftAlone { end }, Some(end)).map_err(|e| CellError(e.to_string()))?;
+        let status = world.volume().sync_status().filter(|s| s.action != SyncAction::Idle);
+        let nothing_left =
+            || CellError("the array had nothing left to do before the time was over".to_owned());
+        Ok((report, status.ok_or_else(nothing_left)?.done_sectors))
     };
-    let seconds = end.since(Instant::ZERO).as_secs_f64();
+    let before = if job.ramp_time.0 > 0 { until(ramp_end)?.1 } else { 0 };
+    let (report, after) = until(end)?;
+    let (done, seconds) = (after - before, end.since(ramp_end).as_secs_f64());
     let measured = Measured { seconds, ..Measured::default() };
     let mut measurement = Measurement::of(measured, members(&report))?;
     measurement.figures = figures(&report);

@@ -131,3 +131,41 @@ fn the_quick_rebuild_study_is_accepted_and_holds_every_family_but_one() {
     assert_eq!(families.len(), 5, "{families:?}");
     assert!(study.cells().iter().all(|c| c.parameters.work == Work::Rebuild));
 }
+
+/// A resync's rate is that of its runtime: the ramp is measured by nobody.
+#[test]
+fn a_resync_is_measured_after_its_ramp() {
+    let run = |ramp: &str, runtime: &str| {
+        let lines = format!("ramp_time = \"{ramp}\"\nruntime = \"{runtime}\"");
+        let plan = REBUILD
+            .replace("work = \"rebuild\"\nrw = \"randread\"", "work = \"resync\"")
+            .replace("failed = 1", "speed_limit_max = 20000")
+            .replace("ramp_time = \"5s\"\nruntime = \"10s\"", &lines);
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(folder.path()).unwrap();
+        let outcome = study(&plan, 1).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
+        let cell = results(&store, outcome.run, &Weights::default()).unwrap().cells.remove(0);
+        assert_eq!(cell.error, None);
+        (cell.seconds, cell.figures["sync_kib_s"])
+    };
+    let (whole, early, late) = (run("0s", "20s"), run("0s", "10s"), run("10s", "10s"));
+    assert_eq!((whole.0, early.0, late.0), (20.0, 10.0, 10.0));
+    assert!((early.1 + late.1 - 2.0 * whole.1).abs() < 1.0, "{early:?} {late:?} {whole:?}");
+    let endless = study(&REBUILD.replace("rebuild", "resync").replace("10s", "0s"), 1).err().unwrap();
+    assert!(endless.to_string().contains("set runtime to 1s"), "{endless}");
+}
+
+#[test]
+fn a_job_that_ends_within_its_ramp_has_no_figures() {
+    let plan = RIG.replace("[job]", "[job]\nsize = \"1m\"\ntime_based = false\nramp_time = \"60s\"");
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
+    let outcome = study(&plan, 1).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
+    assert_eq!(outcome.failed, outcome.ran);
+    let cell = results(&store, outcome.run, &Weights::default()).unwrap().cells.remove(0);
+    assert!(
+        cell.error.as_deref().is_some_and(|e| e.contains("within its ramp_time of 60s")),
+        "{:?}",
+        cell.error
+    );
+}
