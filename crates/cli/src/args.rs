@@ -349,17 +349,17 @@ bench_args! {
     /// 1: flush after each run that writes [default: 0]
     run_fsync "run_fsync" "Workload",
     /// Size of the page cache, with direct 0 [default: 1g]
-    memory "memory" "Layers (--on model)",
+    memory "memory" "Layers",
     /// Readahead in sectors [default: md's]
-    readahead "readahead" "Layers (--on model)",
+    readahead "readahead" "Layers",
     /// Percent of the page cache that may be dirty [default: the kernel's]
-    dirty_ratio "dirty_ratio" "Layers (--on model)",
+    dirty_ratio "dirty_ratio" "Layers",
     /// Percent of the page cache above which it is written back [default: the kernel's]
-    dirty_background_ratio "dirty_background_ratio" "Layers (--on model)",
+    dirty_background_ratio "dirty_background_ratio" "Layers",
     /// none, aes-cbc-essiv:sha256 or aes-xts-plain64 [default: none]
-    crypt "crypt" "Layers (--on model)",
+    crypt "crypt" "Layers",
     /// Where the payload of the encrypted container begins [default: 0]
-    crypt_offset "crypt-offset" "Layers (--on model)",
+    crypt_offset "crypt-offset" "Layers",
     /// none, ext3 or ext4: the job uses a file that fills it [default: none]
     fs "fs" "Layers (--on model)",
     /// mkfs's -E stride, as a size [default: 0]

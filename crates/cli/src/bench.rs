@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 use stripewise_lab::cell::Cell;
-use stripewise_lab::plan::{Fill, MEMBER_BYTES_DEFAULT, Parameters, RealStorage, Work, find};
+use stripewise_lab::plan::{Fill, MEMBER_BYTES_DEFAULT, Parameter, Parameters, RealStorage, Work, find};
 use stripewise_lab::results::DirectionResult;
 use stripewise_lab::targets::{self, Target, TargetOptions};
 use stripewise_lab::workload::parse_size;
@@ -17,7 +17,7 @@ mod itself;
 
 use crate::args::{BenchArgs, FillArg};
 use crate::exit::{Exit, Impossible};
-use crate::output::{print, print_json};
+use crate::output::{Document, print};
 use crate::progress::cancel_flag;
 
 /// What holds unless an option says otherwise: the rig of the chunk-size study.
@@ -30,7 +30,7 @@ const RIG: [(&str, &str); 5] = [
 ];
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct Measurement<'a> {
     target: String,
     description: String,
     simulated: bool,
@@ -61,6 +61,15 @@ pub(crate) fn run_with(
 ) -> Result<Exit> {
     let cell = cell(args, besides).map_err(Impossible)?;
     let (kind, rest) = targets::parse(&args.on).map_err(|e| Impossible(format!("--on: {e:#}")))?;
+    if kind.is_real
+        && let Some((name, _)) = args.parameters().iter().find(|(name, _)| is_of_rig(name))
+    {
+        return Err(Impossible(format!(
+            "--{name}: names a part of the modelled rig, and {} is real; use --on model",
+            kind.name
+        ))
+        .into());
+    }
     let given = args.member_size.as_deref().map(parse_size).transpose();
     let given = given.map_err(|e| Impossible(format!("--member-size: {e}")))?;
     let member_bytes = given.unwrap_or(MEMBER_BYTES_DEFAULT);
@@ -75,6 +84,10 @@ pub(crate) fn run_with(
     let target = (kind.open)(rest, &options).map_err(|e| Impossible(format!("{e:#}")))?;
     target.check(&cell).map_err(Impossible)?;
     measure(args, &cell, target.as_ref())
+}
+
+fn is_of_rig(name: &str) -> bool {
+    find(name).is_ok_and(Parameter::is_of_rig)
 }
 
 fn cell(
@@ -103,18 +116,20 @@ fn cell(
 }
 
 fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
-    let cancel = cancel_flag()?;
+    let cancel = cancel_flag("a workload that did not end has no figures")?;
     target.begin()?;
     let measured = target.run(cell, &Arc::clone(&cancel));
     if cancel.load(Ordering::Relaxed) {
         return Ok(Exit::Interrupted);
     }
     let measured = measured.map_err(|e| anyhow!("{}: {e}", target.name()))?;
-    let document = Document {
+    let mut parameters = cell.factors.clone();
+    parameters.retain(|name, _| target.is_simulated() || !is_of_rig(name));
+    let measurement = Measurement {
         target: target.name(),
         description: target.describe(std::slice::from_ref(cell)),
         simulated: target.is_simulated(),
-        parameters: &cell.factors,
+        parameters: &parameters,
         seed: cell.seed(),
         seconds: measured.seconds,
         read: &measured.read,
@@ -123,14 +138,14 @@ fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
         notes: target.notes(),
     };
     if args.json {
-        print_json(&document)?;
+        Document::new("stripewise.bench/1", &measurement).print()?;
     } else {
-        print(&text(&document))?;
+        print(&text(&measurement))?;
     }
     Ok(Exit::Done)
 }
 
-fn text(document: &Document<'_>) -> String {
+fn text(document: &Measurement<'_>) -> String {
     let kind = if document.simulated { "simulated" } else { "measured" };
     let mut text = format!("{} ({kind})\n", document.description);
     let parameters: Vec<String> = document.parameters.iter().map(|(n, v)| format!("{n}={v}")).collect();

@@ -12,7 +12,7 @@ use stripewise_lab::environment::host_cpu;
 use stripewise_sim::models::{Model, ModelKind};
 
 use crate::exit::{Exit, Impossible};
-use crate::output::{Table, print, print_json};
+use crate::output::{Document, Table, print};
 
 /// What an HDD and an SSD are taken to be like unless `--like` says otherwise.
 const LIKE_HDD: &str = "st3000dm001";
@@ -41,7 +41,7 @@ pub(crate) struct CalibrateArgs {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct Fitted<'a> {
     name: &'a str,
     kind: &'a str,
     model: &'a str,
@@ -130,7 +130,8 @@ fn finish(
         errors.sort_by(f64::total_cmp);
         let error_median = errors.get(errors.len() / 2).copied();
         let (name, kind) = (model.name.as_str(), model.kind.name());
-        return print_json(&Document { name, kind, model: &text, error_median, probes, notes });
+        let fitted = Fitted { name, kind, model: &text, error_median, probes, notes };
+        return Document::new("stripewise.calibrate/1", fitted).print();
     }
     match &args.output {
         Some(path) => print(&format!("{}: a model of kind {}\n", path.display(), model.kind.name())),

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use stripewise_host::md::assemble::AssembleError;
 use stripewise_host::md::overlay::OverlayProblem;
 use stripewise_host::{HostError, ListenProblem, MemberProblem};
+use stripewise_lab::calibrate::CalibrateError;
 use stripewise_lab::plan::PlanError;
+use stripewise_lab::targets::NoRoom;
 use stripewise_lab::trace::{Problem, TraceError};
 use stripewise_sim::models::ModelError;
 
@@ -59,6 +61,8 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
         e.is::<PlanError>()
             || e.is::<ModelError>()
             || e.is::<Impossible>()
+            || e.is::<NoRoom>()
+            || matches!(e.downcast_ref(), Some(CalibrateError::TooSmall { .. } | CalibrateError::Open { .. }))
             || e.downcast_ref::<TraceError>().is_some_and(|e| !matches!(e.problem, Problem::System(_)))
             || e.downcast_ref::<HostError>().is_some_and(is_asked_wrong)
             || e.downcast_ref::<AssembleError>().is_some_and(|e| match e {

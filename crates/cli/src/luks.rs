@@ -19,7 +19,7 @@ use stripewise_crypt::store::Store;
 use stripewise_format::luks::{Encryption, Kdf, Luks};
 
 use crate::exit::{Exit, Impossible};
-use crate::output::{print, print_json};
+use crate::output::{Document, print};
 use passphrase::KeyArgs;
 
 #[derive(Debug, Subcommand)]
@@ -273,7 +273,7 @@ fn dump(args: &DumpArgs) -> Result<Exit> {
                 document["config"] = json!(v2.config);
             }
         }
-        print_json(&document)?;
+        Document::new("stripewise.luks-dump/1", &document).print()?;
         return Ok(Exit::Done);
     }
     print(&dump_text(&header, &keyslots))?;

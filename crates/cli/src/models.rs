@@ -9,7 +9,7 @@ use stripewise_sim::models::{BUILT_IN, Model, Parameter, Value};
 use crate::args::ModelsCommand;
 use crate::calibrate;
 use crate::exit::Exit;
-use crate::output::{Table, print, print_json};
+use crate::output::{Document, Table, print};
 
 #[derive(Serialize)]
 struct ModelLine<'a> {
@@ -17,6 +17,11 @@ struct ModelLine<'a> {
     kind: &'a str,
     title: &'a str,
     file: &'a str,
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    models: Vec<ModelLine<'a>>,
 }
 
 #[derive(Serialize)]
@@ -68,7 +73,8 @@ pub(crate) fn run(command: &ModelsCommand) -> Result<Exit> {
 fn list(json: bool) -> Result<Exit> {
     let models = BUILT_IN.iter().map(|b| Model::load(b.name)).collect::<Result<Vec<_>, _>>()?;
     if json {
-        print_json(&models.iter().map(line).collect::<Vec<_>>())?;
+        let models = models.iter().map(line).collect();
+        Document::new("stripewise.models/1", List { models }).print()?;
         return Ok(Exit::Done);
     }
     let mut table = Table::of_text(["NAME", "KIND", "TITLE"]);
@@ -83,7 +89,7 @@ fn show(name: &str, json: bool) -> Result<Exit> {
     let model = Model::load(name)?;
     if json {
         let parameters = model.parameters.iter().map(document).collect();
-        print_json(&ModelDocument { line: line(&model), parameters })?;
+        Document::new("stripewise.model/1", ModelDocument { line: line(&model), parameters }).print()?;
         return Ok(Exit::Done);
     }
     let mut text = format!("{} ({}): {}\n{}\n\n", model.name, model.kind.name(), model.title, model.file);

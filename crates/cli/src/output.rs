@@ -14,9 +14,34 @@ pub(crate) fn print(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Prints a value as JSON.
+/// Prints a document that names its schema itself as JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// A value with the name of its schema before its fields; see docs/json.md.
+#[derive(Serialize)]
+pub(crate) struct Document<T> {
+    schema: &'static str,
+    #[serde(flatten)]
+    content: T,
+}
+
+impl<T: Serialize> Document<T> {
+    /// The value as a document.
+    pub(crate) const fn new(schema: &'static str, content: T) -> Self {
+        Self { schema, content }
+    }
+
+    /// As JSON, with a line end.
+    pub(crate) fn to_json(&self) -> Result<String> {
+        Ok(format!("{}\n", serde_json::to_string_pretty(self)?))
+    }
+
+    /// Prints it as JSON.
+    pub(crate) fn print(&self) -> Result<()> {
+        print(&self.to_json()?)
+    }
 }
 
 /// A table in columns: the first to the left, the others to the right.

@@ -67,15 +67,18 @@ pub(crate) fn clock(seconds: u64) -> String {
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
-/// A flag that Ctrl-C or SIGTERM sets. A second one ends the process at once.
-pub(crate) fn cancel_flag() -> Result<Arc<AtomicBool>> {
+/// What a study keeps when it is stopped.
+pub(crate) const CELLS_KEPT: &str = "what was measured is kept";
+
+/// A flag that Ctrl-C or SIGTERM sets; it is then told what is kept. A second one ends the process at once.
+pub(crate) fn cancel_flag(kept: &'static str) -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
     ctrlc::set_handler(move || {
         if set.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        eprintln!("\nstopping; what was measured is kept (once more to stop at once)");
+        eprintln!("\nstopping; {kept} (once more to stop at once)");
     })?;
     Ok(flag)
 }

@@ -15,7 +15,7 @@ use stripewise_sim::checker::{
 };
 
 use crate::exit::{Exit, Impossible};
-use crate::output::{print, print_json};
+use crate::output::{Document, print};
 use crate::progress::cancel_flag;
 
 /// Runs spent on cutting a failing seed down.
@@ -103,7 +103,7 @@ fn on_all_cores(
     unit: &str,
     work: impl Fn(u64) -> bool + Sync,
 ) -> Result<(u64, bool)> {
-    let interrupted = cancel_flag()?;
+    let interrupted = cancel_flag("what was tried so far is told")?;
     let bar = ProgressBar::new(count);
     bar.set_style(ProgressStyle::with_template(&format!(
         "{{bar:28}} {{pos}}/{{len}} {unit}, {{per_sec}}, ETA {{eta}}"
@@ -222,7 +222,7 @@ fn swarm(args: &SwarmArgs) -> Result<Exit> {
         failures: totals.failures,
     };
     if args.json {
-        print_json(&document)?;
+        Document::new("stripewise.sim-swarm/1", &document).print()?;
     } else {
         let covered = &document.covered;
         let mut text = format!(
@@ -288,7 +288,7 @@ fn replay(args: &ReplayArgs) -> Result<Exit> {
         failure,
     };
     if args.json {
-        print_json(&document)?;
+        Document::new("stripewise.sim-replay/1", &document).print()?;
     } else {
         let mut text = format!("seed {}, trace {}\n{}\n", document.seed, document.trace_hash, document.array);
         let lines = document
@@ -356,7 +356,7 @@ fn crash(args: &CrashArgs) -> Result<Exit> {
         failures,
     };
     if args.json {
-        print_json(&document)?;
+        Document::new("stripewise.sim-crash/1", &document).print()?;
     } else {
         let mut text = format!(
             "{} power cuts at {} places of {} workloads in {:.1} s; at {} places every selection of the writes in doubt; \

@@ -14,7 +14,7 @@ use crate::args::BenchArgs;
 use crate::array::serve::{ServeArgs, run_device, run_traced};
 use crate::bench;
 use crate::exit::{Exit, Impossible};
-use crate::output::{Table, print, print_json};
+use crate::output::{Document, Table, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
@@ -82,7 +82,7 @@ pub(crate) fn run(command: &TraceCommand) -> Result<Exit> {
 fn show(args: &ShowArgs) -> Result<Exit> {
     let summary = Summary::of(&read(&args.file, args.partial)?);
     if args.json {
-        print_json(&summary)?;
+        Document::new("stripewise.trace/1", &summary).print()?;
     } else {
         print(&text(&summary))?;
     }

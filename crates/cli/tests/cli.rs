@@ -197,7 +197,8 @@ fn impossible_plans_say_file_line_and_what_would_be_right() {
 #[test]
 fn impossible_arguments_are_refused_with_exit_code_2() {
     let folder = folder_with_plan(SMALL);
-    let cases: [(&[&str], &str); 19] = [
+    std::fs::write(folder.path().join("small.img"), "small").unwrap();
+    let cases: [(&[&str], &str); 26] = [
         (&["study", "run", "nosuch"], "chunk-size"),
         (&["study", "run", "nosuch.toml"], "nosuch.toml"),
         (&["study", "run", "plan.toml", "--on", "tape"], "memory"),
@@ -215,6 +216,16 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["bench", "--runtime", "yesterday"], "runtime"),
         (&["bench", "--on", "memory", "--member-size", "1"], "member"),
         (&["bench", "--shards", "0"], "1 to 64"),
+        (
+            &["bench", "--on", "memory", "--drive", "st31000333as"],
+            "--drive: names a part of the modelled rig",
+        ),
+        (&["bench", "--on", "files:.", "--cpu", "nosuch"], "--cpu"),
+        (&["bench", "--on", "memory:16m", "--member-size", "8m"], "once"),
+        (&["bench", "--member-size", "8m"], "has its own"),
+        (&["bench", "--on", "files:.", "--member-size", "900t"], "are free"),
+        (&["models", "calibrate", "small.img"], "too small"),
+        (&["models", "calibrate", "nosuch.img"], "nosuch.img"),
         (&["bench", "--shards", "2"], "modelled"),
         (&["bench", "--on", "memory", "--member-size", "8m", "--shards", "2", "--direct", "0"], "page cache"),
     ];
@@ -276,7 +287,7 @@ fn the_table_of_itself_has_rows_with_verdicts_and_names_what_is_absent() {
 fn every_parameter_of_every_model_has_a_unit_and_a_source() {
     let folder = TempDir::new().unwrap();
     let models = json(&stripewise(folder.path(), &["models", "list", "--json"]));
-    for model in models.as_array().unwrap() {
+    for model in models["models"].as_array().unwrap() {
         let name = model["name"].as_str().unwrap();
         let shown = json(&stripewise(folder.path(), &["models", "show", name, "--json"]));
         for parameter in shown["parameters"].as_array().unwrap() {
@@ -325,6 +336,64 @@ fn an_interrupted_study_goes_on_where_it_stopped() {
     let dry = json(&stripewise(folder.path(), &["study", "run", "plan.toml", "--dry-run", "--json"]));
     let (cells, missing) = (dry["cells"].as_array().unwrap().len() as u64, dry["missing"].as_u64().unwrap());
     assert!(missing > 0 && missing <= cells, "{missing} of {cells} are left");
+}
+
+/// Results on a read-only medium, or of another user.
+#[test]
+fn results_are_shown_where_nothing_may_be_written() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let folder = folder_with_plan(SMALL);
+    assert_eq!(code(&stripewise(folder.path(), &["study", "run", "plan.toml", "--results", "there"])), 0);
+    let allow =
+        |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let there = folder.path().join("there");
+    // Whoever runs the tests, the program runs as a user to whom the folder is closed.
+    let program = folder.path().join("program");
+    std::fs::copy(env!("CARGO_BIN_EXE_stripewise"), &program).unwrap();
+    allow(folder.path(), 0o755);
+    allow(&there, 0o555);
+    for file in std::fs::read_dir(&there).unwrap() {
+        allow(&file.unwrap().path(), 0o444);
+    }
+    let mut command = Command::new(&program);
+    command.current_dir(folder.path()).args(["study", "show", "there", "--json"]).stdin(Stdio::null());
+    if std::fs::write(there.join("try"), "").is_ok() {
+        std::fs::remove_file(there.join("try")).unwrap();
+        command.uid(65_534).gid(65_534);
+    }
+    let output = command.output().unwrap();
+    allow(&there, 0o755);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(json(&output)["schema"], "stripewise.study/1");
+}
+
+/// docs/json.md lists every schema.
+#[test]
+fn every_document_names_its_schema_and_is_described() {
+    let folder = folder_with_plan(SMALL);
+    assert_eq!(code(&stripewise(folder.path(), &["study", "run", "plan.toml"])), 0);
+    let described =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
+    for args in [
+        &["study", "list", "--json"][..],
+        &["study", "run", "plan.toml", "--json"],
+        &["study", "run", "plan.toml", "--json", "--dry-run"],
+        &["study", "show", "small", "--json"],
+        &["study", "export", "small", "--format", "json"],
+        &["study", "report", "small", "--json"],
+        &["models", "list", "--json"],
+        &["models", "show", "st31000333as", "--json"],
+        &["bench", "--json", "--runtime", "10ms"],
+        &["sim", "swarm", "--json", "--seeds", "1"],
+        &["sim", "replay", "1", "--json"],
+    ] {
+        let output = stripewise(folder.path(), args);
+        assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
+        let schema =
+            json(&output)["schema"].as_str().unwrap_or_else(|| panic!("{args:?} names none")).to_owned();
+        assert!(described.contains(&format!("`{schema}`")), "docs/json.md does not describe {schema}");
+    }
 }
 
 #[test]

@@ -38,8 +38,14 @@ fn what_a_client_asks_is_recorded_shown_and_replayed() {
     let write = &shown["operations"][1];
     assert_eq!((write["operation"].as_str(), write["requests"].as_u64()), (Some("write"), Some(20)));
     assert_eq!((write["bytes"].as_u64(), write["fua"].as_u64()), (Some(20 * 16_384), Some(1)));
-    for on in ["model", "memory:4m", "files:.", "memory:4m --shards 2", "files:. --shards 2"] {
-        let replayed = json(folder, &format!("trace replay t.trace --on {on} --member-size 4m --json"));
+    for on in [
+        "model",
+        "memory:4m",
+        "files:. --member-size 4m",
+        "memory:4m --shards 2",
+        "files:. --member-size 4m --shards 2",
+    ] {
+        let replayed = json(folder, &format!("trace replay t.trace --on {on} --json"));
         assert_eq!(replayed["write"]["ios"].as_u64(), Some(20), "{on}");
         assert_eq!(replayed["read"]["bytes"].as_u64(), Some(8192), "{on}");
         assert_eq!(replayed["figures"]["flushes"].as_f64(), Some(1.0), "{on}");

@@ -168,6 +168,7 @@ fn sample() -> StudyResults {
             .to_owned(),
         simulated: true,
         quick: false,
+        seed: Some(1),
         subject: "chunk".to_owned(),
         subject_values: CHUNKS.iter().map(|(name, _)| (*name).to_owned()).collect(),
         environment: Environment {

@@ -23,6 +23,9 @@ pub struct StudyResults {
     pub simulated: bool,
     /// Whether this is the shortened plan.
     pub quick: bool,
+    /// The seed all cells' seeds derive from; none in results older than this field.
+    #[serde(default)]
+    pub seed: Option<u64>,
     /// The factor whose best value is sought, e.g. `chunk`.
     pub subject: String,
     /// The subject's values in order, as printed, e.g. `64K`.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::cell::{Cell, ENGINE_HASH};
 use crate::claims;
 use crate::environment;
-use crate::plan::{CellTarget, Choices, PARAMETERS, Plan, ResolvedPlan, Section};
+use crate::plan::{CellTarget, Choices, Parameter, Plan, ResolvedPlan, find};
 use crate::recommend::{Question, Weights, recommend};
 use crate::results::{CellResult, DirectionResult, Environment, SCHEMA_VERSION, StudyResults};
 use crate::runner::{Ended, cores, run_cells};
@@ -115,7 +115,8 @@ impl Study {
         let resolved = plan.resolve(choices)?;
         let expansion = plan.expand(&resolved)?;
         if !target.is_simulated()
-            && let Some(name) = resolved.factor_names().find(|name| is_of_rig(name))
+            && let Some(name) =
+                resolved.factor_names().find(|name| find(name).is_ok_and(Parameter::is_of_rig))
         {
             bail!(
                 "{}: the factor '{name}' varies the modelled rig, and {} is real",
@@ -333,6 +334,7 @@ pub fn results(store: &Store, run: RunId, weights: &Weights) -> Result<StudyResu
         question: header.question,
         simulated: header.simulated,
         quick: header.quick,
+        seed: Some(header.seed),
         subject: header.subject,
         subject_values: header.subject_values,
         environment,
@@ -342,11 +344,6 @@ pub fn results(store: &Store, run: RunId, weights: &Weights) -> Result<StudyResu
     };
     results.claims = claims::judge(&results, &header.plan);
     Ok(results)
-}
-
-/// Whether a factor varies the modelled rig rather than the array or the workload. The policy is the engine's.
-fn is_of_rig(name: &str) -> bool {
-    PARAMETERS.iter().any(|p| p.name == name && p.section == Section::Rig && name != "policy")
 }
 
 /// How fast cells end.

@@ -18,8 +18,8 @@ use stripewise_lab::study::{self, Study};
 use super::{stored, tables};
 use crate::args::{SensitivityArgs, VerifyArgs};
 use crate::exit::{Exit, Impossible};
-use crate::output::{print, print_json};
-use crate::progress::{Bar, cancel_flag, clock};
+use crate::output::{Document, print};
+use crate::progress::{Bar, CELLS_KEPT, cancel_flag, clock};
 
 #[derive(Serialize)]
 struct Verified {
@@ -27,6 +27,11 @@ struct Verified {
     #[serde(flatten)]
     counts: Counts,
     seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Moves<'a> {
+    moves: &'a [Moved],
 }
 
 #[derive(Serialize)]
@@ -39,7 +44,7 @@ struct VerifiedStudy {
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit> {
     let plans = plans(&args.studies)?;
-    let cancel = cancel_flag()?;
+    let cancel = cancel_flag(CELLS_KEPT)?;
     let started = Instant::now();
     let mut studies = Vec::new();
     let mut failed = 0;
@@ -73,7 +78,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit> {
     let seconds = started.elapsed().as_secs_f64();
     let verified = Verified { studies, counts, seconds };
     if args.json {
-        print_json(&verified)?;
+        Document::new("stripewise.study-verify/1", &verified).print()?;
     } else {
         print(&text(&verified))?;
     }
@@ -113,7 +118,7 @@ pub(crate) fn sensitivity(args: &SensitivityArgs) -> Result<Exit> {
     let plan = plans(std::slice::from_ref(&args.study))?.remove(0);
     let folder =
         args.results.clone().unwrap_or_else(|| stored::default_folder(plan.name()).join("sensitivity"));
-    let cancel = cancel_flag()?;
+    let cancel = cancel_flag(CELLS_KEPT)?;
     let choices = Choices { quick: !args.full, replicates: Some(1), ..Choices::default() };
     let step = f64::from(args.step) / 100.0;
     let began = Instant::now();
@@ -124,7 +129,7 @@ pub(crate) fn sensitivity(args: &SensitivityArgs) -> Result<Exit> {
         eprintln!("{done}/{total} {}, ETA {}", line(moved), clock(left as u64));
     })?;
     if args.json {
-        print_json(&moved)?;
+        Document::new("stripewise.study-sensitivity/1", Moves { moves: &moved }).print()?;
     } else {
         print(&flips(&moved))?;
     }

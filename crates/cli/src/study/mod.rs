@@ -14,7 +14,7 @@ use stripewise_lab::recommend::Weights;
 
 use crate::args::{JsonArgs, StudyCommand, WeightArgs};
 use crate::exit::{Exit, Impossible};
-use crate::output::{Table, print, print_json};
+use crate::output::{Document, Table, print};
 
 pub(crate) fn run(command: &StudyCommand) -> Result<Exit> {
     match command {
@@ -37,6 +37,11 @@ struct StudyLine {
     source: String,
 }
 
+#[derive(Serialize)]
+struct List {
+    studies: Vec<StudyLine>,
+}
+
 fn list(args: &JsonArgs) -> Result<Exit> {
     let plans = PRESETS.iter().map(stripewise_lab::plan::Preset::plan).collect::<Result<Vec<_>, _>>()?;
     if args.json {
@@ -46,7 +51,8 @@ fn list(args: &JsonArgs) -> Result<Exit> {
             question: p.question().to_owned(),
             source: p.source().to_owned(),
         });
-        print_json(&lines.collect::<Vec<_>>())?;
+        let studies = lines.collect();
+        Document::new("stripewise.studies/1", List { studies }).print()?;
         return Ok(Exit::Done);
     }
     let mut table = Table::of_text(["NAME", "QUESTION"]);

@@ -17,8 +17,8 @@ use stripewise_lab::workload::parse_size;
 use super::{stored, tables, weights};
 use crate::args::RunArgs;
 use crate::exit::{Exit, Impossible};
-use crate::output::{print, print_json};
-use crate::progress::{Bar, cancel_flag, clock};
+use crate::output::{Document, print};
+use crate::progress::{Bar, CELLS_KEPT, cancel_flag, clock};
 
 pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     let weights = weights(&args.weights)?;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     if args.dry_run {
         return dry_run(args, &study, &folder);
     }
-    let cancel = cancel_flag()?;
+    let cancel = cancel_flag(CELLS_KEPT)?;
     let mut store = Store::open(&folder)?;
     let estimate = study.estimate(Some(&store))?;
     eprintln!("{}: {}", study.target().describe(study.cells()), announce(&estimate));
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     std::fs::write(&report, render(&results)?)
         .with_context(|| format!("cannot write {}", report.display()))?;
     if args.json {
-        print_json(&results)?;
+        Document::new(stored::RESULTS, &results).print()?;
     } else {
         print(&tables::study(&results))?;
     }
@@ -144,7 +144,8 @@ fn dry_run(args: &RunArgs, study: &Study, folder: &Path) -> Result<Exit> {
         let cells = study.cells().iter();
         let cells =
             cells.map(|c| DryCell { label: c.label(), seed: c.seed(), seconds: c.seconds() }).collect();
-        print_json(&DryRun { cells, missing: estimate.missing, seconds: estimate.seconds })?;
+        let dry = DryRun { cells, missing: estimate.missing, seconds: estimate.seconds };
+        Document::new("stripewise.study-plan/1", dry).print()?;
         return Ok(Exit::Done);
     }
     let mut text = String::new();

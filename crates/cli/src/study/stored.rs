@@ -13,7 +13,10 @@ use stripewise_lab::study::results;
 use super::{tables, weights};
 use crate::args::{ExportArgs, ExportFormat, ReportArgs, StoredArgs, WeightArgs};
 use crate::exit::{Exit, Impossible};
-use crate::output::{print, print_json};
+use crate::output::{Document, print};
+
+/// The schema of a study's results.
+pub(super) const RESULTS: &str = "stripewise.study/1";
 
 /// Where the results of a study go unless a folder is named.
 pub(crate) fn default_folder(study: &str) -> PathBuf {
@@ -41,7 +44,7 @@ fn load(study: &str, weight_args: &WeightArgs) -> Result<(PathBuf, StudyResults)
 pub(crate) fn show(args: &StoredArgs) -> Result<Exit> {
     let (_, results) = load(&args.study, &args.weights)?;
     if args.json {
-        print_json(&results)?;
+        Document::new(RESULTS, &results).print()?;
     } else {
         print(&tables::study(&results))?;
     }
@@ -58,7 +61,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit> {
     let path = args.output.clone().unwrap_or_else(|| folder.join("report.html"));
     write(&path, &render(&results)?)?;
     if args.json {
-        print_json(&Written { report: path })?;
+        Document::new("stripewise.study-report/1", Written { report: path }).print()?;
     } else {
         print(&format!("{}\n", path.display()))?;
     }
@@ -68,7 +71,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit> {
 pub(crate) fn export(args: &ExportArgs) -> Result<Exit> {
     let (_, results) = load(&args.study, &args.weights)?;
     let text = if args.json || args.format == ExportFormat::Json {
-        format!("{}\n", serde_json::to_string_pretty(&results)?)
+        Document::new(RESULTS, &results).to_json()?
     } else {
         export_csv(&results)
     };

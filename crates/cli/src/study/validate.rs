@@ -11,7 +11,7 @@ use stripewise_lab::validate::{Shape, Validation, check_programs};
 use crate::args::{ValidateArgs, ValidatePart};
 use crate::array::signals::is_watched;
 use crate::exit::{Exit, Impossible};
-use crate::output::{Table, print, print_json};
+use crate::output::{Document, Table, print};
 
 pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
     check_programs().map_err(|missing| Impossible(missing.to_string()))?;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
     progress("");
     let validation = Validation::new(counts, times);
     if args.json {
-        print_json(&validation)?;
+        Document::new("stripewise.study-validate/1", &validation).print()?;
         return Ok(Exit::Done);
     }
     let mut text = String::new();

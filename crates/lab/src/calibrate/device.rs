@@ -11,6 +11,7 @@ use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_engine::volume::VolumeConfig;
 use stripewise_host::{Access, Array, ArrayConfig, FileSpec, MemberSpec};
 
+use super::findings::SECTORS_MIN;
 use super::{CalibrateError, Load, Probe};
 
 /// A block device or a file, read past the page cache where that is possible.
@@ -24,11 +25,14 @@ impl Device {
     /// Opens it; it is never written to.
     ///
     /// # Errors
-    /// It cannot be opened or read.
+    /// It cannot be opened or read, or is too small.
     pub fn open(path: &Path) -> Result<Self, CalibrateError> {
         let length = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
         let bytes = length.map_err(|e| CalibrateError::open(path, &e))?;
         let sectors = bytes / SECTOR_BYTES;
+        if sectors < SECTORS_MIN {
+            return Err(CalibrateError::TooSmall { sectors, needed: SECTORS_MIN });
+        }
         let spec = FileSpec { access: Access::ReadOnly, ..FileSpec::new(path) };
         let volume = alone(sectors);
         let array = Array::open(ArrayConfig::new(volume, vec![MemberSpec::File(spec)]))?;

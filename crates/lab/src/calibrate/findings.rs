@@ -20,7 +20,7 @@ const SPREAD_OVER: std::ops::RangeInclusive<usize> = 1..=3;
 /// Queue depths.
 pub(super) const DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// The smallest device whose places can be told apart: 1 GiB.
-const SECTORS_MIN: u64 = 1 << 21;
+pub(super) const SECTORS_MIN: u64 = 1 << 21;
 /// A mean random read above this is a mechanical drive's.
 const MECHANICAL_MS: f64 = 2.0;
 

@@ -97,7 +97,10 @@ impl fmt::Display for CalibrateError {
                 write!(f, "{errors} reads failed, one of them at sector {sector}; a fit needs a sound device")
             }
             Self::TooSmall { sectors, needed } => {
-                write!(f, "a device of {sectors} sectors is too small to be measured; it needs {needed}")
+                write!(
+                    f,
+                    "a device of {sectors} sectors is too small to be measured; it needs {needed} (1 GiB)"
+                )
             }
             Self::Model(error) => write!(f, "what was measured makes no model: {error}"),
             Self::Sim(error) => write!(f, "the fitted model cannot be simulated: {error}"),

@@ -90,12 +90,17 @@ impl Plan {
         let mut subject_values: Vec<String> = Vec::new();
         let mut found = None;
         for factor in parts.iter().flat_map(|part| &part.factors) {
-            if factor.parameter.name == subject && subject != "target" {
+            if factor.parameter.name == subject {
                 found = Some(factor.parameter.name);
                 let new = factor.values.iter().filter(|v| !subject_values.contains(v)).cloned();
                 let new: Vec<String> = new.collect();
                 subject_values.extend(new);
             }
+        }
+        if subject == "target" {
+            let message = "subject 'target': a single drive is for reference and is not ranked; make the subject what is \
+                           chosen for the array, such as chunk or level";
+            return Err(self.error(Some(document.subject.span()), message));
         }
         let Some(found) = found else {
             let mut known: Vec<&str> = Vec::new();

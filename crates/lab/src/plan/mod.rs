@@ -42,7 +42,7 @@ pub struct Plan {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    name: String,
+    name: Spanned<String>,
     title: String,
     question: String,
     #[serde(default)]
@@ -133,6 +133,13 @@ pub enum Fill {
     Random,
 }
 
+impl Parameter {
+    /// Whether it names the modelled rig rather than the array or the workload. The policy is the engine's.
+    pub fn is_of_rig(&self) -> bool {
+        self.section == Section::Rig && self.name != "policy"
+    }
+}
+
 /// What a study needs of real storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealStorage {
@@ -181,11 +188,34 @@ impl Plan {
         let source = Source { file, text };
         let document: Document = toml::from_str(text).map_err(|e| source.syntax(&e))?;
         let plan = Self { file: file.to_owned(), text: text.to_owned(), document };
+        plan.check_names()?;
         // Every value of every variant is read now, so that a fault shows before anything runs.
         for (quick, real) in [(false, false), (true, false), (false, true), (true, true)] {
             plan.resolve(Choices { quick, real, ..Choices::default() })?;
         }
         Ok(plan)
+    }
+
+    /// A study's name is that of its folder; parts are told apart by theirs.
+    fn check_names(&self) -> Result<(), PlanError> {
+        let name = &self.document.name;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if !name.get_ref().chars().all(is_plain) || name.get_ref().trim_matches('.').is_empty() {
+            let message = format!(
+                "name '{}' cannot name a folder; use letters, digits, dots, dashes and underscores",
+                name.get_ref()
+            );
+            return Err(self.source_text().error(Some(name.span()), message));
+        }
+        for (index, part) in self.document.part.iter().enumerate() {
+            let name = &part.name;
+            if self.document.part[..index].iter().any(|other| other.name.get_ref() == name.get_ref()) {
+                let message =
+                    format!("two parts are named '{}'; give each a name of its own", name.get_ref());
+                return Err(self.source_text().error(Some(name.span()), message));
+            }
+        }
+        Ok(())
     }
 
     /// Reads a plan from a file.
@@ -219,7 +249,7 @@ impl Plan {
 
     /// The plan's name.
     pub fn name(&self) -> &str {
-        &self.document.name
+        self.document.name.get_ref()
     }
 
     /// The plan's title.

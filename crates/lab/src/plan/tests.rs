@@ -92,7 +92,10 @@ fn faults_name_file_line_and_key() {
         ("[70, 30]", "[70, 101]", 15, &["rwmixread", "101"]),
         ("[70, 30]", "[70, {}]", 15, &["string"]),
         ("subject = \"chunk\"", "subject = \"bs\"", 5, &["bs", "chunk"]),
-        ("subject = \"chunk\"", "subject = \"target\"", 5, &["target"]),
+        ("subject = \"chunk\"", "subject = \"target\"", 5, &["target", "is not ranked"]),
+        ("name = \"small\"", "name = \"../small\"", 2, &["../small", "letters, digits"]),
+        ("name = \"small\"", "name = \"..\"", 2, &["name a folder"]),
+        ("name = \"small\"", "name = \"\"", 2, &["name a folder"]),
         ("raid_devices = 5", "raid_devices = 0", 9, &["raid_devices", "1 to 384"]),
         ("\"64m\"", "\"64q\"", 24, &["member_size"]),
         ("\"random\"", "\"full\"", 25, &["full", "sparse"]),
@@ -195,7 +198,7 @@ fn faults_of_a_recovery_beside_a_job_name_file_line_and_key() {
     assert!(text.starts_with("small.toml:11: ") && text.contains("array with parity"), "{text}");
     assert!(
         refused("failed = 1", "runtime = \"0s\"\ntime_based = 0")
-            .starts_with("small.toml:12: work rebuild compares")
+            .starts_with("small.toml:12: work rebuild is measured over a time")
     );
     assert!(refused("failed = 1", "runtime = \"1s\"\ntime_based = 0").contains("set time_based to 1"));
 }
@@ -235,6 +238,8 @@ fn parts_do_not_combine_and_what_they_fix_does_not_vary() {
     let all = cells(false);
     assert_eq!((of(&all, "a"), of(&all, "b")), (2 * 2, 2 * 2));
     assert!(all.iter().filter(|c| c.factors["part"] == "b").all(|c| c.factors["bs"] == "1m"));
+    let twice = Plan::parse("parts.toml", &PARTS.replace("name = \"b\"", "name = \"a\"")).unwrap_err();
+    assert!(twice.to_string().starts_with("parts.toml:17: two parts are named 'a'"), "{twice}");
     let quick = cells(true);
     assert_eq!((of(&quick, "a"), of(&quick, "b")), (2, 2 * 2));
 }

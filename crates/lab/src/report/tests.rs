@@ -47,6 +47,7 @@ fn study(cells: u32, text: &str) -> StudyResults {
         question: owned(),
         simulated: true,
         quick: false,
+        seed: Some(1),
         subject: "chunk".to_owned(),
         subject_values: values.clone(),
         environment: Environment {

@@ -15,7 +15,7 @@ use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_host::{FileSpec, MemberSpec, create_member_file};
 
 use super::real::{self, Notes, print_mib};
-use super::{CellError, Measurement, Target, TargetKind, TargetOptions};
+use super::{CellError, Measurement, NoRoom, Target, TargetKind, TargetOptions};
 use crate::cell::Cell;
 use crate::plan::Fill;
 use crate::workload::{Random, print_size};
@@ -62,14 +62,14 @@ impl FilesTarget {
             .with_context(|| format!("cannot tell the room in {}", self.folder.display()))?;
         let free = system.f_bavail.saturating_mul(system.f_frsize);
         if needed > free {
-            bail!(
+            bail!(NoRoom(format!(
                 "{} has no room: {} members of {} need {}, and {} are free; use a smaller member size",
                 self.folder.display(),
                 self.options.members_max,
                 print_size(self.options.storage.member_bytes),
                 print_mib(needed),
                 print_mib(free)
-            );
+            )));
         }
         Ok(())
     }

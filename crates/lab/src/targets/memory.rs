@@ -28,10 +28,14 @@ struct MemoryTarget {
 
 impl MemoryTarget {
     fn new(rest: &str, options: &TargetOptions) -> Result<Self> {
-        let member_bytes = if rest.is_empty() {
-            options.member_bytes.unwrap_or(MEMBER_BYTES)
-        } else {
-            parse_size(rest).map_err(|e| anyhow!("memory:{rest}: {e}"))?
+        let of_target = (!rest.is_empty()).then(|| parse_size(rest)).transpose();
+        let of_target = of_target.map_err(|e| anyhow!("memory:{rest}: {e}"))?;
+        let member_bytes = match (of_target, options.member_bytes) {
+            (Some(here), Some(there)) if here != there => bail!(
+                "memory:{rest} and a member size of {}: give the size of the members once",
+                print_size(there)
+            ),
+            (here, there) => here.or(there).unwrap_or(MEMBER_BYTES),
         };
         let needed = member_bytes.saturating_mul(options.members_max.into());
         if let Some(free) = memory_available().filter(|free| needed > free / 4 * 3) {

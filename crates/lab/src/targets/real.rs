@@ -88,7 +88,10 @@ pub(super) fn run(
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
     let members =
         report.members.iter().map(|m| [m.reads, bytes(m.read_sectors), m.writes, bytes(m.write_sectors)]);
-    let mut measurement = Measurement::of(measured, members)?;
+    let mut measurement = match cell.parameters.work {
+        Work::Trace => Measurement::of(measured, members),
+        _ => Measurement::of_job(&cell.parameters.job, measured, members),
+    }?;
     measurement.figures.extend(replayed);
     if let (Some(cache), Some(ios)) = (array.cache_status(), measurement.member_ios) {
         let read = (cache.stats.pages_read * PAGE_BYTES) as f64 / ios.request_bytes.max(1) as f64;

@@ -174,6 +174,12 @@ fn what_cannot_be_used_is_refused_up_front() {
     assert!(refused("memory:900t").contains("free memory"));
     assert!(refused("memory:8q").contains("no size"));
     assert!(refused("memory:4k").contains("chunk") || refused("memory:4k").contains("sectors"));
+    let options = StudyOptions { member_bytes: Some(32 << 20), ..StudyOptions::default() };
+    let twice = study("memory:16m", options).err().unwrap().to_string();
+    assert!(twice.contains("memory:16m and a member size of 32m"), "{twice}");
+    assert!(study("memory:32m", options).is_ok());
+    let modelled = study("model", options).err().unwrap().to_string();
+    assert!(modelled.contains("a modelled drive has its own"), "{modelled}");
     let options = StudyOptions { member_bytes: Some(1000), ..StudyOptions::default() };
     assert!(study("files:/tmp", options).err().unwrap().to_string().contains("multiple of 512"));
 }

@@ -101,7 +101,8 @@ impl fmt::Display for Problem {
                  killed or its disk was full; --partial takes what there is"
             ),
             Self::Count { said, records } => {
-                write!(f, "the end line counts {said} records, but there are {records}; some are missing")
+                let wrong = if said > records { "some are missing" } else { "some were put in" };
+                write!(f, "the end line counts {said} records, but there are {records}; {wrong}")
             }
             Self::AfterEnd => f.write_str("something follows the end line; a trace ends with it"),
             Self::Exists => f.write_str("the file exists and is no trace; name another, or remove it"),
