@@ -211,6 +211,12 @@ impl Copies {
                 return self.put_job(key, job);
             }
             match job.step {
+                Step::Reading if is_parted_by_errors(core, &job) => {
+                    self.jobs.remove(key);
+                    self.page_by_page(core, out, job.request);
+                    core.part_ends(out, job.request, Ok(()));
+                    return self.pass_on(core, out, job.entry);
+                }
                 Step::Reading => Self::read_done(core, out, key, &mut job),
                 Step::Comparing(page) => compared(core, out, key, &mut job, page),
                 Step::Writing => {
@@ -260,9 +266,14 @@ impl Copies {
         self.rewrites -= usize::from(job.job.kind == JobKind::Rewrite);
         self.jobs.remove(key);
         core.part_ends(out, job.request, if is_lost { Err(IoError::Lost) } else { Ok(()) });
+        self.pass_on(core, out, job.entry);
+    }
+
+    /// Gives a job's pages to the next.
+    fn pass_on(&mut self, core: &mut Core, out: &mut ActionQueue, entry: u32) {
         match self.waiting.pop_front() {
-            Some(request) => self.start_job(core, out, request, job.entry),
-            None => self.buffers.push(job.entry),
+            Some(request) => self.start_job(core, out, request, entry),
+            None => self.buffers.push(entry),
         }
     }
 
@@ -319,6 +330,12 @@ impl Copies {
             sector += count;
         }
     }
+}
+
+/// Whether a check goes on page by page: what cannot be read stays so where nothing is written, and the rest is compared.
+fn is_parted_by_errors(core: &Core, job: &CopyJob) -> bool {
+    let is_check = job.job.kind == JobKind::Check && core.read_only;
+    is_check && !job.unreadable.is_empty() && job.range.count > PAGE_SECTORS
 }
 
 /// A part of a job, in the range that the job holds.

@@ -101,6 +101,11 @@ impl Parity {
             let heals = !core.read_only && !to_heal.is_empty();
             op.job.writes = if heals { to_heal.minus(core.failed) } else { SlotSet::EMPTY };
             let is_checkable = both.minus(view.lost).len() > view.data.and(view.lost).len();
+            let is_row = op.rows.1 - op.rows.0 == 1;
+            if !is_checkable && core.read_only && !to_heal.is_empty() && !is_row {
+                // Other rows are compared by themselves.
+                return Err(TooMuchLost);
+            }
             if !is_checkable && !heals || core.read_only && job.kind != JobKind::Check {
                 SlotSet::EMPTY
             } else {

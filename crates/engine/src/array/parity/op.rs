@@ -543,7 +543,7 @@ fn may_split(core: &Core, op: &StripeOp) -> bool {
     if op.kind == Kind::Read && op.pieces.iter().any(|p| p.data != op.pieces[0].data) {
         return true;
     }
-    let is_stopped = core.read_only && op.kind != Kind::Read;
+    let is_stopped = core.read_only && op.kind == Kind::Write;
     let spoilt = op.unreadable.union(core.bad(op.range));
     op.rows.1 - op.rows.0 > 1 && !spoilt.is_empty() && !is_stopped
 }
