@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 
+from uml import LAUNCHER
+
 PASSPHRASE = b"correct horse battery"
 SIZE = 18 << 20
 DATA = bytes((i * 7 + (i >> 9)) & 0xFF for i in range(64 << 10))
@@ -179,7 +181,7 @@ def kernel(folder, containers):
         file.write(INIT.format(body=body, folder=folder))
     os.chmod(f"{folder}/init", 0o755)
     images = [f"ubd{index}={container.path}" for index, container in enumerate(containers)]
-    command = ["linux.uml", "mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw",
+    command = [sys.executable, LAUNCHER, "linux.uml", "mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw",
                f"init={folder}/init", "con=null", "con0=null,fd:1", "quiet", *images]
     open(f"{folder}/out", "w").close()
     subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=240)
