@@ -225,7 +225,7 @@ pub struct Raid10Layout {
 pub enum FarSets {
     /// Over all members: what mdadm makes.
     Original,
-    /// Sets as large as the number of far copies (bit 17).
+    /// As many sets as far copies (bit 17).
     ByFarCopies,
     /// Sets as large as all copies (bit 18).
     ByCopies,

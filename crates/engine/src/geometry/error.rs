@@ -10,7 +10,9 @@ use crate::level::{Layout, Level, Raid10Layout};
 pub enum GeometryError {
     TooFewMembers { level: Level, members: usize, needed: u16 },
     TooManyMembers { level: Level, members: usize, allowed: usize },
+    OneCopy { layout: Raid10Layout },
     TooManyCopies { layout: Raid10Layout, members: usize },
+    CopiesMeet { layout: Raid10Layout, members: usize },
     ChunkNotPages { chunk_sectors: u64 },
     ChunkNotPowerOfTwo { level: Level, chunk_sectors: u64 },
     ChunkTooLarge { chunk_sectors: u64 },
@@ -33,6 +35,17 @@ impl fmt::Display for GeometryError {
                 "layout {} keeps {} copies on {members} members: give it at least as many members as copies",
                 Layout::Raid10(*layout),
                 u32::from(layout.near) * u32::from(layout.far)
+            ),
+            Self::OneCopy { layout } => write!(
+                f,
+                "layout {} keeps one copy, and Linux runs no such array: give it two or more, as n2, or use raid0",
+                Layout::Raid10(*layout)
+            ),
+            Self::CopiesMeet { layout, members } => write!(
+                f,
+                "layout {} on {members} members puts copies of a block on the same member: Linux warns of it, and it is \
+                 not supported here",
+                Layout::Raid10(*layout)
             ),
             Self::ChunkNotPages { chunk_sectors } => write!(
                 f,

@@ -258,10 +258,16 @@ fn check(spec: &GeometrySpec) -> Result<(), GeometryError> {
     if level == Level::Raid6 && members > parity::RAID6_MEMBERS_MAX {
         return Err(GeometryError::TooManyMembers { level, members, allowed: parity::RAID6_MEMBERS_MAX });
     }
-    if let Layout::Raid10(layout) = spec.layout
-        && usize::from(layout.near) * usize::from(layout.far) > members
-    {
-        return Err(GeometryError::TooManyCopies { layout, members });
+    if let Layout::Raid10(layout) = spec.layout {
+        if layout.copies() < 2 {
+            return Err(GeometryError::OneCopy { layout });
+        }
+        if usize::from(layout.copies()) > members {
+            return Err(GeometryError::TooManyCopies { layout, members });
+        }
+        if !raid10::keeps_copies_apart(layout, members) {
+            return Err(GeometryError::CopiesMeet { layout, members });
+        }
     }
     let chunk = spec.chunk_sectors;
     let power_of_two_needed = matches!(level, Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10);

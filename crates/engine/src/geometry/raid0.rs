@@ -30,11 +30,15 @@ struct Zone {
 pub struct Raid0Shape {
     chunk_sectors: Divisor,
     zones: Vec<Zone>,
+    /// What Linux makes of the members: less than the zones hold where a chunk is no power of two.
+    array_sectors: u64,
 }
 
 impl Raid0Shape {
     pub(super) fn new(member_sectors: &[u64], chunk_sectors: u64, layout: Raid0Layout) -> Self {
         let rounded: Vec<u64> = member_sectors.iter().map(|s| s / chunk_sectors * chunk_sectors).collect();
+        // `raid0_size` masks each member's whole chunks as if a chunk were a power of two.
+        let array_sectors = rounded.iter().map(|sectors| sectors & !(chunk_sectors - 1)).sum();
         let mut zones = Vec::new();
         let (mut member_start, mut start) = (0, 0);
         while let Some(member_end) = rounded.iter().copied().filter(|s| *s > member_start).min() {
@@ -50,11 +54,11 @@ impl Raid0Shape {
             zones.push(Zone { start, end, member_start, slots, width: Divisor::new(width), first });
             (member_start, start) = (member_end, end);
         }
-        Self { chunk_sectors: Divisor::new(chunk_sectors), zones }
+        Self { chunk_sectors: Divisor::new(chunk_sectors), zones, array_sectors }
     }
 
-    pub(super) fn array_sectors(&self) -> u64 {
-        self.zones.last().map_or(0, |z| z.end)
+    pub(super) const fn array_sectors(&self) -> u64 {
+        self.array_sectors
     }
 
     pub(super) fn place(&self, sector: u64) -> Place {

@@ -7,6 +7,22 @@ use super::Place;
 use crate::level::{FarSets, Raid10Layout};
 use crate::units::Slot;
 
+/// Whether the copies of every block lie on members of their own, as far as sets of members have a say in it.
+pub(super) const fn keeps_copies_apart(layout: Raid10Layout, members: usize) -> bool {
+    let (near, far) = (layout.near as usize, layout.far as usize);
+    match layout.far_sets {
+        FarSets::Original => true,
+        FarSets::ByFarCopies => has_room(near, far, members / far, members),
+        FarSets::ByCopies => has_room(near, far, near * far, members),
+    }
+}
+
+/// Whether sets of that many members keep copies apart. With several near copies md takes the last blocks of a set for those of
+/// the next where that is larger.
+const fn has_room(near: usize, far: usize, set: usize, members: usize) -> bool {
+    set >= near * far && (near == 1 || members / set < 2 || members % set == 0)
+}
+
 /// The map of a RAID-10.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raid10Shape {
@@ -32,7 +48,7 @@ impl Raid10Shape {
         let used_rows = (array_chunks * near * far).div_ceil(n);
         let set = match layout.far_sets {
             FarSets::Original => n,
-            FarSets::ByFarCopies => far,
+            FarSets::ByFarCopies => n / far,
             FarSets::ByCopies => far * near,
         };
         let stride_rows = used_rows / far;

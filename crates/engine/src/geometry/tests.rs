@@ -76,6 +76,53 @@ fn every_raid10_layout_maps_there_and_back() {
     }
 }
 
+/// Sets of members for far copies. The first kind has as many sets as copies (md's `disks / fc`), the second sets as large
+/// as all copies; the tables are what Linux 6.1 read of such arrays with a member missing.
+#[test]
+fn far_copies_rotate_in_their_sets() {
+    let slots = |far_sets, near, far, members: u16| {
+        let layout = Raid10Layout { near, far, offset: false, far_sets };
+        let sizes = vec![CHUNK * 16; members.into()];
+        let geometry = Geometry::new(&spec(Level::Raid10, Layout::Raid10(layout), &sizes))?;
+        round_trip(&spec(Level::Raid10, Layout::Raid10(layout), &sizes));
+        let last = near * far - 1;
+        let second = |chunk: u16| geometry.place(u64::from(chunk) * CHUNK, last).slot.0;
+        Ok::<_, GeometryError>((0..members / near).map(second).collect::<Vec<_>>())
+    };
+    assert_eq!(slots(FarSets::ByFarCopies, 1, 2, 6).unwrap(), [1, 2, 0, 4, 5, 3]);
+    assert_eq!(slots(FarSets::ByFarCopies, 1, 2, 8).unwrap(), [1, 2, 3, 0, 5, 6, 7, 4]);
+    assert_eq!(slots(FarSets::ByFarCopies, 1, 2, 5).unwrap(), [1, 0, 3, 4, 2]);
+    assert_eq!(slots(FarSets::ByCopies, 1, 2, 6).unwrap(), [1, 0, 3, 2, 5, 4]);
+    assert_eq!(slots(FarSets::ByCopies, 1, 2, 5).unwrap(), [1, 0, 3, 4, 2]);
+    for (far_sets, near, far, members) in
+        [(FarSets::ByFarCopies, 1, 3, 7), (FarSets::ByFarCopies, 2, 2, 6), (FarSets::ByCopies, 2, 2, 9)]
+    {
+        let refused = slots(far_sets, near, far, members).unwrap_err();
+        assert!(matches!(refused, GeometryError::CopiesMeet { .. }), "{far_sets:?} {near} {far} {members}");
+    }
+    for (near, far, offset) in [(1, 1, false), (1, 1, true)] {
+        let layout = Raid10Layout { near, far, offset, far_sets: FarSets::Original };
+        let refused =
+            Geometry::new(&spec(Level::Raid10, Layout::Raid10(layout), &[CHUNK * 16; 4])).unwrap_err();
+        assert!(refused.to_string().contains("one copy"), "{refused}");
+    }
+}
+
+/// The first as Linux 6.1 made it; the others are what the rule gives where it cuts nothing off.
+#[test]
+fn raid0_ends_where_linux_ends_it_with_a_chunk_that_is_no_power_of_two() {
+    for (chunk, members, linux) in [
+        (40, &[30_776, 38_912, 47_105][..], 116_624),
+        (40, &[81_920, 81_920], 163_840),
+        (128, &[30_776, 38_912, 47_105], 116_736),
+    ] {
+        let layout = Layout::Raid0(Raid0Layout::Alternate);
+        let spec = GeometrySpec { chunk_sectors: chunk, ..spec(Level::Raid0, layout, members) };
+        assert_eq!(Geometry::new(&spec).unwrap().array_sectors(), linux, "{chunk} {members:?}");
+        round_trip(&spec);
+    }
+}
+
 #[test]
 fn unequal_members_map_there_and_back() {
     let sizes = [CHUNK * 3, CHUNK * 7 + 5, CHUNK * 7, CHUNK * 4 + 1];
