@@ -192,12 +192,13 @@ fn why_stale(candidate: &Candidate, role: Role, freshest: &Candidate, newest: u6
     let own_role = candidate.superblock.role();
     if events > newest {
         Some(StaleReason::StraySpare)
+    } else if slot_of(own_role).is_some() && disagrees(candidate, freshest) {
+        // However old: what it was written without the others is in no bitmap of theirs.
+        Some(StaleReason::Disagrees)
     } else if role == Role::Faulty {
         Some(StaleReason::Faulty)
     } else if events.saturating_add(EVENTS_MARGIN) < newest {
         Some(StaleReason::Events { found: events, freshest: newest })
-    } else if slot_of(own_role).is_some() && disagrees(candidate, freshest) {
-        Some(StaleReason::Disagrees)
     } else if matches!(role, Role::Slot(_)) && own_role != role {
         Some(StaleReason::NotItsSlot)
     } else {

@@ -200,6 +200,16 @@ fn halves_that_were_used_apart_are_refused_by_both_names() {
     assert!(text.contains("m0") && text.contains("m1"), "{text}");
 }
 
+/// Each half was used without the other, one for longer: the bitmap of that one does not have what the other wrote.
+#[test]
+fn a_half_that_was_used_apart_for_a_shorter_time_does_not_come_back_by_the_bitmap() {
+    let mut members = with_a_member_that_missed_writes();
+    assert_eq!(assemble(&members, RUN).unwrap().stale[0].re_addable, Some(Slot(1)));
+    change(&mut members[1], |s| s.dev_roles[0] = Role::Spare);
+    let assembly = assemble(&members, RUN).unwrap();
+    assert_eq!((assembly.stale[0].why, assembly.stale[0].re_addable), (StaleReason::Disagrees, None));
+}
+
 #[test]
 fn two_members_of_one_slot_are_refused_by_both_names() {
     let mut members = array(Level::Raid5, 3);
