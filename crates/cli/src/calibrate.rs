@@ -68,9 +68,9 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<Exit> {
     fitted.model.name = name;
     finish(args, &fitted.model, Some(&fitted.compared), &device.notes())?;
     if !args.json {
-        eprint!("{}", how_it_fits(&fitted.compared));
+        say_on!("{}", how_it_fits(&fitted.compared));
         if let Some(worst) = fitted.worst() {
-            eprintln!(
+            say!(
                 "The model differs from the drive by {:.1} % (median); most, {:+.1} %, in: {}",
                 fitted.error_median() * 100.0,
                 worst.error * 100.0,
@@ -122,7 +122,7 @@ fn finish(
         std::fs::write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     for note in notes {
-        eprintln!("stripewise: {note}");
+        say!("stripewise: {note}");
     }
     if args.json {
         let probes = compared.unwrap_or(&[]);

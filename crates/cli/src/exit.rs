@@ -56,7 +56,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     if broken_pipe {
         return Exit::Done;
     }
-    eprintln!("stripewise: {error:#}");
+    say!("stripewise: {error:#}");
     let is_impossible = error.chain().any(|e| {
         e.is::<PlanError>()
             || e.is::<ModelError>()

@@ -10,6 +10,9 @@
 //! | 4 | done, but a check found redundancy that disagrees |
 //! | 130 | interrupted; what was measured is kept and the same command goes on from there |
 
+#[macro_use]
+mod output;
+
 mod args;
 mod array;
 mod bench;
@@ -18,7 +21,6 @@ mod drive;
 mod exit;
 mod luks;
 mod models;
-mod output;
 mod progress;
 mod sim;
 mod study;

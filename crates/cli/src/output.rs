@@ -1,5 +1,19 @@
 //! What is printed: tables for people, JSON for programs.
 
+/// A line on standard error. That nobody can be told is no reason to end.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($words)*)));
+    }};
+}
+
+/// The same without a line end.
+macro_rules! say_on {
+    ($($words:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!($($words)*));
+    }};
+}
+
 use std::fmt::Write as _;
 use std::io::Write;
 

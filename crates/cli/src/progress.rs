@@ -23,8 +23,8 @@ impl Bar {
         if let Some(error) = &progress.error {
             let line = format!("{}: {error}", progress.label);
             match &self.bar {
-                Some(bar) => bar.suspend(|| eprintln!("{line}")),
-                None => eprintln!("{line}"),
+                Some(bar) => bar.suspend(|| say!("{line}")),
+                None => say!("{line}"),
             }
         }
         let Progress { done, total, .. } = *progress;
@@ -43,7 +43,7 @@ impl Bar {
             None if done * 10 / total.max(1) > self.told_tenths => {
                 self.told_tenths = done * 10 / total.max(1);
                 let eta = progress.eta.map_or_else(String::new, |e| format!(", ETA {}", clock(e.as_secs())));
-                eprintln!("{done} of {total} cells{eta}");
+                say!("{done} of {total} cells{eta}");
             }
             None => {}
         }
@@ -78,7 +78,7 @@ pub(crate) fn cancel_flag(kept: &'static str) -> Result<Arc<AtomicBool>> {
         if set.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        eprintln!("\nstopping; {kept} (once more to stop at once)");
+        say!("\nstopping; {kept} (once more to stop at once)");
     })?;
     Ok(flag)
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{blanks, command, images, json, ok, pattern, refused, server, signal, stderr};
+use common::{blanks, command, fails, images, json, ok, pattern, refused, server, signal, stderr};
 
 const MEMBERS: [&str; 3] = ["a.img", "b.img", "c.img"];
 
@@ -28,6 +28,106 @@ fn an_interrupted_read_ends_with_130() {
     signal(&child, "INT");
     let mut child = child;
     assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// Several pieces are under way when the one who takes them is gone.
+#[test]
+fn a_read_whose_output_ends_early_is_told_or_quiet_but_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    raid5(folder);
+    for _ in 0..5 {
+        let said = fails(folder, "read a.img b.img c.img -o /dev/full", b"", 1);
+        assert!(said.contains("No space left"), "{said}");
+        let mut child = command(folder, "read a.img b.img c.img").spawn().unwrap();
+        child.stdout.take().unwrap().read_exact(&mut [0; 10]).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn an_input_that_is_shorter_than_asked_for_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    raid5(folder);
+    for (length, input) in [("1M", 5), ("3000", 1025), ("100", 99), ("5M", 3 << 20)] {
+        let said = fails(
+            folder,
+            &format!("write a.img b.img c.img --offset 300 --length {length}"),
+            &pattern(input),
+            1,
+        );
+        assert!(said.contains(&format!("the input ended after {input} of the")), "{said}");
+        assert!(
+            ok(folder, &format!("read a.img b.img c.img --offset 300 --length {input}"), b"")
+                == pattern(input)
+        );
+    }
+    fs::write(folder.join("short"), "short").unwrap();
+    let said = refused(folder, "write a.img b.img c.img --length 6 -i short");
+    assert!(said.contains("5 bytes, fewer than --length 6"), "{said}");
+    ok(folder, "write a.img b.img c.img --length 5", b"longer");
+}
+
+/// Nobody can be told, which is no reason to end.
+#[test]
+fn a_full_standard_error_stops_no_server_and_no_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    raid5(folder);
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut serve = command(folder, "serve a.img b.img c.img --socket nbd.sock --control ctl.sock");
+    let mut child = serve.stderr(full()).stdout(Stdio::null()).spawn().unwrap();
+    for _ in 0..500 {
+        std::thread::sleep(Duration::from_millis(10));
+        if folder.join("ctl.sock").exists() {
+            break;
+        }
+    }
+    ok(folder, "fail c.img --control ctl.sock", b"");
+    ok(folder, "stop --control ctl.sock", b"");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut examine = command(folder, "write a.img b.img --run --length 9 -i nothing-here");
+    assert_eq!(examine.stderr(full()).status().unwrap().code(), Some(2));
+}
+
+/// With no redundancy left a resync has nothing to make agree: what is left is clean, and starts again.
+#[test]
+fn a_member_that_fails_while_a_resync_is_due_leaves_an_array_that_starts() {
+    for (level, members, failed) in [
+        ("5", "a.img b.img c.img d.img", "a.img"),
+        ("6", "a.img b.img c.img d.img", "a.img b.img"),
+        ("1", "a.img b.img", "a.img"),
+    ] {
+        for served in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let folder = folder.path();
+            blanks(folder, &["a.img", "b.img", "c.img", "d.img"], 16 << 20);
+            let chunk = if level == "1" { "" } else { "-c 16K" };
+            let count = members.split(' ').count();
+            ok(folder, &format!("create -l {level} -n {count} {chunk} -f {members}"), b"");
+            if served {
+                let mut child = server(
+                    folder,
+                    &format!("serve {members} --socket nbd.sock --control ctl.sock"),
+                    "nbd.sock",
+                );
+                ok(folder, "speed --max 100 --min 100 --control ctl.sock", b"");
+                ok(folder, &format!("fail {failed} --control ctl.sock"), b"");
+                ok(folder, "stop --control ctl.sock", b"");
+                assert_eq!(child.wait().unwrap().code(), Some(0));
+            } else {
+                ok(folder, &format!("fail {failed} --array {members}"), b"");
+            }
+            let detail = json(folder, "detail --json --run --scan .");
+            assert_eq!(
+                (&detail["is_clean"], &detail["resync_offset_bytes"]),
+                (&true.into(), &serde_json::Value::Null),
+                "{level} {served}"
+            );
+            ok(folder, "read --run --scan . --length 4096", b"");
+        }
+    }
 }
 
 #[test]

@@ -53,6 +53,16 @@ fn an_idle_array_loses_a_member_and_has_it_back_by_the_bitmap() {
     holds(folder, "a.img b.img --run", &bytes);
 }
 
+/// Something was done, so that it is no refusal of the whole call.
+#[test]
+fn a_call_that_is_refused_half_way_says_what_is_not_done() {
+    let (folder, _) = array("6 -c 16K", 4);
+    let folder = folder.path();
+    let said = fails(folder, "fail a.img b.img c.img --array a.img b.img c.img d.img", b"", 1);
+    assert!(said.contains("1 of the call's devices are as they were"), "{said}");
+    assert_eq!(json(folder, "detail --json --scan .")["failed_devices"], 0, "they have left their slots");
+}
+
 #[test]
 fn a_member_that_comes_back_gets_what_changed_and_nothing_else() {
     for (level, members) in

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
         print_json(&document(args, assembled, message, synced, interrupted)?)?;
     } else {
         for done in &synced {
-            eprintln!("stripewise: {} is {}", done.action, done.result);
+            say!("stripewise: {} is {}", done.action, done.result);
         }
     }
     match report.as_ref().and_then(trouble) {

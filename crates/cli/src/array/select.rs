@@ -149,7 +149,7 @@ impl SelectArgs {
                 "{what}; `stripewise assemble --run` follows them, --readonly takes the data as they are"
             )));
         }
-        eprintln!("stripewise: {what}");
+        say!("stripewise: {what}");
         Ok(())
     }
 
@@ -165,22 +165,22 @@ impl SelectArgs {
 pub(crate) fn tell(assembled: &Assembled) {
     let Assembled { found, assembly, .. } = assembled;
     for skipped in &found.skipped {
-        eprintln!("stripewise: {} is left out: {}", skipped.path.display(), skipped.why);
+        say!("stripewise: {} is left out: {}", skipped.path.display(), skipped.why);
     }
     let label = |candidate: usize| &found.candidates[candidate].label;
     for stale in &assembly.stale {
         let again = stale.re_addable.map_or_else(String::new, |slot| {
             format!("; the bitmap knows what it missed: name it to `stripewise assemble` to have it back in slot {slot}")
         });
-        eprintln!("stripewise: {} is left out: {}{again}", label(stale.candidate), stale.why);
+        say!("stripewise: {} is left out: {}{again}", label(stale.candidate), stale.why);
     }
     for slot in &assembly.returned {
         if let Some(candidate) = assembly.slots[slot.index()].candidate() {
-            eprintln!("stripewise: {} comes back to slot {slot}, recovered by the bitmap", label(candidate));
+            say!("stripewise: {} comes back to slot {slot}, recovered by the bitmap", label(candidate));
         }
     }
     for forced in &assembly.forced {
-        eprintln!(
+        say!(
             "stripewise: {} is taken for slot {} though its events are {} and the freshest's {}",
             label(forced.candidate),
             forced.slot,
@@ -189,10 +189,10 @@ pub(crate) fn tell(assembled: &Assembled) {
         );
     }
     if assembly.forced_clean {
-        eprintln!("stripewise: the array was not stopped cleanly; its parity is taken as right");
+        say!("stripewise: the array was not stopped cleanly; its parity is taken as right");
     }
     if let Some(damage) = &assembly.bitmap_damage {
-        eprintln!("stripewise: {damage}; the bitmap is not used");
+        say!("stripewise: {damage}; the bitmap is not used");
     }
 }
 
@@ -200,12 +200,10 @@ pub(crate) fn tell(assembled: &Assembled) {
 fn tell_of_logs(assembled: &Assembled) {
     let Some(PplReport { entries, unusable, .. }) = assembled.logs else { return };
     if entries > 0 {
-        eprintln!("stripewise: parity is made right for {entries} writes that were under way");
+        say!("stripewise: parity is made right for {entries} writes that were under way");
     }
     if unusable > 0 {
-        eprintln!(
-            "stripewise: {unusable} entries of the partial parity logs are torn and cannot be followed"
-        );
+        say!("stripewise: {unusable} entries of the partial parity logs are torn and cannot be followed");
     }
 }
 

@@ -202,5 +202,5 @@ fn say(event: &ServeEvent) {
 /// Starts the trace of an array. That it cannot be written is said when it happens; the array is served on.
 fn recorder(path: &Path, array: &Array) -> Result<Recorder, TraceError> {
     let bytes = array.sectors() * SECTOR_BYTES;
-    Recorder::create(path, bytes, |error| eprintln!("stripewise: {error}"))
+    Recorder::create(path, bytes, |error| say!("stripewise: {error}"))
 }

@@ -91,16 +91,17 @@ impl Reading {
     fn deliver(&mut self) -> bool {
         while let Some((_, Some(_))) = self.pieces.front() {
             let (range, bytes) = self.pieces.pop_front().expect("there is a first");
-            let Some(sender) = &self.sender else { return true };
+            self.first += 1;
+            let Some(sender) = &self.sender else { continue };
             match sender.try_send(bytes.unwrap_or_default()) {
                 Ok(()) => {
-                    self.first += 1;
                     if let Some(bar) = &self.bar {
                         bar.inc(range.end - range.start);
                     }
                 }
                 Err(TrySendError::Full(bytes)) => {
                     self.pieces.push_front((range, Some(bytes)));
+                    self.first -= 1;
                     return false;
                 }
                 Err(TrySendError::Disconnected(_)) => {

@@ -134,6 +134,12 @@ pub(crate) fn write(args: &WriteArgs) -> Result<Exit> {
             input_bytes.unwrap_or(0)
         )));
     }
+    if args.range.length.is_some() && input_bytes.is_some_and(|bytes| bytes < room) {
+        return Err(impossible(format!(
+            "the input has {} bytes, fewer than --length {room}; leave --length out to write what there is",
+            input_bytes.unwrap_or(0)
+        )));
+    }
     let mut array = args.select.open(&mut assembled, Use::Write, |config| config.stop = Arc::clone(&stop))?;
     let total = input_bytes.map_or(args.range.length, |bytes| Some(bytes.min(room)));
     let written =
@@ -171,7 +177,7 @@ fn write_range(
         let bytes = source.take(length as usize, stop)?;
         patch(array, start, &bytes)?;
         if bytes.len() < length as usize || start + length == range.end {
-            return end(array, source, stop, start + bytes.len() as u64 == range.end && must_end);
+            return end(array, source, stop, range, start + bytes.len() as u64, must_end);
         }
         start += length;
     }
@@ -188,17 +194,33 @@ fn write_range(
         if !stop.load(Ordering::Relaxed) {
             patch(array, rest.offset, &bytes)?;
         }
-        let is_full = rest.offset + bytes.len() as u64 == range.end;
-        end(array, source, stop, is_full && must_end)?;
+        end(array, source, stop, range, rest.offset + bytes.len() as u64, must_end)?;
     }
     Ok(())
 }
 
-/// Makes what was written last, and sees that nothing is left over.
-fn end(array: &mut Array, mut source: Source, stop: &AtomicBool, must_end: bool) -> Result<()> {
+/// Makes what was written last, and sees that nothing is left over, or that as much came as was asked for.
+fn end(
+    array: &mut Array,
+    mut source: Source,
+    stop: &AtomicBool,
+    range: &Range<u64>,
+    reached: u64,
+    must_end: bool,
+) -> Result<()> {
     array.flush()?;
-    if must_end && !stop.load(Ordering::Relaxed) && !source.take(1, stop)?.is_empty() {
+    if stop.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    if must_end && reached == range.end && !source.take(1, stop)?.is_empty() {
         return Err(anyhow!("the array is full and the input has more; what fits is written"));
+    }
+    if !must_end && reached < range.end {
+        return Err(anyhow!(
+            "the input ended after {} of the {} bytes of --length; what came is written",
+            reached - range.start,
+            range.end - range.start
+        ));
     }
     Ok(())
 }

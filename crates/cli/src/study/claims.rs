@@ -55,7 +55,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit> {
         let choices = Choices { quick: args.quick, ..Choices::default() };
         let study = Study::simulated(plan, choices)?;
         let mut store = Store::open(&folder)?;
-        eprintln!("{name}: {} cells", study.cells().len());
+        say!("{name}: {} cells", study.cells().len());
         let mut bar = Bar::new();
         let outcome = study.run(&mut store, &cancel, |progress| bar.show(progress));
         bar.finish();
@@ -126,7 +126,7 @@ pub(crate) fn sensitivity(args: &SensitivityArgs) -> Result<Exit> {
     let wanted = |p: &Provenance| is_in(&args.kind, &p.kind) && is_in(&args.model, &p.model);
     let moved = sensitivity::run(&plan, choices, step, wanted, &folder, &cancel, |done, total, moved| {
         let left = began.elapsed().as_secs_f64() / done as f64 * (total - done) as f64;
-        eprintln!("{done}/{total} {}, ETA {}", line(moved), clock(left as u64));
+        say!("{done}/{total} {}, ETA {}", line(moved), clock(left as u64));
     })?;
     if args.json {
         Document::new("stripewise.study-sensitivity/1", Moves { moves: &moved }).print()?;

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     let cancel = cancel_flag(CELLS_KEPT)?;
     let mut store = Store::open(&folder)?;
     let estimate = study.estimate(Some(&store))?;
-    eprintln!("{}: {}", study.target().describe(study.cells()), announce(&estimate));
+    say!("{}: {}", study.target().describe(study.cells()), announce(&estimate));
     let mut bar = Bar::new();
     let started = Instant::now();
     let outcome = study.run(&mut store, &cancel, |progress| bar.show(progress));
@@ -63,9 +63,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
         print(&tables::study(&results))?;
     }
     if results.simulated && outcome.found == 0 && !outcome.cancelled {
-        eprintln!("{}", pace(&results, wall_seconds));
+        say!("{}", pace(&results, wall_seconds));
     }
-    eprintln!("report: {}", report.display());
+    say!("report: {}", report.display());
     Ok(end(&outcome, cancel.load(Ordering::Relaxed)))
 }
 
@@ -87,10 +87,10 @@ fn again(args: &RunArgs) -> Vec<String> {
 
 fn end(outcome: &RunOutcome, cancelled: bool) -> Exit {
     if outcome.cancelled && cancelled {
-        eprintln!("interrupted after {} cells; the same command goes on from there", outcome.ran);
+        say!("interrupted after {} cells; the same command goes on from there", outcome.ran);
         Exit::Interrupted
     } else if outcome.failed > 0 {
-        eprintln!("{} cells have no result", outcome.failed);
+        say!("{} cells have no result", outcome.failed);
         Exit::CellsFailed
     } else {
         Exit::Done

@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
     let stripewise = std::env::current_exe().context("this program's own path")?;
     let progress = |text: &str| {
         if is_watched() {
-            eprint!("\r\x1b[K{text}");
+            say_on!("\r\x1b[K{text}");
         }
     };
     let wants = |part| args.only.is_none_or(|only| only == part);

@@ -20,7 +20,7 @@ pub(super) const fn keeps_copies_apart(layout: Raid10Layout, members: usize) -> 
 /// Whether sets of that many members keep copies apart. With several near copies md takes the last blocks of a set for those of
 /// the next where that is larger.
 const fn has_room(near: usize, far: usize, set: usize, members: usize) -> bool {
-    set >= near * far && (near == 1 || members / set < 2 || members % set == 0)
+    set >= near * far && (near == 1 || members / set < 2 || members.is_multiple_of(set))
 }
 
 /// The map of a RAID-10.

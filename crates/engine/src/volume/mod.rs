@@ -299,6 +299,12 @@ impl Volume {
         is_recovering.then(|| self.core.members.filled(slot))
     }
 
+    /// The first sector, of each member, that a resync has still to make agree; for RAID-10 of the array. None when none
+    /// is due.
+    pub fn resync_due_from(&self) -> Option<u64> {
+        (self.core.resync_from != u64::MAX).then_some(self.core.resync_from)
+    }
+
     /// The array's geometry.
     pub const fn geometry(&self) -> &Geometry {
         &self.core.geometry

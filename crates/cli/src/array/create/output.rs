@@ -50,7 +50,7 @@ pub(super) fn print(args: &CreateArgs, request: &Request, array: &NewArray) -> R
         return print_json(&document);
     }
     for warning in &document.warnings {
-        eprintln!("stripewise: {warning}");
+        say!("stripewise: {warning}");
     }
     print_text(&text(&document, array.start))
 }

@@ -16,6 +16,7 @@ use stripewise_host::{Array, Manage, ManageError, Managed, RunReport};
 
 use super::found::Outcome;
 
+use super::half_done;
 use crate::array::assemble::{Progress, trouble};
 use crate::array::select::{SelectArgs, Use, impossible, tell};
 use crate::array::signals::stop_flag;
@@ -49,10 +50,11 @@ impl Opened {
             match self.one(command) {
                 Ok(done) => print(&format!("stripewise: {done}\n"))?,
                 Err(error) => {
-                    if index > 0 {
-                        self.array.close()?;
+                    if index == 0 {
+                        return Err(error);
                     }
-                    return Err(error);
+                    self.array.close()?;
+                    return Err(half_done(&error, commands.len() - index));
                 }
             }
         }
@@ -97,13 +99,13 @@ impl Opened {
             return Err(trouble);
         }
         if self.stop.load(Ordering::Relaxed) {
-            eprintln!(
+            say!(
                 "stripewise: interrupted; what is done is recorded, `stripewise assemble` goes on from there"
             );
             return Ok(Exit::Interrupted);
         }
         if is_degraded {
-            eprintln!("stripewise: the array is still degraded");
+            say!("stripewise: the array is still degraded");
         }
         Ok(Exit::Done)
     }
@@ -155,7 +157,7 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
         return Err(trouble);
     }
     if !status.failed.is_empty() {
-        eprintln!("stripewise: the array is degraded: what has no redundancy left is not compared");
+        say!("stripewise: the array is degraded: what has no redundancy left is not compared");
     }
     let interrupted = opened.stop.load(Ordering::Relaxed);
     let Some(found) = &status.sync else { return Err(impossible("the level has no redundancy to check")) };
@@ -186,7 +188,7 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
 fn tell_unread(report: &RunReport) -> bool {
     let errors: u64 = report.members.iter().map(|member| member.errors).sum();
     if errors > 0 {
-        eprintln!("stripewise: {errors} reads failed; with --readonly they stay so, and are not compared");
+        say!("stripewise: {errors} reads failed; with --readonly they stay so, and are not compared");
     }
     errors > 0
 }

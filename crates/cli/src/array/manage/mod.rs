@@ -191,6 +191,12 @@ pub(crate) struct StopArgs {
     force: bool,
 }
 
+/// A command that was refused after others of the same call had been carried out, which stand: something was done, so that
+/// it is no refusal of the call.
+fn half_done(error: &anyhow::Error, left: usize) -> anyhow::Error {
+    anyhow::anyhow!("{error:#}; what stands before is done, {left} of the call's devices are as they were")
+}
+
 fn manage(place: &PlaceArgs, commands: &[Manage], subjects: &[PathBuf]) -> Result<Exit> {
     match &place.control {
         Some(socket) => served::manage(socket, commands),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use stripewise_engine::io::SyncAction;
 use stripewise_host::{AddHow, Manage};
 
+use super::half_done;
 use crate::array::select::impossible;
 use crate::exit::Exit;
 use crate::output::print;
@@ -34,8 +35,11 @@ pub(crate) fn detail(socket: &Path) -> Result<Value> {
 
 /// Sends commands one after the other, and prints what each did.
 pub(super) fn manage(socket: &Path, commands: &[Manage]) -> Result<Exit> {
-    for command in commands {
-        let answer = ask(socket, &line(command)?)?;
+    for (index, command) in commands.iter().enumerate() {
+        let answer = ask(socket, &line(command)?).map_err(|error| match index {
+            0 => error,
+            _ => half_done(&error, commands.len() - index),
+        })?;
         let done = answer["done"].as_str().ok_or_else(|| anyhow!("the server answers {answer}"))?;
         print(&format!("stripewise: {done}\n"))?;
     }

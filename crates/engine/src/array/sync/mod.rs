@@ -206,6 +206,10 @@ impl Sync {
             self.asked = None;
             return false;
         }
+        if !core.read_only && core.resync_from != u64::MAX && has_nothing_to_compare(core) {
+            core.resync_from = u64::MAX;
+            core.changed(StateChange::ResyncOffset(u64::MAX));
+        }
         if !core.read_only && !self.frozen && !self.gave_up {
             self.place_spares(core);
             core.standing_changed = false;
@@ -537,6 +541,17 @@ pub(crate) fn begin(core: &mut Core, range: SectorRange, job: Job) -> RequestKey
 /// be had.
 fn may_begin(core: &Core, action: SyncAction) -> bool {
     !core.read_only || action == SyncAction::Check && super::survives(&core.geometry, core.incomplete())
+}
+
+/// Whether so many members are out that a resync has no redundancy left to make agree: as in Linux it is over then, and the
+/// array can be left clean.
+fn has_nothing_to_compare(core: &Core) -> bool {
+    let out = core.incomplete().len();
+    match core.geometry.shape() {
+        Shape::Parity(parity) => out >= usize::from(parity.parity_disks()),
+        Shape::Mirror => out + 1 >= usize::from(core.geometry.raid_disks()),
+        Shape::Raid10(_) | Shape::Linear(_) | Shape::Raid0(_) => false,
+    }
 }
 
 /// Whether the level has anything to sync.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::SyncStatus;
 use super::speed::{Speed, SpeedLimits};
+use super::{SyncConfig, SyncStatus};
 use crate::array::core::Core;
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::io::{
@@ -192,6 +192,28 @@ fn a_read_only_check_leaves_out_no_more_than_what_cannot_be_read() {
         // Two parities show what disagrees without the block, too.
         let left_out = if level == Level::Raid6 { 0 } else { 8 };
         assert_eq!((compared, found), (whole - left_out, 0), "{level}: {events:?}");
+    }
+}
+
+/// As in Linux: what is left has nothing to be compared with, and the array can be left clean.
+#[test]
+fn a_resync_is_over_when_no_redundancy_is_left() {
+    let arrays = [(Level::Raid5, 4, 1), (Level::Raid6, 5, 2), (Level::Raid1, 2, 1), (Level::Raid1, 3, 2)];
+    for (level, members, failures) in arrays {
+        // At work by itself, it would have ended before the second failure.
+        for start in [false, true].into_iter().take(3 - failures) {
+            let sync = SyncConfig { start, ..SyncConfig::DEFAULT };
+            let new = VolumeConfig::new(spec(level, members), Policy::stripewise());
+            let config = VolumeConfig { sync, resync_from: Some(128), ..new };
+            let mut volume = Volume::new(&config).unwrap();
+            for failed in 0..failures {
+                assert!(volume.resync_due_from().is_some(), "{level} without {failed}");
+                command(&mut volume, AdminCommand::Fail(Slot(failed as u16)), 64);
+            }
+            assert_eq!(volume.resync_due_from(), None, "{level}, at work by itself: {start}");
+            let action = volume.sync_status().unwrap().action;
+            assert!(matches!(action, SyncAction::Idle | SyncAction::Frozen), "{level}: {action:?}");
+        }
     }
 }
 
