@@ -6,6 +6,7 @@ use stripewise_engine::geometry::Geometry;
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::units::Slot;
 use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::Superblock1;
 use stripewise_host::md::assemble::Assembled;
 
 /// An array as it stands.
@@ -59,6 +60,9 @@ pub(crate) struct Device {
     pub(crate) path: Option<String>,
     /// `active sync`, `spare rebuilding`, `spare`, `removed`, `faulty`.
     pub(crate) state: &'static str,
+    /// Reads go to others as long as they can.
+    pub(crate) write_mostly: bool,
+    pub(crate) failfast: bool,
     pub(crate) replacement: bool,
     pub(crate) recovered_bytes: Option<u64>,
     pub(crate) events: Option<u64>,
@@ -181,6 +185,8 @@ fn slot_row(assembled: &Assembled, slot: Slot, state: SlotState, has_failed: boo
             slot: Some(slot.0),
             path: None,
             state: "removed",
+            write_mostly: false,
+            failfast: false,
             replacement: false,
             recovered_bytes: None,
             events: None,
@@ -195,15 +201,17 @@ fn slot_row(assembled: &Assembled, slot: Slot, state: SlotState, has_failed: boo
 
 fn row(assembled: &Assembled, candidate: usize, slot: Option<Slot>, state: &'static str) -> Device {
     let superblock = &assembled.found.candidates[candidate].superblock;
-    let recovered = match superblock {
-        Superblock::V0(_) => None,
-        Superblock::V1(superblock) => superblock.recovered_sectors(),
+    let (recovered, flags) = match superblock {
+        Superblock::V0(_) => (None, 0),
+        Superblock::V1(superblock) => (superblock.recovered_sectors(), superblock.devflags),
     };
     Device {
         number: Some(superblock.dev_number()),
         slot: slot.map(|slot| slot.0),
         path: Some(assembled.found.paths[candidate].display().to_string()),
         state,
+        write_mostly: flags & Superblock1::FLAG_WRITE_MOSTLY != 0,
+        failfast: flags & Superblock1::FLAG_FAILFAST != 0,
         replacement: false,
         recovered_bytes: recovered.map(|sectors| sectors.saturating_mul(512)),
         events: Some(superblock.events()),

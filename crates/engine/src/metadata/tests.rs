@@ -245,6 +245,27 @@ fn superblocks_of_different_times_are_written_anew_and_others_are_left_alone() {
     assert_eq!(apart.told, [(1, clean(10)), (0, clean(11)), (1, clean(11)), (2, clean(11))]);
 }
 
+/// A resync that was stopped on its way: a write before that place is under way, and the superblock must not say that all is
+/// in sync there.
+#[test]
+fn an_array_that_was_stopped_during_a_resync_is_active_before_its_first_write() {
+    for has_bitmap in [false, true] {
+        let mut bench = bench_of(3, has_bitmap, |config| {
+            (0..3).for_each(|member| superblock_of(config, member).resync_offset_sectors = 64);
+            (config.resync_from, config.sync.start) = (Some(64), false);
+            if let Some(bitmap) = config.metadata.as_mut().unwrap().bitmap.as_mut() {
+                bitmap.bits.set(0..bitmap.bits.count());
+            }
+        });
+        let told = bench.write(0);
+        let data = told.iter().position(|told| *told == Told::Data).unwrap();
+        assert!(told[..data].contains(&active(11)), "{told:?}");
+        assert_eq!(bench.superblock(0).resync_offset_sectors, 0);
+        bench.input(Input::Admin { id: 0, command: AdminCommand::Stop });
+        assert_eq!(bench.superblock(0).resync_offset_sectors, 64, "it goes on from there");
+    }
+}
+
 #[test]
 fn a_spare_does_not_say_whether_the_array_is_clean() {
     let mut bench = bench_of(3, true, |config| {

@@ -194,7 +194,7 @@ impl Volume {
             config.metadata.as_ref().filter(|_| !config.read_only && keeps_state(core.geometry.level())).map(
                 |metadata| {
                     let keeper = Keeper::new(metadata, &core.geometry, core.resync_from);
-                    let needs_resync = keeper.is_dirty() && core.resync_from != u64::MAX;
+                    let needs_resync = core.resync_from != u64::MAX;
                     core.intent = metadata.bitmap.clone().map(|b| WriteIntent::new(b, needs_resync));
                     core.is_kept = true;
                     keeper
@@ -302,7 +302,7 @@ impl Volume {
     /// The first sector, of each member, that a resync has still to make agree; for RAID-10 of the array. None when none
     /// is due.
     pub fn resync_due_from(&self) -> Option<u64> {
-        (self.core.resync_from != u64::MAX).then_some(self.core.resync_from)
+        self.sync.resync_due_from(&self.core)
     }
 
     /// The array's geometry.

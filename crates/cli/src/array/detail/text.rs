@@ -58,6 +58,10 @@ struct Device {
     slot: Option<u16>,
     path: Option<String>,
     state: String,
+    #[serde(default)]
+    write_mostly: bool,
+    #[serde(default)]
+    failfast: bool,
     replacement: bool,
 }
 
@@ -220,12 +224,16 @@ fn device_row(device: &Device) -> String {
     let number = device.number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let slot = device.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string());
     let (major, minor) = device.path.as_deref().map_or((0, 0), |path| device_numbers(Path::new(path)));
-    let replacement = if device.replacement { " replacement" } else { "" };
+    let mut state = device.state.clone();
+    for (is_so, word) in [
+        (device.write_mostly, " writemostly"),
+        (device.failfast, " failfast"),
+        (device.replacement, " replacement"),
+    ] {
+        state.push_str(if is_so { word } else { "" });
+    }
     let path = device.path.as_deref().map_or_else(String::new, |path| format!("   {path}"));
-    format!(
-        "   {number:>5}   {major:>5}    {minor:>5}    {slot:>5}      {}{replacement}{path}\n",
-        device.state
-    )
+    format!("   {number:>5}   {major:>5}    {minor:>5}    {slot:>5}      {state}{path}\n")
 }
 
 /// The numbers of a block device; a regular file has none.

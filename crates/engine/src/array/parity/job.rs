@@ -118,9 +118,13 @@ impl Parity {
             // A check goes on past what cannot be had, and says so.
             Err(TooMuchLost) if job.kind != JobKind::Fill => {
                 op.job.writes = SlotSet::EMPTY;
-                op.job.verdict = Verdict::Unlocated;
-                (op.rows.0..op.rows.1).for_each(|row| self.note(core, op, row));
-                op.job.disagrees = false;
+                // Without a member that failed meanwhile there would have been nothing to compare.
+                let out = core.lost(op.range.end());
+                if both.minus(out).len() > view.data.and(out).len() {
+                    op.job.verdict = Verdict::Unlocated;
+                    (op.rows.0..op.rows.1).for_each(|row| self.note(core, op, row));
+                    op.job.disagrees = false;
+                }
                 (SlotSet::EMPTY, SlotSet::EMPTY)
             }
             Err(TooMuchLost) if !to_heal.is_empty() && goes_without(core, op) => {

@@ -385,6 +385,11 @@ impl Parity {
                 return self.end(core, out, key, op);
             }
             match op.step {
+                // Row by row only what cannot be read is rewritten, and listed as bad if that fails, too.
+                Step::Reading if op.kind == Kind::Job && is_spoilt(core, &op) => {
+                    op.split = true;
+                    return self.end(core, out, key, op);
+                }
                 Step::Reading => {
                     if op.plan.read.and(op.unreadable).is_empty() {
                         op.step = Step::Recovering;
@@ -536,6 +541,11 @@ fn report_corrected(out: &mut ActionQueue, core: &mut Core, op: &StripeOp) {
     for slot in rewritten.minus(core.bad(op.range)).iter() {
         core.read_error_corrected(out, slot, op.range);
     }
+}
+
+/// Whether rows that could be read by themselves were asked for together with one that could not.
+fn is_spoilt(core: &Core, op: &StripeOp) -> bool {
+    op.rows.1 - op.rows.0 > 1 && !op.unreadable.minus(core.failed).is_empty()
 }
 
 /// Whether less may be lost of each slot that an operation reads, or of each of its rows, than of all together.

@@ -121,6 +121,8 @@ pub(crate) struct Sync {
     gave_up: bool,
     /// Slots that come back with only what was written since missing.
     returned: SlotSet,
+    /// A resync is due that has nothing to compare: the metadata say that none is.
+    waived: bool,
     mismatch_sectors: u64,
     mismatches: Vec<Mismatch>,
 }
@@ -136,6 +138,7 @@ impl Sync {
             asked: None,
             gave_up: false,
             returned,
+            waived: false,
             mismatch_sectors: 0,
             mismatches: Vec::new(),
         }
@@ -176,6 +179,21 @@ impl Sync {
         self.asked.is_some() || std::mem::take(&mut self.look) && !core.read_only
     }
 
+    /// Tells the metadata that no resync is due while members are out without which it has nothing to compare, and that it is
+    /// once they are there: what pages still hold of a former member may differ from what the others make of it.
+    fn waive(&mut self, core: &mut Core) {
+        let waives = core.resync_from != u64::MAX && has_nothing_to_compare(core);
+        if waives != self.waived && !core.read_only {
+            self.waived = waives;
+            core.changed(StateChange::ResyncOffset(if waives { u64::MAX } else { core.resync_from }));
+        }
+    }
+
+    /// The first sector that a resync has still to make agree.
+    pub(crate) fn resync_due_from(&self, core: &Core) -> Option<u64> {
+        (core.resync_from != u64::MAX && !self.waived).then_some(core.resync_from)
+    }
+
     /// Nothing more begins.
     pub(crate) fn stop(&mut self) {
         self.frozen = true;
@@ -202,24 +220,22 @@ impl Sync {
 
     /// Chooses what to do. Answers whether there is anything.
     fn decide(&mut self, core: &mut Core, out: &mut ActionQueue) -> bool {
+        self.waive(core);
         if !has_redundancy(core) || self.asked.is_some_and(|action| !may_begin(core, action)) {
             self.asked = None;
             return false;
         }
-        if !core.read_only && core.resync_from != u64::MAX && has_nothing_to_compare(core) {
-            core.resync_from = u64::MAX;
-            core.changed(StateChange::ResyncOffset(u64::MAX));
-        }
         if !core.read_only && !self.frozen && !self.gave_up {
             self.place_spares(core);
             core.standing_changed = false;
+            self.waive(core);
             let unfilled = core.members.recovering.union(core.members.replacing);
             if !unfilled.is_empty() {
                 let from = unfilled.iter().map(|s| core.members.filled(s)).min().unwrap_or(0);
                 let by_intent = unfilled.minus(self.returned).is_empty();
                 return self.start(core, out, SyncAction::Recover, from, by_intent);
             }
-            if core.resync_from < sync_sectors(core, SyncAction::Resync) {
+            if !self.waived && core.resync_from < sync_sectors(core, SyncAction::Resync) {
                 return self.start(core, out, SyncAction::Resync, core.resync_from, true);
             }
         }
@@ -546,7 +562,7 @@ fn may_begin(core: &Core, action: SyncAction) -> bool {
 /// Whether so many members are out that a resync has no redundancy left to make agree: as in Linux it is over then, and the
 /// array can be left clean.
 fn has_nothing_to_compare(core: &Core) -> bool {
-    let out = core.incomplete().len();
+    let out = core.failed.len();
     match core.geometry.shape() {
         Shape::Parity(parity) => out >= usize::from(parity.parity_disks()),
         Shape::Mirror => out + 1 >= usize::from(core.geometry.raid_disks()),

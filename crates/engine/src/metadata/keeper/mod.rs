@@ -61,8 +61,8 @@ impl Keeper {
         let of_slots =
             config.members.iter().take(geometry.raid_disks().into()).flatten().map(|m| &m.superblock);
         let newest = of_slots.clone().map(Superblock::events).max().unwrap_or(0);
-        let is_clean =
-            of_slots.filter(|s| s.events() == newest).all(|s| s.resync_offset_sectors() == MAX_SECTOR);
+        // Of one that was stopped during a resync they say how far it came, and that nothing is under way before that.
+        let is_clean = of_slots.filter(|s| s.events() == newest).all(|s| s.resync_offset_sectors() != 0);
         let members: Vec<Option<Known>> = config
             .members
             .iter()
@@ -176,11 +176,6 @@ impl Keeper {
     /// Whether nothing is under way or waits.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.step, Step::Idle) && self.waiting.is_empty()
-    }
-
-    /// Whether the members were left with writes under way.
-    pub(crate) const fn is_dirty(&self) -> bool {
-        !self.state.is_clean
     }
 
     /// When there is something to do.

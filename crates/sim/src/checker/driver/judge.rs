@@ -69,7 +69,12 @@ impl Driver {
     fn check_found(&self, action: SyncAction) -> Result<(), Failure> {
         let compares = matches!(action, SyncAction::Check | SyncAction::Repair | SyncAction::RepairLocated);
         let found = self.volume.sync_status().map_or(0, |status| status.mismatch_sectors);
-        let is_explained = !self.doubtful.is_empty() || !self.forced.is_empty() || self.flipped.is_some();
+        // What so many members do not give at once cannot be compared, which counts as well.
+        let ailing = self.devices.iter().filter(|device| device.blamed).count();
+        let is_explained = !self.doubtful.is_empty()
+            || !self.forced.is_empty()
+            || self.flipped.is_some()
+            || ailing > usize::from(self.plan.level.parity_count()).max(1);
         if compares && found > 0 && !is_explained && !self.array_failed {
             return Err(Failure::FalseMismatch(found));
         }
