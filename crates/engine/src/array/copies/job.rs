@@ -332,10 +332,11 @@ impl Copies {
     }
 }
 
-/// Whether a check goes on page by page: what cannot be read stays so where nothing is written, and the rest is compared.
+/// Whether a check or repair goes on page by page: only what cannot be read by itself is left out of the comparison, rewritten,
+/// and listed as bad if that fails, too.
 fn is_parted_by_errors(core: &Core, job: &CopyJob) -> bool {
-    let is_check = job.job.kind == JobKind::Check && core.read_only;
-    is_check && !job.unreadable.is_empty() && job.range.count > PAGE_SECTORS
+    let compares = !matches!(job.job.kind, JobKind::Fill | JobKind::Rewrite);
+    compares && !job.unreadable.minus(core.failed).is_empty() && job.range.count > PAGE_SECTORS
 }
 
 /// A part of a job, in the range that the job holds.

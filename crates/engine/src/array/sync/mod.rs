@@ -109,6 +109,7 @@ enum Ending {
 
 /// The machine.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a condition of its own")]
 pub(crate) struct Sync {
     speed: Speed,
     run: Option<Run>,

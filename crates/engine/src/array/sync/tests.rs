@@ -112,8 +112,17 @@ fn a_check_says_how_far_it_is_and_a_second_one_waits_its_turn() {
 /// Checks a read-only volume to the end, its members and comparisons answering alike; what happened, the sectors that were
 /// read, and how many were found. A member that is named cannot read its first sectors.
 fn checked(volume: &mut Volume, verdict: Verdict, refused: Option<Slot>) -> (Vec<ArrayEvent>, u64, u64) {
-    let (events, read, _, found) = checked_but(volume, verdict, refused.map(|slot| (slot, 0)));
-    (events, read, found)
+    let found = checked_but(volume, verdict, refused.map(|slot| (slot, 0)), false);
+    (found.events, found.read, found.mismatch_sectors)
+}
+
+/// What a check did, in sectors.
+struct Checked {
+    events: Vec<ArrayEvent>,
+    read: u64,
+    compared: u64,
+    written: u64,
+    mismatch_sectors: u64,
 }
 
 /// The same with the sector that a member cannot read; and the sectors that were compared.
@@ -121,8 +130,9 @@ fn checked_but(
     volume: &mut Volume,
     verdict: Verdict,
     refused: Option<(Slot, u64)>,
-) -> (Vec<ArrayEvent>, u64, u64, u64) {
-    let mut compared = 0;
+    may_write: bool,
+) -> Checked {
+    let (mut compared, mut written) = (0, 0);
     let command = AdminCommand::Sync(SyncAction::Check);
     let (mut inputs, mut events, mut read) =
         (VecDeque::from([Input::Admin { id: 1, command }]), Vec::new(), 0);
@@ -132,8 +142,12 @@ fn checked_but(
         for action in &out.actions {
             match *action {
                 Action::Io(io) => {
-                    assert_eq!(io.op, Op::Read, "nothing is written to members that are only read");
-                    read += io.range.count;
+                    if io.op == Op::Write {
+                        assert!(may_write, "nothing is written to members that are only read");
+                        written += io.range.count;
+                    } else {
+                        read += io.range.count;
+                    }
                     let is_bad = refused.is_some_and(|(slot, sector)| {
                         io.member.index() == slot.index()
                             && (io.range.start..io.range.end()).contains(&sector)
@@ -151,7 +165,8 @@ fn checked_but(
             }
         }
     }
-    (events, read, compared, volume.sync_status().unwrap().mismatch_sectors)
+    let mismatch_sectors = volume.sync_status().unwrap().mismatch_sectors;
+    Checked { events, read, compared, written, mismatch_sectors }
 }
 
 #[test]
@@ -186,12 +201,22 @@ fn a_read_only_check_leaves_out_no_more_than_what_cannot_be_read() {
         let members = if level == Level::Raid1 { 2 } else { 4 };
         let config =
             VolumeConfig { read_only: true, ..VolumeConfig::new(spec(level, members), Policy::stripewise()) };
-        let whole = checked_but(&mut Volume::new(&config).unwrap(), Verdict::Consistent, None).2;
-        let (events, _, compared, found) =
-            checked_but(&mut Volume::new(&config).unwrap(), Verdict::Consistent, Some((Slot(1), 81)));
+        let check = |bad| checked_but(&mut Volume::new(&config).unwrap(), Verdict::Consistent, bad, false);
+        let (whole, found) = (check(None), check(Some((Slot(1), 81))));
         // Two parities show what disagrees without the block, too.
         let left_out = if level == Level::Raid6 { 0 } else { 8 };
-        assert_eq!((compared, found), (whole - left_out, 0), "{level}: {events:?}");
+        let expected = (whole.compared - left_out, 0);
+        assert_eq!((found.compared, found.mismatch_sectors), expected, "{level}: {:?}", found.events);
+    }
+}
+
+/// What cannot be written either is listed as bad: a row, not all that was read with it.
+#[test]
+fn a_check_rewrites_no_more_than_what_cannot_be_read() {
+    for level in [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10] {
+        let mut volume = volume(level, 4, 0);
+        let found = checked_but(&mut volume, Verdict::Consistent, Some((Slot(1), 81)), true);
+        assert_eq!((found.written, found.mismatch_sectors), (8, 0), "{level}: {:?}", found.events);
     }
 }
 
