@@ -209,6 +209,8 @@ pub enum CreateError {
         /// Those needed.
         needed: u32,
     },
+    /// The layout has one copy, which Linux does not run.
+    OneCopy,
     /// The layout has more copies than there are slots.
     Copies {
         /// Copies.
@@ -283,12 +285,15 @@ impl fmt::Display for CreateError {
             Self::TooManySlots { most, needed } => {
                 write!(f, "{needed} raid and spare devices are too many; this metadata lists {most} at most")
             }
+            Self::OneCopy => {
+                f.write_str("a layout of one copy is none that Linux runs; give it two, as n2, or use raid0")
+            }
             Self::Copies { copies, raid_disks } => {
                 write!(f, "a layout of {copies} copies needs {copies} raid devices, not {raid_disks}")
             }
             Self::ChunkAtLevel(level) => write!(f, "a {level} array has no chunk; leave --chunk out"),
-            Self::Chunk { chunk_bytes, level: Level::Raid0 } => {
-                write!(f, "a chunk of {chunk_bytes} bytes is not possible; raid0's is a multiple of 4K")
+            Self::Chunk { chunk_bytes, level: level @ (Level::Raid0 | Level::Linear) } => {
+                write!(f, "a chunk of {chunk_bytes} bytes is not possible; {level}'s is a multiple of 4K")
             }
             Self::Chunk { chunk_bytes, level } => {
                 write!(

@@ -47,6 +47,9 @@ fn slots(request: &Request) -> Result<(), CreateError> {
     }
     if let Layout::Raid10(layout) = plan.layout {
         let copies = u32::from(layout.near) * u32::from(layout.far);
+        if copies < 2 {
+            return Err(CreateError::OneCopy);
+        }
         if copies > raid_disks {
             return Err(CreateError::Copies { copies, raid_disks });
         }
@@ -61,7 +64,7 @@ fn chunks(request: &Request) -> Result<(), CreateError> {
         Level::Raid1 if chunk != 0 => return Err(CreateError::ChunkAtLevel(level)),
         Level::Raid1 => true,
         Level::Linear if chunk == 0 => true,
-        Level::Raid0 => chunk >= CHUNK_SECTORS_MIN && chunk.is_multiple_of(CHUNK_SECTORS_MIN),
+        Level::Raid0 | Level::Linear => chunk >= CHUNK_SECTORS_MIN && chunk.is_multiple_of(CHUNK_SECTORS_MIN),
         _ => chunk >= CHUNK_SECTORS_MIN && chunk.is_power_of_two(),
     };
     if !is_possible || chunk > CHUNK_SECTORS_MAX {
