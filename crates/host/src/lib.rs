@@ -13,6 +13,7 @@ mod array;
 mod buffers;
 mod clock;
 mod compute;
+mod copy_ahead;
 mod delayed;
 mod drive;
 mod error;

@@ -9,7 +9,8 @@ use stripewise_engine::units::SECTOR_BYTES;
 
 use super::fused::Lent;
 use super::{Context, Shard};
-use crate::delayed::{DelayedRead, DelayedReads, ask_for};
+use crate::copy_ahead::ask_for;
+use crate::delayed::{DelayedRead, DelayedReads};
 use crate::members::Member;
 
 /// How many requests ahead the page cache's places are fetched: a miss takes about as long as two hits.
