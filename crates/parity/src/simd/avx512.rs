@@ -2,11 +2,11 @@
 //! does as one product with an 8 × 8 bit matrix. Three-operand xor is `VPTERNLOG`.
 
 use std::arch::x86_64::{
-    __m512i, _mm_loadu_si128, _mm_sfence, _mm512_add_epi8, _mm512_and_si512, _mm512_broadcast_i32x4,
-    _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512, _mm512_maskz_mov_epi8, _mm512_movepi8_mask,
-    _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_shuffle_epi8,
-    _mm512_srli_epi64, _mm512_storeu_si512, _mm512_stream_si512, _mm512_ternarylogic_epi32,
-    _mm512_test_epi64_mask, _mm512_xor_si512,
+    __m512i, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm512_add_epi8, _mm512_and_si512,
+    _mm512_broadcast_i32x4, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512, _mm512_maskz_mov_epi8,
+    _mm512_movepi8_mask, _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi64, _mm512_setzero_si512,
+    _mm512_shuffle_epi8, _mm512_srli_epi64, _mm512_storeu_si512, _mm512_stream_si512,
+    _mm512_ternarylogic_epi32, _mm512_test_epi64_mask, _mm512_xor_si512,
 };
 
 use super::kernel_set;
@@ -119,6 +119,13 @@ impl Multiply for ByMatrix {
 impl<M: Multiply> Vector for Avx512<M> {
     type Factor = M::Factor;
     const BYTES: usize = 64;
+    // The CPU's own fetching stops where a page does.
+    const COPY_AHEAD: usize = 4096;
+
+    #[inline(always)]
+    unsafe fn fetch(line: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+    }
 
     #[inline(always)]
     unsafe fn zero() -> Self {

@@ -6,7 +6,7 @@
 
 use std::ptr::null_mut;
 
-use super::vector::{At, Vector, each_register, load, store, store_or_stream};
+use super::vector::{At, Vector, each_register, fetch_ahead, load, store, store_or_stream};
 use super::{P_APART, Q_APART, STRIP, Strip};
 use crate::Copied;
 
@@ -37,7 +37,7 @@ pub(super) unsafe fn copying<V: Vector, const Q: bool, const STREAM: bool>(
             let from = one.block.as_ptr();
             // SAFETY: `start..end` is within every block and copy, and the strips.
             unsafe {
-                each_register!(V, start, end, add::<V, Q, STREAM>(from, to, p_sum, q_sum, is_first));
+                each_register!(V, start, end, add::<V, Q, STREAM>(from, len, to, p_sum, q_sum, is_first));
             }
             is_first = false;
         }
@@ -56,10 +56,11 @@ pub(super) unsafe fn copying<V: Vector, const Q: bool, const STREAM: bool>(
     }
 }
 
-/// Copies registers and adds them to the sums: by Horner's rule to Q's, from the highest index down.
+/// Copies registers of a block of `len` bytes and adds them to the sums: by Horner's rule to Q's, from the highest index down.
 #[inline(always)]
 unsafe fn add<V: Vector, const Q: bool, const STREAM: bool, const UNROLL: usize, const PARTIAL: bool>(
     from: *const u8,
+    len: usize,
     to: *mut u8,
     p: *mut u8,
     q: *mut u8,
@@ -70,6 +71,9 @@ unsafe fn add<V: Vector, const Q: bool, const STREAM: bool, const UNROLL: usize,
         // SAFETY: `copying` keeps `at` within every block.
         unsafe {
             let at = at.lane::<V>(lane);
+            if STREAM && !PARTIAL {
+                fetch_ahead::<V>(from, at, len);
+            }
             let data = load::<V, PARTIAL>(from, at);
             if !to.is_null() {
                 store_or_stream::<V, PARTIAL, STREAM>(to, at, data);

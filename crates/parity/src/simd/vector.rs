@@ -11,6 +11,13 @@ pub(super) trait Vector: Copy {
     /// Bytes in the register, a power of two of at most 64.
     const BYTES: usize;
 
+    /// How far before they are used the lines of what is copied past the caches are fetched; 0 if the CPU is left to do so.
+    const COPY_AHEAD: usize = 0;
+
+    /// Has a line fetched into the second cache; a hint, which may name any address.
+    #[inline(always)]
+    unsafe fn fetch(_line: *const u8) {}
+
     /// Returns all zeroes.
     unsafe fn zero() -> Self;
 
@@ -103,6 +110,19 @@ pub(super) unsafe fn store<V: Vector, const PARTIAL: bool>(base: *mut u8, at: At
         } else {
             value.store(to);
         }
+    }
+}
+
+/// Has the register fetched that is [`Vector::COPY_AHEAD`] behind `at`, if it lies before `end`.
+///
+/// # Safety
+/// The CPU supports `V`.
+#[inline(always)]
+pub(super) unsafe fn fetch_ahead<V: Vector>(base: *const u8, at: At, end: usize) {
+    let ahead = at.offset + V::COPY_AHEAD;
+    if V::COPY_AHEAD > 0 && ahead < end {
+        // SAFETY: the caller vouches for the CPU.
+        unsafe { V::fetch(base.wrapping_add(ahead)) };
     }
 }
 
