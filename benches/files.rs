@@ -48,8 +48,8 @@ const CASES: [Case; 4] = [
         fio: ["write", "128k", "16"],
     },
     Case {
-        name: "4 KiB random read, QD 32",
-        job: job(Op::Read, 4096, 32, true),
+        name: "4 KiB random read, QD 35",
+        job: job(Op::Read, 4096, 35, true),
         fio: ["randread", "4k", "7"],
     },
     Case {
