@@ -110,7 +110,9 @@ unsafe fn copy_wide(from: *const u8, to: *mut u8, bytes: usize, later: Later) {
 #[cfg(target_arch = "x86_64")]
 fn is_intel() -> bool {
     // CPUID leaf 0: the vendor's name in EBX, EDX, ECX.
-    let leaf = std::arch::x86_64::__cpuid(0);
+    #[allow(unused_unsafe, reason = "safe since Rust 1.94")]
+    // SAFETY: every CPU of 64 bits has the instruction.
+    let leaf = unsafe { std::arch::x86_64::__cpuid(0) };
     [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
 }
 
