@@ -3,7 +3,7 @@
 //! How far ahead it is best fetched, into which cache, and how many lines before, depends on how many a core can wait for
 //! and how soon a copy stops behind them; which CPU has which is measured (docs/performance.md).
 
-const LINE_BYTES: usize = 64;
+pub(crate) const LINE_BYTES: usize = 64;
 
 /// How copies that wait are fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,33 +36,27 @@ impl Fetching {
         }
     }
 
-    /// Copies, and has what one of the `later` copies is from fetched, whose place in the order of copies `later` takes: 0 for
-    /// the next.
+    /// How many copies lie between the one that runs and the one that it has fetched.
+    pub(crate) fn between(self) -> usize {
+        match self {
+            Self::Next => 0,
+            #[cfg(target_arch = "x86_64")]
+            Self::SecondNext => 1,
+        }
+    }
+
+    /// Copies, and has what a later copy is from fetched if there is one.
     ///
     /// # Safety
     /// `from` is `bytes` readable and `to` as many writable bytes, apart from each other.
-    pub(crate) unsafe fn copy(
-        self,
-        from: *const u8,
-        to: *mut u8,
-        bytes: usize,
-        later: impl Fn(usize) -> Option<Later>,
-    ) {
-        let soonest = later(0);
-        let Some(ahead) = (match self {
-            Self::Next => soonest,
-            #[cfg(target_arch = "x86_64")]
-            Self::SecondNext => later(1).or(soonest),
-        }) else {
-            // SAFETY: upheld by the caller.
-            return unsafe { to.copy_from_nonoverlapping(from, bytes) };
-        };
+    pub(crate) unsafe fn copy(self, from: *const u8, to: *mut u8, bytes: usize, later: Option<Later>) {
         // SAFETY: upheld by the caller; AVX2 is there where it was chosen.
         unsafe {
-            match self {
-                Self::Next => copy_lines(from, to, bytes, ahead, ask_for),
+            match (later, self) {
+                (None, _) => to.copy_from_nonoverlapping(from, bytes),
+                (Some(later), Self::Next) => copy_lines(from, to, bytes, later, ask_for),
                 #[cfg(target_arch = "x86_64")]
-                Self::SecondNext => copy_wide(from, to, bytes, ahead),
+                (Some(later), Self::SecondNext) => copy_wide(from, to, bytes, later),
             }
         }
     }
@@ -144,19 +138,18 @@ mod tests {
     #[test]
     fn every_byte_is_copied_and_none_beside() {
         let source: Vec<u8> = (0..5000u32).map(|i| (i * 7 % 251) as u8).collect();
+        let laters = [
+            None,
+            Some(Later { from: source.as_ptr(), bytes: 100 }),
+            Some(Later { from: std::ptr::null(), bytes: 4096 }),
+        ];
         for (kind, bytes) in
             all_kinds().into_iter().flat_map(|kind| [0, 1, 63, 64, 65, 4096, 4200].map(|bytes| (kind, bytes)))
         {
-            for (from, to) in [(0, 0), (3, 0), (0, 5)] {
+            for ((from, to), later) in
+                [(0, 0), (3, 0), (0, 5)].into_iter().flat_map(|ends| laters.map(|later| (ends, later)))
+            {
                 let mut target = vec![9; 5000];
-                let later = |place| {
-                    [
-                        Later { from: source.as_ptr(), bytes: 100 },
-                        Later { from: std::ptr::null(), bytes: 4096 },
-                    ]
-                    .get(place)
-                    .copied()
-                };
                 // SAFETY: both lie within their vectors.
                 unsafe { kind.copy(source.as_ptr().add(from), target.as_mut_ptr().add(to), bytes, later) };
                 let (before, rest) = target.split_at(to);

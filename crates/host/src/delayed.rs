@@ -9,11 +9,10 @@ use std::ops::Range;
 
 use stripewise_engine::io::Input;
 
-use crate::copy_ahead::{Fetching, Later, ask_for};
+use crate::copy_ahead::{Fetching, LINE_BYTES, Later, ask_for};
 
 /// The first lines of bytes that are used where they are, asked for at once; there are two such reads a request or three.
 const LINES_USED: usize = 4;
-const LINE_BYTES: usize = 64;
 /// Of bytes that are used where they are, those of this many reads later are fetched: the next write's.
 const USED_AHEAD: usize = 2;
 
@@ -81,9 +80,8 @@ impl DelayedReads {
                 .for_each(|later| later.ask_for_lines(LINES_USED..usize::MAX));
             return Some(answer);
         };
-        let later = |place| {
-            self.waiting.get(place).map(|read: &DelayedRead| Later { from: read.from, bytes: read.bytes })
-        };
+        let later = self.waiting.get(self.fetching.between()).or(self.waiting.front());
+        let later = later.map(|read| Later { from: read.from, bytes: read.bytes });
         // SAFETY: upheld by the caller.
         unsafe { self.fetching.copy(from, to, bytes, later) };
         Some(answer)
