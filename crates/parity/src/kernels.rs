@@ -94,11 +94,16 @@ impl Kernels {
         self.xor_set.xor_streaming(target, sources);
     }
 
-    /// Copies `source` to `target` past the caches: for a target that is not read soon.
+    /// Copies `source`, a long block that comes from memory, to `target`: with AVX-512 faster than a `memcpy`, without it one.
+    pub fn copy(&self, target: &mut [u8], source: &[u8]) {
+        self.xor_set.copy(target, source);
+    }
+
+    /// As [`copy`](Self::copy), past the caches: for a target that is not read soon.
     ///
     /// Between blocks in memory 1.3 to 1.4 times as fast as a `memcpy` on Zen 3; in a cache, slower.
     pub fn copy_streaming(&self, target: &mut [u8], source: &[u8]) {
-        self.xor_set.xor_streaming(target, &[source]);
+        self.xor_set.copy_streaming(target, source);
     }
 
     /// Computes P and Q of `data`; block `i` has the coefficient `2^i`, `None` counts as zeroes.

@@ -15,14 +15,14 @@
 //! `unsafe` is in `simd` alone.
 //!
 //! # What has been run where
-//! The tests were run with scalar, SSE2, SSSE3 and AVX2 natively (AMD Zen 3), with NEON under
-//! `qemu-aarch64`, and one stripe through every operation but the streaming ones with AVX-512BW and
-//! AVX-512 with GFNI under Miri:
+//! The tests were run with scalar, SSE2, SSSE3 and AVX2 natively (AMD Zen 3, Intel Sapphire Rapids), with AVX-512BW and
+//! AVX-512 with GFNI natively (the latter CPU), with NEON under `qemu-aarch64`, and one stripe through every operation but
+//! the streaming ones with the AVX-512 sets under Miri:
 //! ```text
 //! RUSTFLAGS="-C target-feature=+avx2,+avx512f,+avx512bw,+gfni" MIRIFLAGS=-Zmiri-disable-isolation \
 //!     cargo +nightly miri test -p stripewise-parity --test recovery one_short_stripe
 //! ```
-//! AVX-512 and NEON have not been run on, nor timed on, a CPU that has them.
+//! NEON has not been run on, nor timed on, a CPU that has it.
 
 mod check;
 mod field;

@@ -10,6 +10,8 @@ pub(crate) static SCALAR: Set = Set {
     xor,
     xor_into,
     xor_streaming: xor,
+    copy: <[u8]>::copy_from_slice,
+    copy_streaming: <[u8]>::copy_from_slice,
     pq,
     pq_streaming: pq,
     q,

@@ -16,6 +16,11 @@ fn lengths() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0usize..300, 2 => 4090usize..4110, 1 => 8000usize..9000, 1 => Just(4096usize)]
 }
 
+/// And around what is copied at several places at a time: 4 of up to 16 KiB, in steps of 256 bytes.
+fn copied_lengths() -> impl Strategy<Value = usize> {
+    prop_oneof![2 => lengths(), 1 => 65_000usize..67_000, 1 => 131_000usize..160_000, 1 => Just(131_072usize)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -39,9 +44,24 @@ proptest! {
             kernels.xor_streaming(target.get_mut(0), &sources);
             prop_assert_eq!(target.get(0), &sum, "xor_streaming by {:?}", kernels);
 
-            kernels.copy_streaming(target.get_mut(0), sources[width - 1]);
-            prop_assert_eq!(target.get(0), sources[width - 1], "copy_streaming by {:?}", kernels);
             target.assert_guards();
+        }
+    }
+
+    #[test]
+    fn copies_equal_their_source(len in copied_lengths(), offset in 0usize..65, seed: u64) {
+        let source = Blocks::random(1, len, offset, seed);
+        for kernels in Kernels::all() {
+            for to_offset in [0, offset] {
+                let mut target = Blocks::random(1, len, to_offset, !seed);
+                kernels.copy(target.get_mut(0), source.get(0));
+                prop_assert_eq!(target.get(0), source.get(0), "copy by {:?}", kernels);
+
+                target.get_mut(0).fill(0xEE);
+                kernels.copy_streaming(target.get_mut(0), source.get(0));
+                prop_assert_eq!(target.get(0), source.get(0), "copy_streaming by {:?}", kernels);
+                target.assert_guards();
+            }
         }
     }
 

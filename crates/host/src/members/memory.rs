@@ -73,11 +73,11 @@ impl MemoryMember {
         for (to, bytes) in buffers {
             // SAFETY: upheld by the caller; the sum of the lengths is the checked range.
             unsafe {
-                let is_past = |destinations: &mut Destinations| destinations.is_past_caches(to, bytes);
-                if bytes >= STREAM_BYTES_MIN && destinations.as_deref_mut().is_some_and(is_past) {
-                    copy_streaming(to, from, bytes);
-                } else {
+                if bytes < STREAM_BYTES_MIN {
                     to.copy_from_nonoverlapping(from, bytes);
+                } else {
+                    let is_past = |destinations: &mut Destinations| destinations.is_past_caches(to, bytes);
+                    copy_long(to, from, bytes, destinations.as_deref_mut().is_some_and(is_past));
                 }
                 from = from.add(bytes);
             }
@@ -103,7 +103,7 @@ impl MemoryMember {
                 } else if bytes < STREAM_BYTES_MIN {
                     to.copy_from_nonoverlapping(from, bytes);
                 } else {
-                    copy_streaming(to, from, bytes);
+                    copy_long(to, from, bytes, true);
                 }
                 to = to.add(bytes);
             }
@@ -120,13 +120,17 @@ impl MemoryMember {
     }
 }
 
-/// Copies past the caches.
+/// Copies at least [`STREAM_BYTES_MIN`], past the caches if that is asked for.
 ///
 /// # Safety
 /// `from` is `bytes` readable and `to` as many writable bytes, apart from each other, and nothing else uses the latter.
-unsafe fn copy_streaming(to: *mut u8, from: *const u8, bytes: usize) {
+unsafe fn copy_long(to: *mut u8, from: *const u8, bytes: usize, is_past_caches: bool) {
     // SAFETY: upheld by the caller.
     let (target, source) =
         unsafe { (std::slice::from_raw_parts_mut(to, bytes), std::slice::from_raw_parts(from, bytes)) };
-    kernels().copy_streaming(target, source);
+    if is_past_caches {
+        kernels().copy_streaming(target, source);
+    } else {
+        kernels().copy(target, source);
+    }
 }

@@ -121,6 +121,7 @@ impl<M: Multiply> Vector for Avx512<M> {
     const BYTES: usize = 64;
     // The CPU's own fetching stops where a page does.
     const COPY_AHEAD: usize = 4096;
+    const COPY_PLACES: usize = 4;
 
     #[inline(always)]
     unsafe fn fetch(line: *const u8) {

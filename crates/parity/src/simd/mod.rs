@@ -11,6 +11,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod copy;
 mod copying;
 mod finish;
 #[cfg(target_arch = "aarch64")]
@@ -102,7 +103,7 @@ macro_rules! kernel_set {
             use super::*;
             use $crate::simd::set::{Data, Set, SolveBoth, SolveP, SolveQ};
             use $crate::simd::vector::Vector;
-            use $crate::simd::{copying, finish, pq, update, xor};
+            use $crate::simd::{copy, copying, finish, pq, update, xor};
             use $crate::{Change, Copied};
 
             type V = $vector;
@@ -113,6 +114,8 @@ macro_rules! kernel_set {
                 xor,
                 xor_into,
                 xor_streaming,
+                copy,
+                copy_streaming,
                 pq,
                 pq_streaming,
                 q,
@@ -141,6 +144,24 @@ macro_rules! kernel_set {
                     unsafe { xor::xor::<V, false, true>(target, sources) }
                 } else {
                     unsafe { xor::xor::<V, false, false>(target, sources) }
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn copy(target: &mut [u8], source: &[u8]) {
+                if V::COPY_PLACES > 1 {
+                    unsafe { copy::copy::<V, false>(target, source) }
+                } else {
+                    target.copy_from_slice(source);
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn copy_streaming(target: &mut [u8], source: &[u8]) {
+                if target.as_ptr().addr() % V::BYTES == 0 {
+                    unsafe { copy::copy::<V, true>(target, source) }
+                } else {
+                    unsafe { self::copy(target, source) }
                 }
             }
 

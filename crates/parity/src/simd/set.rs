@@ -52,6 +52,8 @@ pub(crate) struct Set {
     pub(crate) xor: unsafe fn(&mut [u8], &[&[u8]]),
     pub(crate) xor_into: unsafe fn(&mut [u8], &[&[u8]]),
     pub(crate) xor_streaming: unsafe fn(&mut [u8], &[&[u8]]),
+    pub(crate) copy: unsafe fn(&mut [u8], &[u8]),
+    pub(crate) copy_streaming: unsafe fn(&mut [u8], &[u8]),
     pub(crate) pq: unsafe fn(&mut [u8], &mut [u8], Data<'_>),
     pub(crate) pq_streaming: unsafe fn(&mut [u8], &mut [u8], Data<'_>),
     pub(crate) q: unsafe fn(&mut [u8], Data<'_>),
@@ -104,6 +106,16 @@ impl Set {
     pub(crate) fn xor_streaming(&self, target: &mut [u8], sources: &[&[u8]]) {
         assert_sources(sources, target.len());
         unsafe { (self.xor_streaming)(target, sources) }
+    }
+
+    pub(crate) fn copy(&self, target: &mut [u8], source: &[u8]) {
+        assert_sources(&[source], target.len());
+        unsafe { (self.copy)(target, source) }
+    }
+
+    pub(crate) fn copy_streaming(&self, target: &mut [u8], source: &[u8]) {
+        assert_sources(&[source], target.len());
+        unsafe { (self.copy_streaming)(target, source) }
     }
 
     pub(crate) fn pq(&self, p: &mut [u8], q: &mut [u8], data: Data<'_>) {

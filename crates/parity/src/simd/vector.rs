@@ -11,8 +11,11 @@ pub(super) trait Vector: Copy {
     /// Bytes in the register, a power of two of at most 64.
     const BYTES: usize;
 
-    /// How far before they are used the lines of what is copied past the caches are fetched; 0 if the CPU is left to do so.
+    /// How far before they are used the lines of a stripe that is copied past the caches are fetched; 0 if the CPU is left to do so.
     const COPY_AHEAD: usize = 0;
+
+    /// At how many places a long copy goes on at a time; 1 if the CPU is left to fetch what it is of.
+    const COPY_PLACES: usize = 1;
 
     /// Has a line fetched into the second cache; a hint, which may name any address.
     #[inline(always)]

@@ -3,7 +3,7 @@
 //! Blocks at power-of-two strides share cache sets, so only [`GROUP`] sources are read side by side,
 //! a [`STRIP`] of each at a time if there are more; the strip of the target stays in L1 from group to group.
 
-use super::vector::{At, Vector, each_group, each_single, fetch_ahead, load, store_or_stream};
+use super::vector::{At, Vector, each_group, each_single, load, store_or_stream};
 use super::{GROUP, P_APART, STRIP, Strip};
 
 /// Registers summed side by side.
@@ -74,7 +74,7 @@ unsafe fn add_group<V: Vector, const STREAM: bool>(
             _ => add_whole::<V, STREAM, GROUP>(sum, &blocks, out, &mut start, end),
         }
         let blocks = blocks.get_unchecked(..group.len());
-        each_single!(V, start, end, step::<V, STREAM>(sum, blocks, out, end));
+        each_single!(V, start, end, step::<V, STREAM>(sum, blocks, out));
     }
 }
 
@@ -95,29 +95,24 @@ unsafe fn add_whole<V: Vector, const STREAM: bool, const COUNT: usize>(
     unsafe {
         let blocks = *blocks.first_chunk::<COUNT>().unwrap_unchecked();
         if sum.is_null() {
-            each_group!(V, UNROLL, start, end, step::<V, STREAM>(std::ptr::null(), &blocks, out, end));
+            each_group!(V, UNROLL, start, end, step::<V, STREAM>(std::ptr::null(), &blocks, out));
         } else {
-            each_group!(V, UNROLL, start, end, step::<V, STREAM>(sum, &blocks, out, end));
+            each_group!(V, UNROLL, start, end, step::<V, STREAM>(sum, &blocks, out));
         }
     }
     *from = start;
 }
 
-/// Writes `sum` (nothing if null) plus `blocks`, of which there is one or more, to `out` at `UNROLL` registers from `at`. What
-/// is only copied ends at `end`.
+/// Writes `sum` (nothing if null) plus `blocks`, of which there is one or more, to `out` at `UNROLL` registers from `at`.
 #[inline(always)]
 unsafe fn step<V: Vector, const STREAM: bool, const UNROLL: usize, const PARTIAL: bool>(
     sum: *const u8,
     blocks: &[*const u8],
     out: *mut u8,
-    end: usize,
     at: At,
 ) {
     // SAFETY: `add_group` keeps `at` within every block.
     unsafe {
-        if let ([one], true, false) = (blocks, STREAM, PARTIAL) {
-            (0..UNROLL).for_each(|lane| fetch_ahead::<V>(*one, at.lane::<V>(lane), end));
-        }
         let mut total = [V::zero(); UNROLL];
         for (lane, total) in total.iter_mut().enumerate() {
             let at = at.lane::<V>(lane);

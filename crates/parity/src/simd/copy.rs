@@ -1,0 +1,70 @@
+//! Copies of long blocks, for any [`Vector`].
+//!
+//! A core waits for memory the least when it is asked for lines at several places at a time: what is copied is taken from
+//! [`Vector::COPY_PLACES`] of them in turn, each fetched a little ahead.
+
+use super::vector::{At, Vector, each_register, load, store_or_stream};
+
+/// Registers of a place copied at a time.
+const UNROLL: usize = 4;
+/// The places lie at most this far apart.
+const APART_MAX: usize = 16 << 10;
+/// How far ahead a line is fetched.
+const AHEAD: usize = 256;
+
+/// Copies `source` to `target`, past the caches if `STREAM`.
+///
+/// # Safety
+/// The CPU supports `V`; both are of equal length; with `STREAM`, `target` is aligned to `V::BYTES`.
+#[inline(always)]
+pub(super) unsafe fn copy<V: Vector, const STREAM: bool>(target: &mut [u8], source: &[u8]) {
+    let step_bytes = UNROLL * V::BYTES;
+    let len = target.len();
+    let (to, from) = (target.as_mut_ptr(), source.as_ptr());
+    let mut start = 0;
+    if V::COPY_PLACES > 1 {
+        loop {
+            let apart = usize::min(APART_MAX, (len - start) / V::COPY_PLACES) / step_bytes * step_bytes;
+            if apart == 0 {
+                break;
+            }
+            for offset in (start..start + apart).step_by(step_bytes) {
+                for place in 0..V::COPY_PLACES {
+                    let at = At { offset: offset + place * apart, bytes: V::BYTES };
+                    // SAFETY: the last place ends at `start + COPY_PLACES * apart`, which is at most `len`.
+                    unsafe { step::<V, STREAM, UNROLL, false>(from, to, at) };
+                }
+            }
+            start += V::COPY_PLACES * apart;
+        }
+    }
+    // SAFETY: `start..len` is within both.
+    unsafe {
+        each_register!(V, start, len, step::<V, STREAM>(from, to));
+        if STREAM {
+            V::fence();
+        }
+    }
+}
+
+/// Copies `UNROLL` registers from `at` on, and has those fetched that come [`AHEAD`] of them.
+#[inline(always)]
+unsafe fn step<V: Vector, const STREAM: bool, const UNROLL: usize, const PARTIAL: bool>(
+    from: *const u8,
+    to: *mut u8,
+    at: At,
+) {
+    // SAFETY: `copy` keeps `at` within both; what is fetched may be any address.
+    unsafe {
+        if V::COPY_PLACES > 1 && !PARTIAL {
+            (0..UNROLL).for_each(|lane| V::fetch(from.wrapping_add(at.lane::<V>(lane).offset + AHEAD)));
+        }
+        let mut values = [V::zero(); UNROLL];
+        for (lane, value) in values.iter_mut().enumerate() {
+            *value = load::<V, PARTIAL>(from, at.lane::<V>(lane));
+        }
+        for (lane, value) in values.iter().enumerate() {
+            store_or_stream::<V, PARTIAL, STREAM>(to, at.lane::<V>(lane), *value);
+        }
+    }
+}
