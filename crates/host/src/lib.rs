@@ -21,6 +21,7 @@ mod flushes;
 mod fuse;
 mod iovecs;
 mod layers;
+mod loans;
 mod mailbox;
 mod manage;
 pub mod md;

@@ -17,6 +17,8 @@ use crate::error::HostError;
 pub(crate) struct PartBuffer {
     pub(crate) base: *mut u8,
     pub(crate) bytes: u64,
+    /// What is read may be left where it lies, in [`crate::loans`]: whoever asks looks there.
+    pub(crate) takes_loans: bool,
 }
 
 // SAFETY: the sender keeps the buffer alive and leaves it alone until the part is answered.

@@ -202,7 +202,7 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             // SAFETY: the buffer is that long and belongs to this id, which is not in flight.
             workload.fill(&request, unsafe { std::slice::from_raw_parts_mut(base, bytes) });
         }
-        let buffer = PartBuffer { base, bytes: self.pool.bytes() };
+        let buffer = PartBuffer { base, bytes: self.pool.bytes(), takes_loans: false };
         let parts = self.shard.start_whole(&self.router, request, buffer);
         *place = Some(Whole { request, parts_left: parts, result: Ok(()) });
     }

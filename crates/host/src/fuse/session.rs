@@ -16,6 +16,7 @@ use stripewise_engine::units::SECTOR_BYTES;
 use super::abi::{IN_HEADER_BYTES, InHeader, WRITE_IN_BYTES, opcode, out_header};
 use super::mount::Mount;
 use super::request::{Owner, TRANSFER_BYTES_MAX, Verdict, judge};
+use crate::loans::Loans;
 use crate::nbd::{Accepted, BYTES_MAX, Buffer, Buffers, Export, Moved, News, REQUESTS_MAX, Task, moved};
 use patch::{Patch, Unaligned};
 
@@ -228,7 +229,10 @@ impl Session {
         };
         self.requests += 1;
         self.held_bytes += u64::from(asked);
-        Some(Accepted { cookie: header.unique, offset, bytes: asked, task, buffer })
+        // Of bytes between blocks, all that is read is more than what is sent.
+        let takes_loans = matches!(task, Task::Array { op: Op::Read, range, .. }
+            if range.count * SECTOR_BYTES == u64::from(asked));
+        Some(Accepted { cookie: header.unique, offset, bytes: asked, task, buffer, takes_loans })
     }
 
     /// Takes note of an answer: the kernel releases what it has opened, whoever dies.
@@ -256,18 +260,22 @@ impl Session {
     }
 
     /// Answers a request that was handed on.
-    pub(crate) fn answer(&mut self, accepted: Accepted, result: IoResult, buffers: &mut Buffers) {
+    pub(crate) fn answer(
+        &mut self,
+        accepted: Accepted,
+        result: IoResult,
+        loans: &mut Loans,
+        buffers: &mut Buffers,
+    ) {
         let Some(accepted) = self.blocks_read(accepted, result, buffers) else { return };
-        let Accepted { cookie, offset, bytes, task, buffer } = accepted;
+        let Accepted { cookie, offset, bytes, task, buffer, .. } = accepted;
         self.requests -= 1;
         self.held_bytes -= u64::from(bytes);
         match (result, task, &buffer) {
             (Err(error), ..) => self.send(cookie, errno_of(error), &[]),
             (Ok(()), Task::Array { op: Op::Read, range, .. }, Some(buffer)) => {
                 let skip = (offset - range.start * SECTOR_BYTES) as usize;
-                // SAFETY: the buffer holds the blocks that were read, these bytes among them; nothing writes to it.
-                let read = unsafe { std::slice::from_raw_parts(buffer.base().add(skip), bytes as usize) };
-                self.send(cookie, 0, read);
+                self.send_read(cookie, buffer.base().wrapping_add(skip), bytes as usize, loans);
             }
             (Ok(()), Task::Array { op: Op::Write, .. }, _) => {
                 // `struct fuse_write_out`.
@@ -279,6 +287,18 @@ impl Session {
         if let Some(buffer) = buffer {
             buffers.give(buffer);
         }
+    }
+
+    /// Sends what was read to a buffer, or lent to it.
+    fn send_read(&self, unique: u64, base: *mut u8, bytes: usize, loans: &mut Loans) {
+        let place = base..base.wrapping_add(bytes);
+        let header = out_header(unique, 0, bytes);
+        let runs = loans.sent_as(&header, place.clone());
+        // SAFETY: the buffer holds what was not lent, and nothing writes to it. What was lent the kernel looks at itself; if
+        // somebody has cut it off since, it says EIO to who asked.
+        let _nobody_waits =
+            moved(&[], || unsafe { libc::writev(self.fd(), runs.as_ptr(), runs.len() as i32) });
+        loans.end(place);
     }
 
     /// Sends an answer. The device never makes one wait; of a request that nobody waits for any more it takes none.

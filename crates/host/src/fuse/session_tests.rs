@@ -9,6 +9,7 @@ use stripewise_engine::io::{IoError, IoResult, Op};
 
 use super::abi::{Fields, opcode};
 use super::session::Session;
+use crate::loans::Loans;
 use crate::nbd::{Accepted, Buffers, Export, News, REQUESTS_MAX, Task};
 
 const BYTES: u64 = 1 << 20;
@@ -19,6 +20,7 @@ struct Rig {
     session: Session,
     kernel: File,
     buffers: Buffers,
+    loans: Loans,
     export: Export,
 }
 
@@ -40,7 +42,13 @@ impl Rig {
             fast_zero: true,
         };
         let session = Session::new(device, None);
-        Self { session, kernel: File::from(kernel), buffers: Buffers::default(), export }
+        Self {
+            session,
+            kernel: File::from(kernel),
+            buffers: Buffers::default(),
+            loans: Loans::default(),
+            export,
+        }
     }
 
     fn ask(&mut self, opcode: u32, unique: u64, node: u64, arguments: &[u8]) {
@@ -53,7 +61,7 @@ impl Rig {
     }
 
     fn finish(&mut self, accepted: Accepted, result: IoResult) {
-        self.session.answer(accepted, result, &mut self.buffers);
+        self.session.answer(accepted, result, &mut self.loans, &mut self.buffers);
     }
 
     fn answer(&mut self) -> Option<Answer> {

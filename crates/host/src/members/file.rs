@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use stripewise_engine::io::{Area, MemberIo};
 use stripewise_engine::units::SECTOR_BYTES;
 
+use super::view::View;
 use crate::buffers::{Mapping, PAGE};
 use crate::error::{HostError, MemberProblem};
 use crate::report::Note;
@@ -81,6 +83,8 @@ pub(crate) struct FileMember {
     direct: Option<File>,
     /// Whether the file system is in memory.
     is_in_memory: bool,
+    /// The file as it lies there.
+    view: Option<View>,
     /// One for each shard.
     flushers: Vec<File>,
     /// What offsets and lengths of direct I/O are multiples of.
@@ -116,6 +120,8 @@ impl FileMember {
             return Err(MemberProblem::TooSmall { have, need }.at(path));
         }
         let is_in_memory = is_tmpfs(&buffered);
+        let view =
+            if is_in_memory && spec.access != Access::ReadOnly { View::of(&buffered, have) } else { None };
         let wants_direct = spec.caching == Caching::Direct;
         let direct = if wants_direct { open_direct(spec) } else { None };
         let (direct, align_bytes) =
@@ -129,6 +135,7 @@ impl FileMember {
             buffered,
             direct,
             is_in_memory,
+            view,
             flushers,
             align_bytes,
             refused: AtomicBool::new(false),
@@ -151,6 +158,15 @@ impl FileMember {
     /// Whether its file system is in memory.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.is_in_memory
+    }
+
+    /// Where the kernel finds the bytes that a read asks for, if the file is in memory and written to, and they are all there; and their
+    /// sector of the whole file. This process leaves the address alone: see [`View`].
+    pub(crate) fn lent(&self, io: &MemberIo) -> Option<(*const u8, u64)> {
+        let before = if io.area == Area::Data { self.data_offset_bytes / SECTOR_BYTES } else { 0 };
+        let sector = before.checked_add(io.range.start)?;
+        let (offset, bytes) = (sector.checked_mul(SECTOR_BYTES)?, io.range.count.checked_mul(SECTOR_BYTES)?);
+        Some((self.view.as_ref()?.address(offset, bytes)?, sector))
     }
 
     /// Bytes before the member's data.

@@ -11,6 +11,7 @@ mod destinations;
 mod file;
 mod memory;
 mod overlay;
+mod view;
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};

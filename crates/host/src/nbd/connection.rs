@@ -36,6 +36,8 @@ pub(crate) struct Accepted {
     pub(crate) bytes: u32,
     pub(crate) task: Task,
     pub(crate) buffer: Option<Buffer>,
+    /// What is read may be left in [`crate::loans`].
+    pub(crate) takes_loans: bool,
 }
 
 /// Something to send.
@@ -283,7 +285,7 @@ impl Connection {
         self.held_bytes += if judged.is_ok() { held } else { 0 };
         match judged {
             Ok((task, buffer)) => {
-                let accepted = Accepted { cookie, offset, bytes: length, task, buffer };
+                let accepted = Accepted { cookie, offset, bytes: length, task, buffer, takes_loans: false };
                 if command != command::WRITE {
                     return Some(Some(accepted));
                 }
@@ -364,7 +366,7 @@ impl Connection {
 
     /// Answers a request that was carried out.
     pub(crate) fn answer(&mut self, accepted: Accepted, result: IoResult, buffers: &mut Buffers) {
-        let Accepted { cookie, offset, bytes, task, buffer } = accepted;
+        let Accepted { cookie, offset, bytes, task, buffer, .. } = accepted;
         let is_read = matches!(task, Task::Array { op: Op::Read, .. });
         let held = if buffer.is_some() { u64::from(bytes) } else { 0 };
         let structured = is_read && self.agreed().structured;

@@ -274,6 +274,8 @@ impl<'a> Service<'a> {
         let buffer = PartBuffer {
             base: buffer.map_or(std::ptr::null_mut(), Buffer::base),
             bytes: buffer.map_or(0, |b| b.bytes() as u64),
+            // Other shards' loans would be theirs.
+            takes_loans: whole.accepted.takes_loans && self.shared.is_one_shard(),
         };
         whole.parts_left = self.shard.start_whole(&self.shared.router, request, buffer);
     }
@@ -344,7 +346,7 @@ impl<'a> Service<'a> {
         client.in_engine -= 1;
         let counter = if op == Op::Read { &self.shared.read_bytes } else { &self.shared.write_bytes };
         counter.fetch_add(held, Ordering::Relaxed);
-        client.link.answer(accepted, result, &mut self.buffers);
+        client.link.answer(accepted, result, &mut self.shard.loans, &mut self.buffers);
     }
 
     /// Sends replies; answers whether something moved.

@@ -63,10 +63,10 @@ impl Shard {
                 Action::Complete { id, result } => {
                     // Whoever asked may look at what is computed.
                     self.finish_fused();
-                    let Entry { op, origin, .. } = self.buffers.entries.remove(*id);
+                    let (Entry { op, origin, .. }, result) = self.complete(*id, *result);
                     // The engine flushes the members that work; what was acknowledged may be on the others.
                     let is_lost = op == Op::Flush && self.is_array_failed;
-                    self.answer(origin, if is_lost { result.and(Err(IoError::Lost)) } else { *result });
+                    self.answer(origin, if is_lost { result.and(Err(IoError::Lost)) } else { result });
                 }
                 Action::Replied { reply, .. } => self.reply = Some(*reply),
                 Action::Event(event) => self.note(*event, now),
@@ -77,13 +77,20 @@ impl Shard {
         self.queues.push(queue);
     }
 
-    fn compute(&mut self, compute: &Compute, queue: &ActionQueue, now: Instant, context: &Context<'_>) {
+    pub(super) fn compute(
+        &mut self,
+        compute: &Compute,
+        queue: &ActionQueue,
+        now: Instant,
+        context: &Context<'_>,
+    ) {
         let is_joining = self.fused.is_pending()
             && self.fused.is_joined_by(compute, queue, &self.buffers.named(queue, context));
         if !is_joining {
             // It could read what the one that waits computes.
             self.finish_fused();
         }
+        self.take_operands_own(compute, queue);
         // Parity that is brought up to date may be so in its member: it is written there next, by the same operation.
         if compute.kernel != Kernel::Update {
             let is_kept = compute.kernel == Kernel::Copy;
@@ -139,11 +146,12 @@ impl Shard {
             self.finish_fused();
         }
         if io.op == Op::Read {
-            if self.lend(io, queue) {
+            if self.lend(io, queue) || self.lend_file(io, queue) {
                 return;
             }
             self.reclaim(queue.segs(io.segs), true);
         }
+        self.take_own(queue.segs(io.segs));
         // What is decrypted, computed with or copied next belongs into the caches.
         let is_of_caller = |seg: &Seg| matches!(seg.buf, Buf::Request { .. });
         let is_for_caller =

@@ -19,6 +19,8 @@ pub(super) struct Entry {
     pub(super) op: Op,
     pub(super) buffer: PartBuffer,
     pub(super) origin: Origin,
+    /// Bytes that were lent to it could not be had.
+    pub(super) is_spoilt: bool,
 }
 
 /// The requests of an engine in flight, with ids as small as possible.
@@ -40,6 +42,11 @@ impl Entries {
 
     pub(super) fn get(&self, id: RequestId) -> Entry {
         self.entries[id.0 as usize].expect("the engine names requests in flight")
+    }
+
+    /// Notes that a request's bytes are not what was read.
+    pub(super) fn spoil(&mut self, id: RequestId) {
+        self.entries[id.0 as usize].as_mut().expect("the engine names requests in flight").is_spoilt = true;
     }
 
     pub(super) fn remove(&mut self, id: RequestId) -> Entry {
@@ -88,7 +95,7 @@ impl Bytes<'_> {
     pub(crate) fn address(&self, buf: Buf, skip: u32, bytes: u32) -> *mut u8 {
         match buf {
             Buf::Request { id, offset } => {
-                let PartBuffer { base, bytes: length } = self.buffers.entries.get(id).buffer;
+                let PartBuffer { base, bytes: length, .. } = self.buffers.entries.get(id).buffer;
                 let start = offset + u64::from(skip);
                 assert!(start + u64::from(bytes) <= length, "the engine keeps to the request's buffer");
                 base.wrapping_add(start as usize)

@@ -9,6 +9,9 @@ mod bytes;
 mod fused;
 #[cfg(test)]
 mod fused_tests;
+mod lending;
+#[cfg(test)]
+mod lending_tests;
 mod memory;
 
 use std::collections::VecDeque;
@@ -34,6 +37,7 @@ use crate::compute::Computer;
 use crate::delayed::DelayedReads;
 use crate::error::HostError;
 use crate::layers::Layers;
+use crate::loans::Loans;
 use crate::mailbox::{Mailbox, Message, PartBuffer};
 use crate::members::{Destinations, Member};
 use crate::report::{MemberCounts, TimedEvent};
@@ -95,6 +99,8 @@ pub(crate) struct Shard {
     is_paused: bool,
     reply: Option<AdminReply>,
     pub(crate) ended: VecDeque<Ended>,
+    /// Of requests that ended, until who asked has looked.
+    pub(crate) loans: Loans,
     pub(crate) counts: Vec<MemberCounts>,
     pub(crate) events: Vec<TimedEvent>,
 }
@@ -138,6 +144,7 @@ impl Shard {
             is_paused: false,
             reply: None,
             ended: VecDeque::new(),
+            loans: Loans::default(),
             counts: vec![MemberCounts::default(); members.len()],
             events: Vec::new(),
         };
@@ -223,6 +230,7 @@ impl Shard {
     /// Gives up the ring: its pinned buffers are about to go.
     pub(crate) fn release(&mut self) {
         self.finish_delayed();
+        self.loans = Loans::default();
         self.ring = None;
     }
 
@@ -244,6 +252,7 @@ impl Shard {
             let buffer = PartBuffer {
                 base: buffer.base.wrapping_add(skip as usize),
                 bytes: buffer.bytes.saturating_sub(skip),
+                ..buffer
             };
             self.start(shard, Request { range, ..request }, buffer);
             parts += 1;
@@ -275,7 +284,7 @@ impl Shard {
         let moves_bytes = matches!(op, Op::Read | Op::Write);
         let fits = !moves_bytes || range.count.checked_mul(SECTOR_BYTES).is_some_and(|b| b <= buffer.bytes);
         if fits {
-            let id = self.buffers.entries.insert(Entry { op, buffer, origin });
+            let id = self.buffers.entries.insert(Entry { op, buffer, origin, is_spoilt: false });
             self.requests.push_back(Request { id, op, range, flags });
         } else {
             self.answer(origin, Err(IoError::Range));

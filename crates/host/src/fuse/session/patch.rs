@@ -65,7 +65,7 @@ impl Session {
         self.requests += 1;
         self.held_bytes += u64::from(bytes);
         let task = Task::Array { op, range: blocks, fua: fua && op == Op::Write };
-        Some(Accepted { cookie: unique, offset, bytes, task, buffer: Some(buffer) })
+        Some(Accepted { cookie: unique, offset, bytes, task, buffer: Some(buffer), takes_loans: false })
     }
 
     /// Takes the blocks it waited for, and lays the payload over them. Answers what the kernel is to be told of.

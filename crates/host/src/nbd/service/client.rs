@@ -11,6 +11,7 @@ use super::super::connection::{Accepted, Connection};
 use super::super::export::Export;
 use super::super::poller::News;
 use crate::fuse::Session;
+use crate::loans::Loans;
 
 /// A client and how many of its requests the engine has.
 #[derive(Debug)]
@@ -117,10 +118,16 @@ impl Link {
     }
 
     /// Answers a request that was carried out.
-    pub(super) fn answer(&mut self, accepted: Accepted, result: IoResult, buffers: &mut Buffers) {
+    pub(super) fn answer(
+        &mut self,
+        accepted: Accepted,
+        result: IoResult,
+        loans: &mut Loans,
+        buffers: &mut Buffers,
+    ) {
         match self {
             Self::Nbd(connection) => connection.answer(accepted, result, buffers),
-            Self::Fuse(session) => session.answer(accepted, result, buffers),
+            Self::Fuse(session) => session.answer(accepted, result, loans, buffers),
         }
     }
 

@@ -60,6 +60,10 @@ impl Shared {
         }
     }
 
+    pub(super) fn is_one_shard(&self) -> bool {
+        self.dealt.len() == 1
+    }
+
     pub(super) fn take_dealt(&self, shard: usize) -> Vec<Dealt> {
         std::mem::take(&mut *self.dealt[shard].lock().unwrap_or_else(PoisonError::into_inner))
     }
