@@ -1,13 +1,17 @@
 //! One mount as a client: requests in from `/dev/fuse`, answers out.
 //!
 //! *Bounds.* Those of a connection: requests beyond them wait in the kernel. *Copies.* What is written goes from the kernel
-//! to the request's buffer, what is read from there to the kernel; only short writes are moved once more, out of a buffer
-//! that has room for long ones. *Order.* Each request is read alone, and answered alone as it ends.
+//! to the request's buffer, what is read from there to the kernel, or from where it was [lent](crate::loans); only short
+//! writes are moved once more, out of a buffer that has room for long ones. *Order.* Each request is read alone, and answered
+//! alone as it ends: long reads by a [second thread](sender) if several are under way.
 
 mod patch;
+mod sender;
 
+use std::cell::OnceCell;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stripewise_engine::io::{IoError, IoResult, Op};
@@ -19,6 +23,7 @@ use super::request::{Owner, TRANSFER_BYTES_MAX, Verdict, judge};
 use crate::loans::Loans;
 use crate::nbd::{Accepted, BYTES_MAX, Buffer, Buffers, Export, Moved, News, REQUESTS_MAX, Task, moved};
 use patch::{Patch, Unaligned};
+use sender::{Read, Sender};
 
 /// What a write's payload follows; other requests go on behind it.
 const HEAD_BYTES: usize = IN_HEADER_BYTES + WRITE_IN_BYTES;
@@ -27,6 +32,9 @@ const ARGUMENTS_BYTES_MAX: usize = 512;
 /// Payloads up to this length are moved to a buffer of their own length. The room they came in is used again while it is in
 /// the CPU's caches.
 const MOVED_BYTES_MAX: usize = 64 << 10;
+
+/// Answers from this length on may be sent by a second thread: it is woken while this one copies.
+const LONG_BYTES_MIN: usize = 128 << 10;
 
 /// How a mount stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +52,16 @@ enum Life {
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct Session {
-    device: OwnedFd,
+    /// Sends long answers, if there is a thread for it; dropped before the device.
+    sender: OnceCell<Option<Sender>>,
+    device: Arc<OwnedFd>,
     /// Dropped after the device, so that unmounting waits for no answer of this thread's; none when it is gone.
     mount: Option<Mount>,
     owner: Owner,
     life: Life,
     readable: bool,
+    /// Requests read since there was none last: from the second on, somebody has several under way.
+    in_a_row: u32,
     head: [u8; HEAD_BYTES],
     /// Where the next request's payload goes.
     room: Option<Buffer>,
@@ -68,11 +80,13 @@ impl Session {
         // SAFETY: the calls take no pointers and cannot fail.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
         Self {
-            device,
+            sender: OnceCell::new(),
+            device: Arc::new(device),
             mount,
             owner: Owner { uid, gid, since },
             life: Life::Open,
             readable: true,
+            in_a_row: 0,
             head: [0; HEAD_BYTES],
             room: None,
             opens: 0,
@@ -94,7 +108,8 @@ impl Session {
     /// Unmounts; answers the folder if it was in use. The device is closed before, so that no answer of this thread's is
     /// waited for.
     pub(crate) fn end(self) -> Option<PathBuf> {
-        let Self { device, mount, .. } = self;
+        let Self { sender, device, mount, .. } = self;
+        drop(sender);
         drop(device);
         mount.and_then(Mount::end)
     }
@@ -174,8 +189,11 @@ impl Session {
         // SAFETY: the runs are this session's own.
         let received = moved(&[libc::ENOENT], || unsafe { libc::readv(self.fd(), runs.as_ptr(), 2) });
         match received {
-            Moved::Bytes(bytes) => return Some(Some(bytes)),
-            Moved::Later => self.readable = false,
+            Moved::Bytes(bytes) => {
+                self.in_a_row = self.in_a_row.saturating_add(1);
+                return Some(Some(bytes));
+            }
+            Moved::Later => (self.readable, self.in_a_row) = (false, 0),
             Moved::Ended => {
                 self.life = Life::Dead;
                 if let Some(mount) = self.mount.take() {
@@ -271,34 +289,45 @@ impl Session {
         let Accepted { cookie, offset, bytes, task, buffer, .. } = accepted;
         self.requests -= 1;
         self.held_bytes -= u64::from(bytes);
-        match (result, task, &buffer) {
-            (Err(error), ..) => self.send(cookie, errno_of(error), &[]),
+        match (result, task, buffer) {
             (Ok(()), Task::Array { op: Op::Read, range, .. }, Some(buffer)) => {
                 let skip = (offset - range.start * SECTOR_BYTES) as usize;
-                self.send_read(cookie, buffer.base().wrapping_add(skip), bytes as usize, loans);
+                let read = Read { unique: cookie, buffer, skip, bytes: bytes as usize };
+                self.answer_read(read, loans, buffers);
             }
-            (Ok(()), Task::Array { op: Op::Write, .. }, _) => {
-                // `struct fuse_write_out`.
-                let [a, b, c, d] = bytes.to_ne_bytes();
-                self.send(cookie, 0, &[a, b, c, d, 0, 0, 0, 0]);
+            (result, task, buffer) => {
+                match (result, task) {
+                    (Err(error), _) => self.send(cookie, errno_of(error), &[]),
+                    (Ok(()), Task::Array { op: Op::Write, .. }) => {
+                        // `struct fuse_write_out`.
+                        let [a, b, c, d] = bytes.to_ne_bytes();
+                        self.send(cookie, 0, &[a, b, c, d, 0, 0, 0, 0]);
+                    }
+                    (Ok(()), _) => self.send(cookie, 0, &[]),
+                }
+                if let Some(buffer) = buffer {
+                    buffers.give(buffer);
+                }
             }
-            (Ok(()), ..) => self.send(cookie, 0, &[]),
-        }
-        if let Some(buffer) = buffer {
-            buffers.give(buffer);
         }
     }
 
-    /// Sends what was read to a buffer, or lent to it.
-    fn send_read(&self, unique: u64, base: *mut u8, bytes: usize, loans: &mut Loans) {
-        let place = base..base.wrapping_add(bytes);
-        let header = out_header(unique, 0, bytes);
-        let runs = loans.sent_as(&header, place.clone());
-        // SAFETY: the buffer holds what was not lent, and nothing writes to it. What was lent the kernel looks at itself; if
-        // somebody has cut it off since, it says EIO to who asked.
-        let _nobody_waits =
-            moved(&[], || unsafe { libc::writev(self.fd(), runs.as_ptr(), runs.len() as i32) });
-        loans.end(place);
+    /// Sends what was read, or has it sent while this thread goes on with other requests.
+    fn answer_read(&mut self, read: Read, loans: &mut Loans, buffers: &mut Buffers) {
+        if read.bytes >= LONG_BYTES_MIN && self.in_a_row > 1 {
+            let sender = self.sender.get_or_init(|| Sender::new(&self.device));
+            if let Some(sender) = sender.as_ref().filter(|sender| sender.has_room()) {
+                let mut own = Loans::default();
+                if let Some((sent, loans)) = sender.sent() {
+                    buffers.give(sent.buffer);
+                    own = loans;
+                }
+                loans.pass(&read.place(), &mut own);
+                return sender.take(read, own);
+            }
+        }
+        read.send(&self.device, loans);
+        buffers.give(read.buffer);
     }
 
     /// Sends an answer. The device never makes one wait; of a request that nobody waits for any more it takes none.

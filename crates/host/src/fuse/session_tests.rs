@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -9,7 +11,8 @@ use stripewise_engine::io::{IoError, IoResult, Op};
 
 use super::abi::{Fields, opcode};
 use super::session::Session;
-use crate::loans::Loans;
+use crate::loans::{Loan, Loans};
+use crate::members::Member;
 use crate::nbd::{Accepted, Buffers, Export, News, REQUESTS_MAX, Task};
 
 const BYTES: u64 = 1 << 20;
@@ -241,10 +244,58 @@ fn what_would_change_the_folder_or_the_size_is_refused() {
     assert!(rig.next().is_none() && rig.answer().is_none());
 }
 
+/// The answer to a request that may be sent by another thread.
+fn answer_soon(rig: &mut Rig) -> Answer {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Some(answer) = rig.answer() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "no answer comes");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn long_answers_are_sent_by_another_thread_with_what_was_lent() {
+    const LONG: u32 = 128 << 10;
+    static LENT: [u8; 4096] = [0xAB; 4096];
+    let senders = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        tasks
+            .filter(|task| std::fs::read(task.path().join("comm")).is_ok_and(|name| name == b"answers\n"))
+            .count()
+    };
+    let mut rig = Rig::new();
+    for unique in 0..4 {
+        rig.ask(opcode::READ, unique, FILE, &transfer(unique * u64::from(LONG), LONG, 0));
+    }
+    for unique in 0..4 {
+        let mut accepted = rig.next().unwrap();
+        assert!(accepted.takes_loans);
+        let bytes = bytes_of(&mut accepted, LONG as usize);
+        bytes.fill(unique as u8);
+        let to = bytes[8192..].as_mut_ptr();
+        let member = Arc::new(Member::Missing);
+        rig.loans.push(Loan { to, bytes: 4096, from: LENT.as_ptr(), member, sector: 0 });
+        rig.finish(accepted, Ok(()));
+        let (errno, of, sent) = answer_soon(&mut rig);
+        assert_eq!((errno, of, sent.len()), (0, unique, LONG as usize));
+        assert!(sent[8192..12288] == LENT && rig.loans.is_empty());
+        assert!(sent[..8192].iter().chain(&sent[12288..]).all(|byte| *byte == unique as u8));
+        // From the second on; where there are CPUs for both.
+        let is_expected = unique > 0 && std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+        assert_eq!(senders(), usize::from(is_expected));
+    }
+    drop(rig);
+    assert_eq!(senders(), 0, "it ends with the session");
+}
+
 #[test]
 fn a_read_of_any_bytes_is_of_the_blocks_around_them() {
     let mut rig = Rig::new();
     let mut accepted = rig.task(opcode::READ, &transfer(1000, 100, 0));
+    assert!(!accepted.takes_loans);
     assert_eq!(parts(&accepted), (Op::Read, 1, 2, false));
     for (byte, place) in bytes_of(&mut accepted, 1024).iter_mut().zip(0_u32..) {
         *byte = place as u8;
