@@ -12,7 +12,7 @@
 //! does: the most advanced of those that come near the fastest; [`Kernels::all`] lists every set that runs here. Every set gives the same
 //! bytes.
 //!
-//! `unsafe` is in `simd` alone.
+//! `unsafe` is in `simd` alone, but for [`Kernels::copy_streaming_unfenced`], which asks something of its caller.
 //!
 //! # What has been run where
 //! The tests were run with scalar, SSE2, SSSE3 and AVX2 natively (AMD Zen 3, Intel Sapphire Rapids), with AVX-512BW and

@@ -12,6 +12,7 @@ pub(crate) static SCALAR: Set = Set {
     xor_streaming: xor,
     copy: <[u8]>::copy_from_slice,
     copy_streaming: <[u8]>::copy_from_slice,
+    fence: || {},
     pq,
     pq_streaming: pq,
     q,

@@ -60,6 +60,12 @@ proptest! {
                 target.get_mut(0).fill(0xEE);
                 kernels.copy_streaming(target.get_mut(0), source.get(0));
                 prop_assert_eq!(target.get(0), source.get(0), "copy_streaming by {:?}", kernels);
+
+                target.get_mut(0).fill(0xEE);
+                // SAFETY: the fence follows.
+                unsafe { kernels.copy_streaming_unfenced(target.get_mut(0), source.get(0)) };
+                kernels.fence();
+                prop_assert_eq!(target.get(0), source.get(0), "copy_streaming_unfenced by {:?}", kernels);
                 target.assert_guards();
             }
         }

@@ -7,6 +7,8 @@
 //! A copy is known by where it starts: of buffers that are used now in one piece and now in another, some copies go the
 //! slower way.
 
+use stripewise_parity::kernels;
+
 use super::STREAM_BYTES_MIN;
 
 /// A place is taken to be in the caches still if less than this was copied after it: a quarter of a common last-level
@@ -23,6 +25,8 @@ pub(crate) struct Destinations {
     kept_bytes: u64,
     /// All that was copied.
     copied: u64,
+    /// Something was to go past the caches since others were last told of what is there.
+    is_to_publish: bool,
     rows: Box<[Row; ROWS]>,
 }
 
@@ -38,7 +42,12 @@ struct Row {
 impl Destinations {
     /// Those of one of so many shards.
     pub(crate) fn new(shards: u32) -> Self {
-        Self { kept_bytes: KEPT_BYTES / u64::from(shards), copied: 0, rows: Box::new([Row::default(); ROWS]) }
+        Self {
+            kept_bytes: KEPT_BYTES / u64::from(shards),
+            copied: 0,
+            is_to_publish: false,
+            rows: Box::new([Row::default(); ROWS]),
+        }
     }
 
     /// Notes a copy of at least [`STREAM_BYTES_MIN`] and answers whether it should go past the caches.
@@ -50,7 +59,15 @@ impl Destinations {
         let is_kept = row.place == place && self.copied - row.copied < self.kept_bytes;
         self.copied += bytes as u64;
         *row = Row { place, copied: self.copied };
+        self.is_to_publish |= !is_kept;
         !is_kept
+    }
+
+    /// Has what this thread copied past the caches be there for others, before it tells them.
+    pub(crate) fn publish(&mut self) {
+        if std::mem::take(&mut self.is_to_publish) {
+            kernels().fence();
+        }
     }
 }
 
@@ -110,9 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn a_new_place_is_not_in_the_caches() {
+    fn a_new_place_is_not_in_the_caches_and_what_goes_there_is_published() {
         let mut destinations = Destinations::new(1);
         assert!(destinations.is_past_caches(std::ptr::without_provenance(1 << 21), MIB));
+        assert!(destinations.is_to_publish);
         assert!(!destinations.is_past_caches(std::ptr::without_provenance(1 << 21), MIB));
+        assert!(destinations.is_to_publish, "a later copy that stays changes nothing");
+        destinations.publish();
+        assert!(!destinations.is_to_publish);
+        assert!(!destinations.is_past_caches(std::ptr::without_provenance(1 << 21), MIB));
+        assert!(!destinations.is_to_publish);
     }
 }

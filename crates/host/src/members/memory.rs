@@ -62,7 +62,7 @@ impl MemoryMember {
     ///
     /// # Safety
     /// Each buffer is that many writable bytes, outside every member, and nothing else uses it; together
-    /// they are as long as the range.
+    /// they are as long as the range. Where it is noted, [`Destinations::publish`] comes before another thread looks at them.
     pub(crate) unsafe fn read(
         &self,
         range: SectorRange,
@@ -77,7 +77,12 @@ impl MemoryMember {
                     to.copy_from_nonoverlapping(from, bytes);
                 } else {
                     let is_past = |destinations: &mut Destinations| destinations.is_past_caches(to, bytes);
-                    copy_long(to, from, bytes, destinations.as_deref_mut().is_some_and(is_past));
+                    let how = if destinations.as_deref_mut().is_some_and(is_past) {
+                        How::Past
+                    } else {
+                        How::Caches
+                    };
+                    copy_long(to, from, bytes, how);
                 }
                 from = from.add(bytes);
             }
@@ -103,7 +108,7 @@ impl MemoryMember {
                 } else if bytes < STREAM_BYTES_MIN {
                     to.copy_from_nonoverlapping(from, bytes);
                 } else {
-                    copy_long(to, from, bytes, true);
+                    copy_long(to, from, bytes, How::PastAndThere);
                 }
                 to = to.add(bytes);
             }
@@ -120,17 +125,29 @@ impl MemoryMember {
     }
 }
 
-/// Copies at least [`STREAM_BYTES_MIN`], past the caches if that is asked for.
+/// Where a long copy goes.
+#[derive(Clone, Copy)]
+enum How {
+    Caches,
+    /// Past them, to be published.
+    Past,
+    PastAndThere,
+}
+
+/// Copies at least [`STREAM_BYTES_MIN`].
 ///
 /// # Safety
 /// `from` is `bytes` readable and `to` as many writable bytes, apart from each other, and nothing else uses the latter.
-unsafe fn copy_long(to: *mut u8, from: *const u8, bytes: usize, is_past_caches: bool) {
+/// [`Destinations::publish`] comes before another thread looks at what is copied [past](How::Past) the caches.
+unsafe fn copy_long(to: *mut u8, from: *const u8, bytes: usize, how: How) {
     // SAFETY: upheld by the caller.
-    let (target, source) =
-        unsafe { (std::slice::from_raw_parts_mut(to, bytes), std::slice::from_raw_parts(from, bytes)) };
-    if is_past_caches {
-        kernels().copy_streaming(target, source);
-    } else {
-        kernels().copy(target, source);
+    unsafe {
+        let (target, source) =
+            (std::slice::from_raw_parts_mut(to, bytes), std::slice::from_raw_parts(from, bytes));
+        match how {
+            How::Caches => kernels().copy(target, source),
+            How::Past => kernels().copy_streaming_unfenced(target, source),
+            How::PastAndThere => kernels().copy_streaming(target, source),
+        }
     }
 }

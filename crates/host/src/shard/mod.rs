@@ -292,6 +292,7 @@ impl Shard {
     }
 
     fn answer(&mut self, origin: Origin, result: IoResult) {
+        self.destinations.publish();
         match origin {
             Origin::Own { whole } => self.ended.push_back((whole, result)),
             Origin::Other { shard, whole } => {

@@ -15,7 +15,8 @@ const AHEAD: usize = 256;
 /// Copies `source` to `target`, past the caches if `STREAM`.
 ///
 /// # Safety
-/// The CPU supports `V`; both are of equal length; with `STREAM`, `target` is aligned to `V::BYTES`.
+/// The CPU supports `V`; both are of equal length; with `STREAM`, `target` is aligned to `V::BYTES` and [`Vector::fence`] comes
+/// before another thread looks at it.
 #[inline(always)]
 pub(super) unsafe fn copy<V: Vector, const STREAM: bool>(target: &mut [u8], source: &[u8]) {
     let step_bytes = UNROLL * V::BYTES;
@@ -39,12 +40,7 @@ pub(super) unsafe fn copy<V: Vector, const STREAM: bool>(target: &mut [u8], sour
         }
     }
     // SAFETY: `start..len` is within both.
-    unsafe {
-        each_register!(V, start, len, step::<V, STREAM>(from, to));
-        if STREAM {
-            V::fence();
-        }
-    }
+    unsafe { each_register!(V, start, len, step::<V, STREAM>(from, to)) };
 }
 
 /// Copies `UNROLL` registers from `at` on, and has those fetched that come [`AHEAD`] of them.

@@ -116,6 +116,7 @@ macro_rules! kernel_set {
                 xor_streaming,
                 copy,
                 copy_streaming,
+                fence,
                 pq,
                 pq_streaming,
                 q,
@@ -163,6 +164,11 @@ macro_rules! kernel_set {
                 } else {
                     unsafe { self::copy(target, source) }
                 }
+            }
+
+            #[target_feature(enable = $features)]
+            unsafe fn fence() {
+                unsafe { V::fence() }
             }
 
             #[target_feature(enable = $features)]

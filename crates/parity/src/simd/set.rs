@@ -53,7 +53,9 @@ pub(crate) struct Set {
     pub(crate) xor_into: unsafe fn(&mut [u8], &[&[u8]]),
     pub(crate) xor_streaming: unsafe fn(&mut [u8], &[&[u8]]),
     pub(crate) copy: unsafe fn(&mut [u8], &[u8]),
+    /// Before another thread looks at the target comes `fence`.
     pub(crate) copy_streaming: unsafe fn(&mut [u8], &[u8]),
+    pub(crate) fence: unsafe fn(),
     pub(crate) pq: unsafe fn(&mut [u8], &mut [u8], Data<'_>),
     pub(crate) pq_streaming: unsafe fn(&mut [u8], &mut [u8], Data<'_>),
     pub(crate) q: unsafe fn(&mut [u8], Data<'_>),
@@ -113,9 +115,15 @@ impl Set {
         unsafe { (self.copy)(target, source) }
     }
 
-    pub(crate) fn copy_streaming(&self, target: &mut [u8], source: &[u8]) {
+    /// # Safety
+    /// [`fence`](Self::fence) comes before another thread looks at `target`.
+    pub(crate) unsafe fn copy_streaming(&self, target: &mut [u8], source: &[u8]) {
         assert_sources(&[source], target.len());
         unsafe { (self.copy_streaming)(target, source) }
+    }
+
+    pub(crate) fn fence(&self) {
+        unsafe { (self.fence)() }
     }
 
     pub(crate) fn pq(&self, p: &mut [u8], q: &mut [u8], data: Data<'_>) {
