@@ -146,7 +146,7 @@ impl Shard {
             self.finish_fused();
         }
         if io.op == Op::Read {
-            if self.lend(io, queue) || self.lend_file(io, queue) {
+            if self.lend(io, queue) || !self.is_in_memory && self.lend_file(io, queue) {
                 return;
             }
             self.reclaim(queue.segs(io.segs), true);
