@@ -3,9 +3,9 @@
 //!
 //! A mount is a client of the server beside its network connections, with the same contract (see [`crate::nbd`]): requests
 //! are carried out on the thread that read them, and only long answers leave by another. It is written for that: libraries for
-//! FUSE have threads and waits of their own. *Durability.* `fsync`, and writes to a file opened with `O_DSYNC`, are answered when durable. *Caching.* The kernel
-//! keeps no pages of the file (`FOPEN_DIRECT_IO`), so that all clients see the same bytes; it cannot be mapped shared.
-//! *End.* A mount that is unmounted ends as a client that disconnects. A server that ends answers
+//! FUSE have threads and waits of their own. *Durability.* `fsync`, and writes to a file opened with `O_DSYNC`, are answered
+//! when durable. *Caching.* The kernel keeps no pages of the file (`FOPEN_DIRECT_IO`), so that all clients see the same bytes;
+//! it cannot be mapped shared. *End.* A mount that is unmounted ends as a client that disconnects. A server that ends answers
 //! what the kernel has asked for by then, and unmounts.
 //!
 //! | file | concern |

@@ -160,8 +160,8 @@ impl FileMember {
         self.is_in_memory
     }
 
-    /// Where the kernel finds the bytes that a read asks for, if the file is in memory and written to, and they are all there; and their
-    /// sector of the whole file. This process leaves the address alone: see [`View`].
+    /// Where the kernel finds the bytes that a read asks for, if the file is in memory and written to, and they are all
+    /// there; and their sector of the whole file. This process leaves the address alone: see [`View`].
     pub(crate) fn lent(&self, io: &MemberIo) -> Option<(*const u8, u64)> {
         let before = if io.area == Area::Data { self.data_offset_bytes / SECTOR_BYTES } else { 0 };
         let sector = before.checked_add(io.range.start)?;

@@ -145,13 +145,13 @@ impl Shard {
             }
             self.finish_fused();
         }
+        self.take_own(queue.segs(io.segs));
         if io.op == Op::Read {
             if self.lend(io, queue) || !self.is_in_memory && self.lend_file(io, queue) {
                 return;
             }
             self.reclaim(queue.segs(io.segs), true);
         }
-        self.take_own(queue.segs(io.segs));
         // What is decrypted, computed with or copied next belongs into the caches.
         let is_of_caller = |seg: &Seg| matches!(seg.buf, Buf::Request { .. });
         let is_for_caller =

@@ -1,4 +1,4 @@
-//! Long reads of files in memory that are lent to their request instead of copied; see [`crate::loans`].
+//! Reads of files in memory that are lent to their request instead of copied; see [`crate::loans`].
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Shard {
     pub(super) fn lend_file(&mut self, io: &MemberIo, queue: &ActionQueue) -> bool {
         let Self { members, buffers, loans, .. } = self;
         let member = &members[io.member.index()];
-        let Some(file) = member.file().filter(|file| !file.is_at_once(io)) else { return false };
+        let Some(file) = member.file() else { return false };
         let segs = queue.segs(io.segs);
         let takes_loans = |seg: &Seg| match seg.buf {
             Buf::Request { id, .. } => buffers.entries.get(id).buffer.takes_loans,
