@@ -1,5 +1,7 @@
 //! How the command ends.
 
+use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::process::ExitCode;
 
 use stripewise_host::md::assemble::AssembleError;
@@ -47,6 +49,17 @@ impl std::fmt::Display for Impossible {
 
 impl std::error::Error for Impossible {}
 
+/// A file that was named could not be made or opened.
+pub(crate) fn cannot_open(path: &Path, error: io::Error) -> anyhow::Error {
+    let advice = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => "correct the path",
+        ErrorKind::IsADirectory => "name a file",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "name a file that the user may use",
+        _ => return anyhow::Error::new(error).context(path.display().to_string()),
+    };
+    Impossible(format!("{}: {error}; {advice}", path.display())).into()
+}
+
 /// Says what went wrong on standard error. A reader of a pipe who leaves is nobody's fault.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
     let broken_pipe = error
@@ -76,10 +89,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
 /// Whether the arguments are at fault, not the storage or the machine.
 fn is_asked_wrong(error: &HostError) -> bool {
     match error {
-        HostError::Io(_)
-        | HostError::IoUring { .. }
-        | HostError::NoMemory { .. }
-        | HostError::Wake { .. } => false,
+        HostError::Io(_) | HostError::IoUring { .. } | HostError::Wake { .. } => false,
         HostError::Member { problem, .. } => !matches!(problem, MemberProblem::System { .. }),
         HostError::Overlay { problem, .. } => !matches!(problem, OverlayProblem::System { .. }),
         HostError::Listen { problem, .. } => !matches!(problem, ListenProblem::System { .. }),

@@ -128,3 +128,27 @@ fn a_folder_that_cannot_be_mounted_is_refused_before_anything_is_made() {
     assert!(!folder.join("t").exists() && !folder.join("o").exists());
     assert_eq!(fs::read(folder.join("no.sock")).unwrap(), b"kept");
 }
+
+#[test]
+fn paths_that_will_not_do_are_refused_with_what_would_be_right() {
+    let folder = array();
+    let folder = folder.path();
+    fs::create_dir(folder.join("dir")).unwrap();
+    for (arguments, words) in [
+        ("serve a.img b.img c.img --socket s --overlay none/o", "none/o: No such file"),
+        ("serve a.img b.img c.img --socket s --overlay dir", "name a file"),
+        ("serve a.img b.img c.img --socket s --trace none/t", "none/t: cannot make the trace"),
+        ("serve a.img b.img c.img --socket s --luks --luks-key-file none", "none: No such file"),
+        ("serve a.img b.img c.img --socket s --control s", "--control s: --socket has this path"),
+        ("serve a.img b.img c.img --socket s --trace o --overlay o", "--overlay o: --trace has this path"),
+        ("read a.img b.img c.img --output none/o", "none/o: No such file"),
+        ("read a.img b.img c.img --output dir", "dir: Is a directory"),
+        ("trace replay none", "none: cannot open it"),
+    ] {
+        let said = refused(folder, arguments);
+        assert!(said.contains(words), "{arguments}: {said}");
+        for name in ["s", "o"] {
+            assert!(!folder.join(name).exists(), "{arguments}: {name}");
+        }
+    }
+}

@@ -107,6 +107,19 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
 /// Refuses a folder that cannot be mounted before anything is made, and notes what the server will make.
 fn look_at_files(args: &ServeArgs, trace: Option<&Path>) -> Result<Fresh> {
     let overlay = args.select.overlay.as_deref();
+    let named = [
+        ("--socket", args.socket.as_deref()),
+        ("--control", args.control.as_deref()),
+        ("--trace", trace),
+        ("--overlay", overlay),
+    ];
+    for (at, (option, path)) in named.iter().enumerate() {
+        let other = named[..at].iter().find(|(_, other)| path.is_some() && other == path);
+        if let (Some((other, _)), Some(path)) = (other, path) {
+            let path = path.display();
+            return Err(impossible(format!("{option} {path}: {other} has this path; choose another")));
+        }
+    }
     if let Some(folder) = &args.mount {
         let sockets = [args.socket.as_deref(), args.control.as_deref()];
         let files: Vec<&Path> = sockets.into_iter().chain([trace, overlay]).flatten().collect();

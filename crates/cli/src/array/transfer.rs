@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use stripewise_engine::geometry::Geometry;
 use stripewise_host::md::assemble::Assembled;
@@ -18,7 +18,7 @@ use super::bytes::parse_bytes;
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::{byte_bar, stop_flag};
 use super::stream::{Reading, Source, Trouble, Writing};
-use crate::exit::Exit;
+use crate::exit::{Exit, cannot_open};
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -82,7 +82,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<Exit> {
     let to: Box<dyn Write + Send> = match &args.output {
         Some(path) => {
             refuse_member(path, &assembled, &args.select)?;
-            Box::new(File::create(path).with_context(|| path.display().to_string())?)
+            Box::new(File::create(path).map_err(|error| cannot_open(path, error))?)
         }
         None => Box::new(io::stdout()),
     };

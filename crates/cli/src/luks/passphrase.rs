@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use stripewise_crypt::key::Secret;
 
-use crate::exit::Impossible;
+use crate::exit::{Impossible, cannot_open};
 
 /// cryptsetup's limits: a key file, a passphrase that is typed.
 const KEY_FILE_BYTES_MAX: u64 = 8 << 20;
@@ -53,7 +53,7 @@ impl KeyArgs {
             std::io::copy(&mut (&mut stdin).take(self.luks_keyfile_offset), &mut std::io::sink())?;
             take(&mut stdin, limit)
         } else {
-            let mut file = File::open(path).with_context(|| name.clone())?;
+            let mut file = File::open(path).map_err(|error| cannot_open(path, error))?;
             file.seek(SeekFrom::Start(self.luks_keyfile_offset)).with_context(|| name.clone())?;
             take(&mut file, limit)
         };

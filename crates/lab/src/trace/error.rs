@@ -1,6 +1,7 @@
 //! What is wrong with a trace, and where.
 
 use std::fmt;
+use std::io::{self, ErrorKind};
 
 use super::{COLUMNS, MAGIC, VERSION};
 
@@ -18,6 +19,8 @@ pub struct TraceError {
 /// What is wrong with a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
+    /// It cannot be made or opened at this path.
+    Path(String),
     /// The system cannot read or write it.
     System(String),
     /// The first line is none of a trace.
@@ -63,6 +66,19 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// A file could not be made or opened.
+    pub(super) fn opening(what: &str, error: &io::Error) -> Self {
+        let said = format!("cannot {what}: {error}");
+        match error.kind() {
+            ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::IsADirectory
+            | ErrorKind::PermissionDenied
+            | ErrorKind::ReadOnlyFilesystem => Self::Path(format!("{said}; correct the path")),
+            _ => Self::System(said),
+        }
+    }
+
     pub(super) fn at(self, file: &str, line: u64) -> TraceError {
         TraceError { file: file.to_owned(), line: Some(line), problem: self }
     }
@@ -84,7 +100,7 @@ impl fmt::Display for TraceError {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::System(error) => f.write_str(error),
+            Self::Path(error) | Self::System(error) => f.write_str(error),
             Self::NoTrace => write!(f, "this is no trace: the first line must be '{MAGIC} {VERSION}'"),
             Self::Version(found) => {
                 write!(f, "a trace of version {found}; this program reads version {VERSION}")

@@ -26,7 +26,7 @@ pub enum Whole {
 
 pub(super) fn read(path: &Path, whole: Whole) -> Result<Trace, TraceError> {
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|e| Problem::System(format!("cannot open it: {e}")).of(&name))?;
+    let file = File::open(path).map_err(|e| Problem::opening("open it", &e).of(&name))?;
     parse(&name, BufReader::with_capacity(1 << 16, file), whole)
 }
 
@@ -186,7 +186,7 @@ static KNOWN: Mutex<Known> = Mutex::new(BTreeMap::new());
 
 pub(super) fn shared(path: &Path) -> Result<Arc<Trace>, TraceError> {
     let metadata = std::fs::metadata(path)
-        .map_err(|e| Problem::System(format!("cannot open it: {e}")).of(&path.display().to_string()))?;
+        .map_err(|e| Problem::opening("open it", &e).of(&path.display().to_string()))?;
     let (modified, length) = (metadata.modified().ok(), metadata.len());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, _, trace)) = known.get(path).filter(|(m, l, _)| (*m, *l) == (modified, length)) {

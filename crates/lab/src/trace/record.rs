@@ -95,7 +95,7 @@ impl Recorder {
         tell: impl FnOnce(&TraceError) + Send + 'static,
     ) -> Result<Self, TraceError> {
         let name = path.display().to_string();
-        let system = |e: io::Error| Problem::System(format!("cannot make the trace: {e}")).of(&name);
+        let system = |e: io::Error| Problem::opening("make the trace", &e).of(&name);
         match File::open(path) {
             Ok(mut there) => {
                 let mut start = [0; MAGIC.len()];

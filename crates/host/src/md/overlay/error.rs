@@ -50,6 +50,11 @@ pub enum OverlayProblem {
     },
     /// It holds data of an array, and another is to be created in it.
     HasData,
+    /// It cannot be made or opened at this path.
+    Path {
+        /// The system's error number.
+        errno: i32,
+    },
     /// Anything else the system says.
     System {
         /// Its error number.
@@ -61,6 +66,9 @@ impl OverlayProblem {
     pub(super) fn from_io(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EBUSY) => Self::Busy,
+            Some(errno @ (libc::ENOENT | libc::ENOTDIR | libc::EISDIR | libc::EACCES | libc::EROFS)) => {
+                Self::Path { errno }
+            }
             Some(errno) => Self::System { errno },
             None => Self::Damaged { record: "a region".to_owned(), why: error.to_string() },
         }
@@ -97,6 +105,9 @@ impl fmt::Display for OverlayProblem {
             Self::HasData => f.write_str(
                 "the overlay holds data that were written to its array; name a new file, or drop them with --force",
             ),
+            Self::Path { errno } => {
+                write!(f, "{}; name a file in a folder the user may write to", io::Error::from_raw_os_error(*errno))
+            }
             Self::System { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
         }
     }
