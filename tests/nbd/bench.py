@@ -4,7 +4,8 @@
     tests/nbd/bench.py PATH-OF-nbd_memory [ROUNDS]
 
 Both serve 1 GiB from memory (the server a RAID-5 of five members, on one shard) over unix sockets. Prints the
-machine, every sample and the ratio of medians beside what is asked of it.
+machine, every sample and the ratio of medians beside what is asked of it. Beside short requests also what the client gets
+from a server that keeps nothing and does nothing else (`nbdkit -t 1 null`).
 """
 
 import json
@@ -53,13 +54,14 @@ def sample(socket, unit, arguments):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    ours, theirs = f"{folder}/ours", f"{folder}/theirs"
+    ours, theirs, nothing = f"{folder}/ours", f"{folder}/theirs", f"{folder}/nothing"
     servers = [
         subprocess.Popen([binary, "--socket", ours, "--member-mib", "256"], stdout=subprocess.DEVNULL),
         subprocess.Popen(["nbdkit", "-f", "-U", theirs, "memory", "1G"], stdout=subprocess.DEVNULL),
+        subprocess.Popen(["nbdkit", "-f", "-t", "1", "-U", nothing, "null", "1G"], stdout=subprocess.DEVNULL),
     ]
     try:
-        while not (os.path.exists(ours) and os.path.exists(theirs)):
+        while not all(os.path.exists(socket) for socket in (ours, theirs, nothing)):
             time.sleep(0.05)
         time.sleep(0.5)
         for socket in (ours, theirs):
@@ -73,11 +75,14 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"commit {text('git', 'rev-parse', '--short', 'HEAD')}, {rounds} rounds of {SECONDS} s")
         print(table.heading())
         for name, unit, target, arguments in CASES:
-            samples = {ours: [], theirs: []}
+            sockets = (ours, theirs) if unit == "bytes" else (ours, theirs, nothing)
+            samples = {socket: [] for socket in sockets}
             for number in range(rounds):
-                for socket in (ours, theirs) if number % 2 == 0 else (theirs, ours):
+                for socket in sockets if number % 2 == 0 else sockets[::-1]:
                     samples[socket].append(sample(socket, unit, arguments))
             print(table.row(f"NBD, {name}", unit, samples[ours], samples[theirs], target), flush=True)
+            if nothing in samples:
+                print(table.row("  nbdkit null beside it", unit, samples[nothing], samples[theirs], None), flush=True)
     finally:
         for server in servers:
             server.send_signal(signal.SIGTERM)

@@ -10,6 +10,7 @@
 use stripewise_parity::kernels;
 
 use super::STREAM_BYTES_MIN;
+use super::recent::Recent;
 
 /// A place is taken to be in the caches still if less than this was copied after it: a quarter of a common last-level
 /// cache, through which what is read passes, too, and which other cores use.
@@ -21,46 +22,22 @@ const ROWS: usize = 1024;
 /// See the module's description. A shard's own.
 #[derive(Debug)]
 pub(crate) struct Destinations {
-    /// This shard's share of [`KEPT_BYTES`]: what the others copy passes through the same cache.
-    kept_bytes: u64,
-    /// All that was copied.
-    copied: u64,
+    recent: Recent<STREAM_BYTES_MIN, ROWS>,
     /// Something was to go past the caches since others were last told of what is there.
     is_to_publish: bool,
-    rows: Box<[Row; ROWS]>,
-}
-
-/// The last copy to one of the places that share the row.
-#[derive(Clone, Copy, Debug, Default)]
-struct Row {
-    /// The place, in units of the shortest copy; nothing lies at 0.
-    place: usize,
-    /// What had been copied after it.
-    copied: u64,
 }
 
 impl Destinations {
-    /// Those of one of so many shards.
+    /// Those of one of so many shards: what the others copy passes through the same cache.
     pub(crate) fn new(shards: u32) -> Self {
-        Self {
-            kept_bytes: KEPT_BYTES / u64::from(shards),
-            copied: 0,
-            is_to_publish: false,
-            rows: Box::new([Row::default(); ROWS]),
-        }
+        Self { recent: Recent::new(KEPT_BYTES / u64::from(shards)), is_to_publish: false }
     }
 
     /// Notes a copy of at least [`STREAM_BYTES_MIN`] and answers whether it should go past the caches.
     pub(crate) fn is_past_caches(&mut self, to: *const u8, bytes: usize) -> bool {
-        let place = to.addr() / STREAM_BYTES_MIN;
-        // Buffers lie at multiples of powers of two: the middle bits of a product tell them apart.
-        let row =
-            &mut self.rows[(place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 32 & (ROWS - 1)];
-        let is_kept = row.place == place && self.copied - row.copied < self.kept_bytes;
-        self.copied += bytes as u64;
-        *row = Row { place, copied: self.copied };
-        self.is_to_publish |= !is_kept;
-        !is_kept
+        let is_past = !self.recent.note(to, bytes);
+        self.is_to_publish |= is_past;
+        is_past
     }
 
     /// Has what this thread copied past the caches be there for others, before it tells them.

@@ -6,7 +6,7 @@ use stripewise_engine::io::{IoError, IoResult};
 use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
 use stripewise_parity::kernels;
 
-use super::Destinations;
+use super::{Destinations, RecentPages};
 use crate::buffers::{Mapping, PAGE};
 use crate::error::HostError;
 
@@ -15,8 +15,8 @@ use crate::error::HostError;
 const DISPLACEMENT_PAGES: usize = 5;
 
 /// Runs from this length on may go past the caches, which then need not fetch what they replace: writes, what is computed to
-/// members, and reads whose buffers the caches do not have. Whole 64 KiB chunks gain from it, single pages do not; the limit
-/// lies between the two and is not tuned further.
+/// members, and reads whose buffers the caches do not have. Whole 64 KiB chunks gain from it, single pages only where they are
+/// written and the caches do not have their place; the limit lies between the two and is not tuned further.
 pub(crate) const STREAM_BYTES_MIN: usize = 16 << 10;
 
 /// Memory, present from the start.
@@ -90,7 +90,7 @@ impl MemoryMember {
         Ok(())
     }
 
-    /// Copies the buffers, in order, to sectors.
+    /// Copies the buffers, in order, to sectors; pages past the caches, but for those that were used lately.
     ///
     /// # Safety
     /// Each buffer is that many readable bytes, outside the range or the very ones of it, which nothing writes; together they are as long as the range.
@@ -98,6 +98,7 @@ impl MemoryMember {
         &self,
         range: SectorRange,
         buffers: impl Iterator<Item = (*mut u8, usize)>,
+        recent: &mut RecentPages,
     ) -> IoResult {
         let mut to = self.address(range)?;
         for (from, bytes) in buffers {
@@ -105,7 +106,7 @@ impl MemoryMember {
             unsafe {
                 if to.cast_const() == from.cast_const() {
                     // Pages lent by this very place.
-                } else if bytes < STREAM_BYTES_MIN {
+                } else if bytes < PAGE || bytes < STREAM_BYTES_MIN && recent.write(to, bytes) {
                     to.copy_from_nonoverlapping(from, bytes);
                 } else {
                     copy_long(to, from, bytes, How::PastAndThere);
@@ -134,7 +135,7 @@ enum How {
     PastAndThere,
 }
 
-/// Copies at least [`STREAM_BYTES_MIN`].
+/// Copies many bytes.
 ///
 /// # Safety
 /// `from` is `bytes` readable and `to` as many writable bytes, apart from each other, and nothing else uses the latter.

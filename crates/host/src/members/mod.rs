@@ -11,6 +11,7 @@ mod destinations;
 mod file;
 mod memory;
 mod overlay;
+mod recent;
 mod view;
 
 use std::os::unix::fs::FileExt as _;
@@ -25,6 +26,7 @@ pub(crate) use file::{FileMember, Route, lock, size_of};
 pub(crate) use memory::{MemoryMember, STREAM_BYTES_MIN};
 pub(crate) use overlay::OverlaidMember;
 pub use overlay::OverlaySpec;
+pub(crate) use recent::RecentPages;
 
 use crate::error::{HostError, MemberProblem, io_error_from_errno};
 

@@ -118,6 +118,10 @@ impl Shard {
             self.handle(answer(Verdict::Consistent), now, context);
             self.finish_fused();
         } else {
+            if compute.kernel == Kernel::Update && self.is_in_memory {
+                let old = queue.operands(compute.sources).first().map(|old| queue.segs(old.segs));
+                self.recent_pages.updated(bytes.runs(old.unwrap_or_default()));
+            }
             let verdict = self.computer.run(compute, queue, &bytes);
             self.completions.push_back(answer(verdict));
         }
@@ -174,7 +178,7 @@ impl Shard {
             Member::Memory(memory) => unsafe {
                 match io.op {
                     Op::Read => memory.read(io.range, runs, is_for_caller.then_some(&mut self.destinations)),
-                    Op::Write => memory.write(io.range, runs),
+                    Op::Write => memory.write(io.range, runs, &mut self.recent_pages),
                     Op::Flush => Ok(()),
                     Op::Discard | Op::WriteZeroes => memory.zero(io.range),
                 }

@@ -39,7 +39,7 @@ use crate::error::HostError;
 use crate::layers::Layers;
 use crate::loans::Loans;
 use crate::mailbox::{Mailbox, Message, PartBuffer};
-use crate::members::{Destinations, Member};
+use crate::members::{Destinations, Member, RecentPages};
 use crate::report::{MemberCounts, TimedEvent};
 use crate::ring::Ring;
 use crate::route::Router;
@@ -82,6 +82,7 @@ pub(crate) struct Shard {
     requests: VecDeque<Request>,
     delayed: DelayedReads,
     destinations: Destinations,
+    recent_pages: RecentPages,
     fused: Fused,
     buffers: Buffers,
     computer: Computer,
@@ -131,6 +132,7 @@ impl Shard {
             requests: VecDeque::new(),
             delayed: DelayedReads::default(),
             destinations: Destinations::new(shards),
+            recent_pages: RecentPages::new(shards),
             fused: Fused::default(),
             buffers: Buffers { arena, ..Buffers::default() },
             computer: Computer::new(),
