@@ -104,5 +104,5 @@ fn what_is_no_trace_is_neither_overwritten_nor_read() {
     let refusal = refused(folder, &format!("serve {MEMBERS} --socket s.sock --trace a.img"));
     assert!(refusal.contains("a.img: the file exists and is no trace"), "{refusal}");
     assert!(fs::read(folder.join("a.img")).unwrap() == before);
-    assert!(fails(folder, "trace show none.trace", b"", 1).contains("none.trace: cannot open it"));
+    assert!(fails(folder, "trace show none.trace", b"", 2).contains("none.trace: cannot open it"));
 }
