@@ -2,7 +2,8 @@
 //!
 //! A read of a file in memory would be copied into the request's buffer and from there to whoever asked. Where that is the
 //! kernel ([`crate::fuse`]), it copies from the file as well. Whatever else wants the bytes has them fetched first
-//! ([`Loans::fetch`]).
+//! ([`Loans::fetch`]). What is written there before the answer is sent, was asked for before it: the read may see either, as
+//! every read beside a write. No work of the array's own moves data to where other data lay.
 
 use std::ops::Range;
 use std::sync::Arc;
