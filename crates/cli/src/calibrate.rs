@@ -12,7 +12,7 @@ use stripewise_lab::environment::host_cpu;
 use stripewise_sim::models::{Model, ModelKind};
 
 use crate::exit::{Exit, Impossible};
-use crate::output::{Document, Table, print};
+use crate::output::{Document, Table, check_writable, print, write_file};
 
 /// What an HDD and an SSD are taken to be like unless `--like` says otherwise.
 const LIKE_HDD: &str = "st3000dm001";
@@ -54,6 +54,7 @@ struct Fitted<'a> {
 pub(crate) fn run(args: &CalibrateArgs) -> Result<Exit> {
     let circumstances = circumstances();
     let name = name(args)?;
+    args.output.as_deref().map_or(Ok(()), check_writable)?;
     let Some(path) = &args.device else {
         let model = cpu(&name, &circumstances)?;
         finish(args, &model, None, &[])?;
@@ -119,7 +120,7 @@ fn finish(
 ) -> Result<()> {
     let text = toml(model);
     if let Some(path) = &args.output {
-        std::fs::write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+        write_file(path, &text)?;
     }
     for note in notes {
         say!("stripewise: {note}");

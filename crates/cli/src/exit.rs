@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use stripewise_host::md::assemble::AssembleError;
 use stripewise_host::md::overlay::OverlayProblem;
-use stripewise_host::{HostError, ListenProblem, MemberProblem};
+use stripewise_host::{HostError, ListenProblem, MemberProblem, is_of_path};
 use stripewise_lab::calibrate::CalibrateError;
 use stripewise_lab::plan::PlanError;
+use stripewise_lab::store::StoreError;
 use stripewise_lab::targets::NoRoom;
 use stripewise_lab::trace::{Problem, TraceError};
 use stripewise_sim::models::ModelError;
@@ -51,11 +52,13 @@ impl std::error::Error for Impossible {}
 
 /// A file that was named could not be made or opened.
 pub(crate) fn cannot_open(path: &Path, error: io::Error) -> anyhow::Error {
+    if !is_of_path(&error) {
+        return anyhow::Error::new(error).context(path.display().to_string());
+    }
     let advice = match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => "correct the path",
         ErrorKind::IsADirectory => "name a file",
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "name a file that the user may use",
-        _ => return anyhow::Error::new(error).context(path.display().to_string()),
+        _ => "correct the path",
     };
     Impossible(format!("{}: {error}; {advice}", path.display())).into()
 }
@@ -77,6 +80,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
             || e.is::<NoRoom>()
             || matches!(e.downcast_ref(), Some(CalibrateError::TooSmall { .. } | CalibrateError::Open { .. }))
             || e.downcast_ref::<TraceError>().is_some_and(|e| !matches!(e.problem, Problem::System(_)))
+            || e.downcast_ref::<StoreError>().is_some_and(is_of_folder)
             || e.downcast_ref::<HostError>().is_some_and(is_asked_wrong)
             || e.downcast_ref::<AssembleError>().is_some_and(|e| match e {
                 AssembleError::Host(error) => is_asked_wrong(error),
@@ -84,6 +88,19 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
             })
     });
     if is_impossible { Exit::Impossible } else { Exit::Failed }
+}
+
+/// Whether another results folder is to be named.
+fn is_of_folder(error: &StoreError) -> bool {
+    match error {
+        StoreError::Folder(_, error) => is_of_path(error),
+        StoreError::Absent(_)
+        | StoreError::Newer(..)
+        | StoreError::ReadOnly(_)
+        | StoreError::Unfinished(_)
+        | StoreError::NoRun(..) => true,
+        StoreError::Damaged(..) | StoreError::Busy(_) | StoreError::Database(..) => false,
+    }
 }
 
 /// Whether the arguments are at fault, not the storage or the machine.

@@ -18,7 +18,7 @@ use stripewise_crypt::kdf::Limits;
 use stripewise_crypt::store::Store;
 use stripewise_format::luks::{Encryption, Kdf, Luks};
 
-use crate::exit::{Exit, Impossible};
+use crate::exit::{Exit, Impossible, cannot_open};
 use crate::output::{Document, print};
 use passphrase::KeyArgs;
 
@@ -168,7 +168,7 @@ fn open_file(file: &Path, writes: bool) -> Result<File> {
     if writes && is_device {
         options.custom_flags(libc::O_EXCL);
     }
-    options.open(file).with_context(|| file.display().to_string())
+    options.open(file).map_err(|error| cannot_open(file, error))
 }
 
 fn open(args: &OpenArgs, writes: bool) -> Result<(File, Unlocked)> {

@@ -15,16 +15,40 @@ macro_rules! say_on {
 }
 
 use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
+
+use crate::exit::cannot_open;
 
 /// Prints text to standard output; a closed pipe is an error the caller passes on.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
+    Ok(())
+}
+
+/// Writes a file that was named; one of that name is replaced.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
+    let mut file = File::create(path).map_err(|error| cannot_open(path, error))?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Looks whether a file can be written, before the work whose outcome goes there. Leaves everything as it is.
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
+    let is_new = path.symlink_metadata().is_err();
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+        // A reader of a pipe would take it for the end.
+        return Ok(());
+    }
+    OpenOptions::new().append(true).create(true).open(path).map_err(|error| cannot_open(path, error))?;
+    if is_new {
+        std::fs::remove_file(path)?;
+    }
     Ok(())
 }
 

@@ -198,7 +198,7 @@ fn impossible_plans_say_file_line_and_what_would_be_right() {
 fn impossible_arguments_are_refused_with_exit_code_2() {
     let folder = folder_with_plan(SMALL);
     std::fs::write(folder.path().join("small.img"), "small").unwrap();
-    let cases: [(&[&str], &str); 26] = [
+    let cases: [(&[&str], &str); 29] = [
         (&["study", "run", "nosuch"], "chunk-size"),
         (&["study", "run", "nosuch.toml"], "nosuch.toml"),
         (&["study", "run", "plan.toml", "--on", "tape"], "memory"),
@@ -207,6 +207,7 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["study", "run", "plan.toml", "--weight", "random=-1"], "-1"),
         (&["study", "run", "plan.toml", "--replicates", "0"], "replicates"),
         (&["study", "show", "nothing-here"], "study run"),
+        (&["study", "run", "plan.toml", "--results", "small.img/results"], "small.img/results"),
         (&["models", "show", "nosuch"], "nosuch"),
         (&["bench", "--level", "6", "--raid-devices", "3"], "at least 4"),
         (&["bench", "--level", "7"], "7"),
@@ -226,6 +227,8 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["bench", "--on", "files:.", "--member-size", "900t"], "are free"),
         (&["models", "calibrate", "small.img"], "too small"),
         (&["models", "calibrate", "nosuch.img"], "nosuch.img"),
+        (&["models", "calibrate", "--output", "nosuch/model.toml"], "nosuch/model.toml"),
+        (&["luks", "dump", "nosuch.img"], "nosuch.img"),
         (&["bench", "--shards", "2"], "modelled"),
         (&["bench", "--on", "memory", "--member-size", "8m", "--shards", "2", "--direct", "0"], "page cache"),
     ];

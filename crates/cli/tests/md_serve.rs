@@ -143,6 +143,9 @@ fn paths_that_will_not_do_are_refused_with_what_would_be_right() {
         ("serve a.img b.img c.img --socket s --trace o --overlay o", "--overlay o: --trace has this path"),
         ("read a.img b.img c.img --output none/o", "none/o: No such file"),
         ("read a.img b.img c.img --output dir", "dir: Is a directory"),
+        ("write a.img b.img c.img --input none", "none: No such file"),
+        ("write a.img b.img c.img --input dir", "dir: is a directory"),
+        ("trace record --device none --output t --socket s", "none: No such file"),
         ("trace replay none", "none: cannot open it"),
     ] {
         let said = refused(folder, arguments);

@@ -1,7 +1,7 @@
 //! What can go wrong outside the engine, and the one map from errno to the engine's errors.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use stripewise_engine::geometry::GeometryError;
@@ -350,6 +350,19 @@ impl From<VolumeError> for HostError {
     fn from(e: VolumeError) -> Self {
         Self::Volume(e)
     }
+}
+
+/// Whether a file could not be made or opened because of the path that was named, not because of the storage or the machine.
+#[must_use]
+pub fn is_of_path(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::IsADirectory
+            | ErrorKind::PermissionDenied
+            | ErrorKind::ReadOnlyFilesystem
+    )
 }
 
 /// The engine's name of a system error of a member's I/O. Unknown errors count as the medium's: the member

@@ -39,7 +39,7 @@ mod vhost;
 pub use array::{Array, ArrayConfig, SHARDS_MAX};
 pub use buffers::Memory;
 pub use drive::{DriveCommand, DriveExport, DriveReport, TimedDrive};
-pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno};
+pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno, is_of_path};
 pub use fuse::{MountProblem, check_mount};
 pub use layers::{CacheStatus, CryptLayer, Layers};
 pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus, NotReAddable};

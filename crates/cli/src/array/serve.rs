@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{ArgGroup, Args};
 use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::level::{Layout, Level};
@@ -27,7 +27,7 @@ use super::layers::{CacheArgs, LuksArgs, raise};
 use super::manage::live;
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::stop_flag;
-use crate::exit::Exit;
+use crate::exit::{Exit, cannot_open};
 use crate::output::print;
 
 /// `stripewise serve`.
@@ -121,8 +121,7 @@ fn look_at_files(args: &ServeArgs, trace: Option<&Path>) -> Result<Fresh> {
         }
     }
     if let Some(folder) = &args.mount {
-        let sockets = [args.socket.as_deref(), args.control.as_deref()];
-        let files: Vec<&Path> = sockets.into_iter().chain([trace, overlay]).flatten().collect();
+        let files: Vec<&Path> = named.into_iter().filter_map(|(_, path)| path).collect();
         check_mount(folder, &files)?;
     }
     Ok(Fresh::among(trace.into_iter().chain(overlay)))
@@ -134,7 +133,7 @@ pub(crate) fn run_device(args: &ServeArgs, device: &Path, trace: &Path) -> Resul
         return Err(impossible("members and --device are named; give one of both"));
     }
     let fresh = look_at_files(args, Some(trace))?;
-    let mut file = File::open(device).with_context(|| format!("cannot open {}", device.display()))?;
+    let mut file = File::open(device).map_err(|error| cannot_open(device, error))?;
     let sectors = file.seek(SeekFrom::End(0))? / SECTOR_BYTES;
     let access = if args.select.readonly { Access::ReadOnly } else { args.select.access(device) };
     let geometry = GeometrySpec {

@@ -1,7 +1,7 @@
 //! `stripewise read` and `stripewise write`: array bytes to and from pipes and files.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -154,9 +154,11 @@ pub(crate) fn write(args: &WriteArgs) -> Result<Exit> {
 /// The input, and its length if it is a regular file.
 fn input(args: &WriteArgs) -> Result<(Box<dyn Read + Send>, Option<u64>)> {
     let Some(path) = &args.input else { return Ok((Box::new(io::stdin()), None)) };
-    let problem = |error: io::Error| impossible(format!("--input {}: {error}", path.display()));
-    let file = File::open(path).map_err(problem)?;
-    let metadata = file.metadata().map_err(problem)?;
+    let file = File::open(path).map_err(|error| cannot_open(path, error))?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(cannot_open(path, ErrorKind::IsADirectory.into()));
+    }
     let length = metadata.is_file().then_some(metadata.len());
     Ok((Box::new(file), length))
 }

@@ -18,7 +18,7 @@ use stripewise_lab::study::{self, Study};
 use super::{stored, tables};
 use crate::args::{SensitivityArgs, VerifyArgs};
 use crate::exit::{Exit, Impossible};
-use crate::output::{Document, print};
+use crate::output::{Document, print, write_file};
 use crate::progress::{Bar, CELLS_KEPT, cancel_flag, clock};
 
 #[derive(Serialize)]
@@ -65,7 +65,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit> {
         }
         failed += outcome.failed;
         let results = study::results(&store, outcome.run, &Weights::default())?;
-        std::fs::write(folder.join("report.html"), render(&results)?)?;
+        write_file(&folder.join("report.html"), &render(&results)?)?;
         let seconds = began.elapsed().as_secs_f64();
         studies.push(VerifiedStudy {
             study: name,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use stripewise_lab::plan::Plan;
 use stripewise_lab::report::render;
@@ -17,7 +17,7 @@ use stripewise_lab::workload::parse_size;
 use super::{stored, tables, weights};
 use crate::args::RunArgs;
 use crate::exit::{Exit, Impossible};
-use crate::output::{Document, print};
+use crate::output::{Document, print, write_file};
 use crate::progress::{Bar, CELLS_KEPT, cancel_flag, clock};
 
 pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
@@ -55,8 +55,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     let wall_seconds = started.elapsed().as_secs_f64();
     let results = study::results(&store, outcome.run, &weights)?;
     let report = folder.join("report.html");
-    std::fs::write(&report, render(&results)?)
-        .with_context(|| format!("cannot write {}", report.display()))?;
+    write_file(&report, &render(&results)?)?;
     if args.json {
         Document::new(stored::RESULTS, &results).print()?;
     } else {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use stripewise_lab::export::export_csv;
 use stripewise_lab::report::render;
@@ -13,7 +13,7 @@ use stripewise_lab::study::results;
 use super::{tables, weights};
 use crate::args::{ExportArgs, ExportFormat, ReportArgs, StoredArgs, WeightArgs};
 use crate::exit::{Exit, Impossible};
-use crate::output::{Document, print};
+use crate::output::{Document, print, write_file};
 
 /// The schema of a study's results.
 pub(super) const RESULTS: &str = "stripewise.study/1";
@@ -59,7 +59,7 @@ struct Written {
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit> {
     let (folder, results) = load(&args.study, &args.weights)?;
     let path = args.output.clone().unwrap_or_else(|| folder.join("report.html"));
-    write(&path, &render(&results)?)?;
+    write_file(&path, &render(&results)?)?;
     if args.json {
         Document::new("stripewise.study-report/1", Written { report: path }).print()?;
     } else {
@@ -76,12 +76,8 @@ pub(crate) fn export(args: &ExportArgs) -> Result<Exit> {
         export_csv(&results)
     };
     match &args.output {
-        Some(path) => write(path, &text)?,
+        Some(path) => write_file(path, &text)?,
         None => print(&text)?,
     }
     Ok(Exit::Done)
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

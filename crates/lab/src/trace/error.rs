@@ -1,7 +1,9 @@
 //! What is wrong with a trace, and where.
 
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io;
+
+use stripewise_host::is_of_path;
 
 use super::{COLUMNS, MAGIC, VERSION};
 
@@ -69,14 +71,7 @@ impl Problem {
     /// A file could not be made or opened.
     pub(super) fn opening(what: &str, error: &io::Error) -> Self {
         let said = format!("cannot {what}: {error}");
-        match error.kind() {
-            ErrorKind::NotFound
-            | ErrorKind::NotADirectory
-            | ErrorKind::IsADirectory
-            | ErrorKind::PermissionDenied
-            | ErrorKind::ReadOnlyFilesystem => Self::Path(format!("{said}; correct the path")),
-            _ => Self::System(said),
-        }
+        if is_of_path(error) { Self::Path(format!("{said}; correct the path")) } else { Self::System(said) }
     }
 
     pub(super) fn at(self, file: &str, line: u64) -> TraceError {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::HostError;
+use crate::error::{HostError, is_of_path};
 
 /// Why an overlay cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,9 +66,7 @@ impl OverlayProblem {
     pub(super) fn from_io(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EBUSY) => Self::Busy,
-            Some(errno @ (libc::ENOENT | libc::ENOTDIR | libc::EISDIR | libc::EACCES | libc::EROFS)) => {
-                Self::Path { errno }
-            }
+            Some(errno) if is_of_path(error) => Self::Path { errno },
             Some(errno) => Self::System { errno },
             None => Self::Damaged { record: "a region".to_owned(), why: error.to_string() },
         }
