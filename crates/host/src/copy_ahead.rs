@@ -26,8 +26,19 @@ impl Fetching {
         Self::Next
     }
 
-    /// The lines of a copy that are asked for as soon as it is known: about as many as memory brings while the engine handles
-    /// a request, and no more than the copy that runs can do without.
+    /// So many reads are asked for together. One: each is as soon as it is known, beside the engine's work. A core of
+    /// Intel's does not go on for long while an address of a prefetch is translated, which takes longer than its line in
+    /// a virtual machine; but it translates several addresses at a time.
+    pub(crate) fn together(self) -> usize {
+        match self {
+            Self::Next => 1,
+            #[cfg(target_arch = "x86_64")]
+            Self::SecondNext => 8,
+        }
+    }
+
+    /// The lines of a copy that are asked for first: about as many as memory brings meanwhile, and no more than the copy
+    /// that runs can do without.
     pub(crate) fn first_lines(self) -> usize {
         match self {
             Self::Next => 16,

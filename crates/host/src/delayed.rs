@@ -1,8 +1,8 @@
 //! Reads of memory, a member's or the page cache's, carried out a little later than asked for.
 //!
 //! What they cost is mostly the wait for its bytes. So the copies are put off until the requests at hand
-//! are handled, and memory is told what is going to be read: of every read the first lines at once, which come beside the
-//! engine's work, and of what is copied every line while a copy before it runs.
+//! are handled, and memory is told what is going to be read: of every read the first lines before its turn, and of what is
+//! copied every line while a copy before it runs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use stripewise_engine::io::Input;
 
 use crate::copy_ahead::{Fetching, LINE_BYTES, Later, ask_for};
 
-/// The first lines of bytes that are used where they are, asked for at once; there are two such reads a request or three.
+/// The first lines of bytes that are used where they are; there are two such reads a request or three.
 const LINES_USED: usize = 4;
 /// Of bytes that are used where they are, those of this many reads later are fetched: the next write's.
 const USED_AHEAD: usize = 2;
@@ -39,12 +39,14 @@ impl DelayedRead {
 #[derive(Debug)]
 pub(crate) struct DelayedReads {
     waiting: VecDeque<DelayedRead>,
+    /// So many of the oldest have been asked for, if they are asked for together.
+    asked: usize,
     fetching: Fetching,
 }
 
 impl Default for DelayedReads {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), fetching: Fetching::of_cpu() }
+        Self { waiting: VecDeque::new(), asked: 0, fetching: Fetching::of_cpu() }
     }
 }
 
@@ -60,10 +62,29 @@ impl DelayedReads {
         self.waiting.is_empty()
     }
 
-    /// Puts a copy off and asks for its first bytes.
+    /// Puts a copy off.
     pub(crate) fn push(&mut self, read: DelayedRead) {
-        read.ask_for_lines(0..if read.to.is_some() { self.fetching.first_lines() } else { LINES_USED });
+        if self.fetching.together() == 1 {
+            self.ask_for(&read);
+        }
         self.waiting.push_back(read);
+    }
+
+    fn ask_for(&self, read: &DelayedRead) {
+        read.ask_for_lines(0..if read.to.is_some() { self.fetching.first_lines() } else { LINES_USED });
+    }
+
+    /// Asks for the first lines of the reads after those asked for, before their turn comes.
+    fn ask_together(&mut self) {
+        let together = self.fetching.together();
+        if together == 1 || self.asked >= together {
+            return;
+        }
+        let end = self.waiting.len().min(self.asked + together);
+        for read in self.waiting.range(self.asked..end) {
+            self.ask_for(read);
+        }
+        self.asked = end;
     }
 
     /// Carries out the oldest copy, and says what the engine is told.
@@ -71,7 +92,9 @@ impl DelayedReads {
     /// # Safety
     /// What was pushed is readable, and writable by nobody else, until it is answered.
     pub(crate) unsafe fn run_next(&mut self) -> Option<Input> {
+        self.ask_together();
         let DelayedRead { answer, from, to, bytes } = self.waiting.pop_front()?;
+        self.asked = self.asked.saturating_sub(1);
         let Some(to) = to else {
             // What is computed next takes about as long as one of these.
             self.waiting
@@ -96,19 +119,34 @@ mod tests {
 
     #[test]
     fn copies_are_carried_out_in_order() {
-        let sources: Vec<Vec<u8>> = (0..3).map(|i| vec![i; 4096]).collect();
-        let mut targets = vec![vec![9; 4096]; 3];
+        const READS: usize = 40;
+        let sources: Vec<Vec<u8>> = (0..READS).map(|i| vec![i as u8 + 1; 4096]).collect();
+        let mut targets = vec![vec![0; 4096]; READS];
         let mut delayed = DelayedReads::default();
-        for (i, (source, target)) in sources.iter().zip(&mut targets).enumerate() {
-            let (from, to) = (source.as_ptr(), target.as_mut_ptr());
-            let answer = Input::IoDone { tag: Tag(i as u64), result: Ok(()) };
-            delayed.push(DelayedRead { answer, from, to: Some(to), bytes: 4096 });
+        let mut targets_left = targets.iter_mut().zip(&sources).enumerate();
+        let mut answered = 0;
+        // Some come while others are carried out; every third is used where it is.
+        for coming in [1, 20, 0, 9, 10].into_iter().cycle() {
+            for (i, (target, source)) in targets_left.by_ref().take(coming) {
+                let answer = Input::IoDone { tag: Tag(i as u64), result: Ok(()) };
+                let to = (i % 3 != 2).then_some(target.as_mut_ptr());
+                delayed.push(DelayedRead { answer, from: source.as_ptr(), to, bytes: 4096 });
+            }
+            for _ in 0..7 {
+                // SAFETY: the vectors live on and nothing else uses them.
+                let Some(answer) = (unsafe { delayed.run_next() }) else { break };
+                let is_next = matches!(answer, Input::IoDone { tag, .. } if tag == Tag(answered));
+                assert!(is_next, "{answer:?} after {answered}");
+                answered += 1;
+            }
+            if answered == READS as u64 {
+                break;
+            }
         }
-        // SAFETY: the vectors live on and nothing else uses them.
-        let answers: Vec<Input> = std::iter::from_fn(|| unsafe { delayed.run_next() }).collect();
-        let is_answer = |i: usize| matches!(answers[i], Input::IoDone { tag, .. } if tag == Tag(i as u64));
-        assert!(answers.len() == 3 && (0..3).all(is_answer), "{answers:?}");
-        assert_eq!(targets, sources);
         assert!(delayed.is_empty());
+        for (i, target) in targets.iter().enumerate() {
+            let byte = if i % 3 == 2 { 0 } else { i as u8 + 1 };
+            assert!(target.iter().all(|found| *found == byte), "read {i}");
+        }
     }
 }
