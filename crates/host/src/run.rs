@@ -214,14 +214,14 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
         self.shard.begin_turn(context);
         while !self.shard.is_turn_over() {
             let stepped = self.shard.step(now, context);
-            if self.shard.ended.len() >= ENDED_MAX || !stepped && !self.shard.ended.is_empty() {
+            if self.shard.ended() >= ENDED_MAX || !stepped && self.shard.ended() > 0 {
                 now = context.clock.now();
                 self.take_ended(now);
             } else if !stepped {
                 return true;
             }
         }
-        if !self.shard.ended.is_empty() {
+        if self.shard.ended() > 0 {
             self.take_ended(context.clock.now());
         }
         false
@@ -229,7 +229,7 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
 
     /// Tells the workload what ended, the earliest first.
     fn take_ended(&mut self, now: Instant) {
-        while let Some((id, result)) = self.shard.ended.pop_front() {
+        while let Some((id, result)) = self.shard.take_ended() {
             let place = &mut self.wholes[id as usize];
             let whole = place.as_mut().expect("a part ends once");
             whole.parts_left -= 1;

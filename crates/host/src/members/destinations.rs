@@ -7,8 +7,6 @@
 //! A copy is known by where it starts: of buffers that are used now in one piece and now in another, some copies go the
 //! slower way.
 
-use stripewise_parity::kernels;
-
 use super::STREAM_BYTES_MIN;
 use super::recent::Recent;
 
@@ -21,30 +19,19 @@ const ROWS: usize = 1024;
 
 /// See the module's description. A shard's own.
 #[derive(Debug)]
-pub(crate) struct Destinations {
+pub(super) struct Destinations {
     recent: Recent<STREAM_BYTES_MIN, ROWS>,
-    /// Something was to go past the caches since others were last told of what is there.
-    is_to_publish: bool,
 }
 
 impl Destinations {
     /// Those of one of so many shards: what the others copy passes through the same cache.
-    pub(crate) fn new(shards: u32) -> Self {
-        Self { recent: Recent::new(KEPT_BYTES / u64::from(shards)), is_to_publish: false }
+    pub(super) fn new(shards: u32) -> Self {
+        Self { recent: Recent::new(KEPT_BYTES / u64::from(shards)) }
     }
 
     /// Notes a copy of at least [`STREAM_BYTES_MIN`] and answers whether it should go past the caches.
-    pub(crate) fn is_past_caches(&mut self, to: *const u8, bytes: usize) -> bool {
-        let is_past = !self.recent.note(to, bytes);
-        self.is_to_publish |= is_past;
-        is_past
-    }
-
-    /// Has what this thread copied past the caches be there for others, before it tells them.
-    pub(crate) fn publish(&mut self) {
-        if std::mem::take(&mut self.is_to_publish) {
-            kernels().fence();
-        }
+    pub(super) fn is_past(&mut self, to: *const u8, bytes: usize) -> bool {
+        !self.recent.note(to, bytes)
     }
 }
 
@@ -60,7 +47,7 @@ mod tests {
         let mut round = || {
             let places = (0..buffers * (buffer_bytes / copy_bytes)).map(|i| (1 << 30) + i * copy_bytes);
             places
-                .filter(|place| destinations.is_past_caches(std::ptr::without_provenance(*place), copy_bytes))
+                .filter(|place| destinations.is_past(std::ptr::without_provenance(*place), copy_bytes))
                 .count()
         };
         round();
@@ -83,7 +70,7 @@ mod tests {
     fn buffers_at_strides_of_powers_of_two_are_told_apart() {
         let mut destinations = Destinations::new(1);
         let mut is_past =
-            |i: usize| destinations.is_past_caches(std::ptr::without_provenance((i + 1) << 24), MIB / 8);
+            |i: usize| destinations.is_past(std::ptr::without_provenance((i + 1) << 24), MIB / 8);
         assert!((0..32).all(&mut is_past));
         assert!((0..32).filter(|i| is_past(*i)).count() < 4);
     }
@@ -95,24 +82,11 @@ mod tests {
             let mut destinations = Destinations::new(shards);
             let mut round = || {
                 let place = |i: usize| std::ptr::without_provenance((1 << 30) + i * MIB);
-                (0..buffers).filter(|i| destinations.is_past_caches(place(*i), MIB / 2)).count()
+                (0..buffers).filter(|i| destinations.is_past(place(*i), MIB / 2)).count()
             };
             round();
             round()
         };
         assert_eq!((half(2, 6), half(2, 10), half(1, 10)), (0, 10, 0));
-    }
-
-    #[test]
-    fn a_new_place_is_not_in_the_caches_and_what_goes_there_is_published() {
-        let mut destinations = Destinations::new(1);
-        assert!(destinations.is_past_caches(std::ptr::without_provenance(1 << 21), MIB));
-        assert!(destinations.is_to_publish);
-        assert!(!destinations.is_past_caches(std::ptr::without_provenance(1 << 21), MIB));
-        assert!(destinations.is_to_publish, "a later copy that stays changes nothing");
-        destinations.publish();
-        assert!(!destinations.is_to_publish);
-        assert!(!destinations.is_past_caches(std::ptr::without_provenance(1 << 21), MIB));
-        assert!(!destinations.is_to_publish);
     }
 }

@@ -6,7 +6,7 @@ use stripewise_engine::io::{IoError, IoResult};
 use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
 use stripewise_parity::kernels;
 
-use super::{Destinations, RecentPages};
+use super::Caches;
 use crate::buffers::{Mapping, PAGE};
 use crate::error::HostError;
 
@@ -62,12 +62,12 @@ impl MemoryMember {
     ///
     /// # Safety
     /// Each buffer is that many writable bytes, outside every member, and nothing else uses it; together
-    /// they are as long as the range. Where it is noted, [`Destinations::publish`] comes before another thread looks at them.
+    /// they are as long as the range. Where it is noted, [`Caches::publish`] comes before another thread looks at them.
     pub(crate) unsafe fn read(
         &self,
         range: SectorRange,
         buffers: impl Iterator<Item = (*mut u8, usize)>,
-        mut destinations: Option<&mut Destinations>,
+        mut caches: Option<&mut Caches>,
     ) -> IoResult {
         let mut from = self.address(range)?;
         for (to, bytes) in buffers {
@@ -76,13 +76,8 @@ impl MemoryMember {
                 if bytes < STREAM_BYTES_MIN {
                     to.copy_from_nonoverlapping(from, bytes);
                 } else {
-                    let is_past = |destinations: &mut Destinations| destinations.is_past_caches(to, bytes);
-                    let how = if destinations.as_deref_mut().is_some_and(is_past) {
-                        How::Past
-                    } else {
-                        How::Caches
-                    };
-                    copy_long(to, from, bytes, how);
+                    let is_past = caches.as_deref_mut().is_some_and(|caches| caches.is_read_past(to, bytes));
+                    copy_long(to, from, bytes, is_past);
                 }
                 from = from.add(bytes);
             }
@@ -93,12 +88,13 @@ impl MemoryMember {
     /// Copies the buffers, in order, to sectors; pages past the caches, but for those that were used lately.
     ///
     /// # Safety
-    /// Each buffer is that many readable bytes, outside the range or the very ones of it, which nothing writes; together they are as long as the range.
+    /// Each buffer is that many readable bytes, outside the range or the very ones of it, which nothing writes; together they are
+    /// as long as the range. [`Caches::publish`] comes before another thread looks at the range.
     pub(crate) unsafe fn write(
         &self,
         range: SectorRange,
         buffers: impl Iterator<Item = (*mut u8, usize)>,
-        recent: &mut RecentPages,
+        caches: &mut Caches,
     ) -> IoResult {
         let mut to = self.address(range)?;
         for (from, bytes) in buffers {
@@ -106,10 +102,10 @@ impl MemoryMember {
             unsafe {
                 if to.cast_const() == from.cast_const() {
                     // Pages lent by this very place.
-                } else if bytes < PAGE || bytes < STREAM_BYTES_MIN && recent.write(to, bytes) {
-                    to.copy_from_nonoverlapping(from, bytes);
+                } else if caches.is_write_past(to, bytes) {
+                    copy_long(to, from, bytes, true);
                 } else {
-                    copy_long(to, from, bytes, How::PastAndThere);
+                    to.copy_from_nonoverlapping(from, bytes);
                 }
                 to = to.add(bytes);
             }
@@ -126,29 +122,20 @@ impl MemoryMember {
     }
 }
 
-/// Where a long copy goes.
-#[derive(Clone, Copy)]
-enum How {
-    Caches,
-    /// Past them, to be published.
-    Past,
-    PastAndThere,
-}
-
-/// Copies many bytes.
+/// Copies many bytes, to the caches or past them.
 ///
 /// # Safety
 /// `from` is `bytes` readable and `to` as many writable bytes, apart from each other, and nothing else uses the latter.
-/// [`Destinations::publish`] comes before another thread looks at what is copied [past](How::Past) the caches.
-unsafe fn copy_long(to: *mut u8, from: *const u8, bytes: usize, how: How) {
+/// [`Caches::publish`] comes before another thread looks at what is copied past the caches.
+unsafe fn copy_long(to: *mut u8, from: *const u8, bytes: usize, is_past: bool) {
     // SAFETY: upheld by the caller.
     unsafe {
         let (target, source) =
             (std::slice::from_raw_parts_mut(to, bytes), std::slice::from_raw_parts(from, bytes));
-        match how {
-            How::Caches => kernels().copy(target, source),
-            How::Past => kernels().copy_streaming_unfenced(target, source),
-            How::PastAndThere => kernels().copy_streaming(target, source),
+        if is_past {
+            kernels().copy_streaming_unfenced(target, source);
+        } else {
+            kernels().copy(target, source);
         }
     }
 }

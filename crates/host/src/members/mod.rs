@@ -7,6 +7,7 @@
 //! by all shards: no two I/Os in flight overlap unless both read, which is the engine's promise.
 
 mod at_once;
+mod caches;
 mod destinations;
 mod file;
 mod memory;
@@ -20,13 +21,12 @@ use std::path::{Path, PathBuf};
 use stripewise_engine::io::{IoError, IoResult};
 use stripewise_engine::units::SECTOR_BYTES;
 
-pub(crate) use destinations::Destinations;
+pub(crate) use caches::Caches;
 pub use file::{Access, Caching, FileSpec, Fill, create_member_file, member_file_sectors};
 pub(crate) use file::{FileMember, Route, lock, size_of};
 pub(crate) use memory::{MemoryMember, STREAM_BYTES_MIN};
 pub(crate) use overlay::OverlaidMember;
 pub use overlay::OverlaySpec;
-pub(crate) use recent::RecentPages;
 
 use crate::error::{HostError, MemberProblem, io_error_from_errno};
 

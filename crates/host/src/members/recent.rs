@@ -13,7 +13,7 @@ const KEPT_BYTES: u64 = 32 << 20;
 
 /// Pages of members in memory that were written lately, or read where they lie for what is written next. A shard's own.
 #[derive(Debug)]
-pub(crate) struct RecentPages {
+pub(super) struct RecentPages {
     written: Recent<PAGE, 16384>,
     /// The addresses of the last that were updated from. A table of these would be looked up while the CPU waits for as many
     /// lines as it can.
@@ -22,13 +22,13 @@ pub(crate) struct RecentPages {
 
 impl RecentPages {
     /// Those of one of so many shards: what the others write passes through the same cache.
-    pub(crate) fn new(shards: u32) -> Self {
+    pub(super) fn new(shards: u32) -> Self {
         Self { written: Recent::new(KEPT_BYTES / u64::from(shards)), updated: 0..0 }
     }
 
     /// Notes where the old content lies that parity is updated from, which is what is written next: the first of these runs,
     /// with those that follow it in memory.
-    pub(crate) fn updated(&mut self, from: impl Iterator<Item = (*mut u8, usize)>) {
+    pub(super) fn updated(&mut self, from: impl Iterator<Item = (*mut u8, usize)>) {
         self.updated = 0..0;
         for (address, bytes) in from {
             let start = address.addr();
@@ -42,7 +42,7 @@ impl RecentPages {
     }
 
     /// Notes a write of pages, and answers whether the caches may have their place.
-    pub(crate) fn write(&mut self, to: *const u8, bytes: usize) -> bool {
+    pub(super) fn write(&mut self, to: *const u8, bytes: usize) -> bool {
         self.updated.contains(&to.addr()) || self.written.note(to, bytes)
     }
 }
@@ -58,7 +58,7 @@ struct Row {
 
 /// Places in units of so many bytes, in a table of so many rows (a power of two).
 #[derive(Debug)]
-pub(crate) struct Recent<const UNIT: usize, const ROWS: usize> {
+pub(super) struct Recent<const UNIT: usize, const ROWS: usize> {
     /// Bytes that were used.
     used: u64,
     /// A tick is so many bytes' use, as a power of two.
@@ -71,7 +71,7 @@ const TICKS: u16 = 128;
 
 impl<const UNIT: usize, const ROWS: usize> Recent<UNIT, ROWS> {
     /// Places are recent until about so many bytes were used after them.
-    pub(crate) fn new(kept_bytes: u64) -> Self {
+    pub(super) fn new(kept_bytes: u64) -> Self {
         let tick_shift = (kept_bytes / u64::from(TICKS)).max(1).ilog2();
         Self { used: 0, tick_shift, rows: Box::new([Row::default(); ROWS]) }
     }
@@ -79,7 +79,7 @@ impl<const UNIT: usize, const ROWS: usize> Recent<UNIT, ROWS> {
     /// Notes that so many bytes from a place on are used, and answers whether they were lately. What is used now in one piece
     /// and now in another is known by its start alone.
     #[inline]
-    pub(crate) fn note(&mut self, at: *const u8, bytes: usize) -> bool {
+    pub(super) fn note(&mut self, at: *const u8, bytes: usize) -> bool {
         // Buffers lie at multiples of powers of two: the upper bits of a product tell them apart.
         let product = ((at.addr() / UNIT) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let row = &mut self.rows[(product >> (u64::BITS - ROWS.ilog2())) as usize];

@@ -287,14 +287,14 @@ impl<'a> Service<'a> {
         self.shard.begin_turn(context);
         while !self.shard.is_turn_over() {
             let stepped = self.shard.step(now, context);
-            if let Some((id, result)) = self.shard.ended.pop_front() {
+            if let Some((id, result)) = self.shard.take_ended() {
                 self.part_ended(id, result, context.clock);
             } else if !stepped {
                 return false;
             } else {
                 continue;
             }
-            if self.shard.ended.is_empty() {
+            if self.shard.ended() == 0 {
                 now = context.clock.now();
             }
         }

@@ -120,7 +120,7 @@ impl Shard {
         } else {
             if compute.kernel == Kernel::Update && self.is_in_memory {
                 let old = queue.operands(compute.sources).first().map(|old| queue.segs(old.segs));
-                self.recent_pages.updated(bytes.runs(old.unwrap_or_default()));
+                self.caches.updated(bytes.runs(old.unwrap_or_default()));
             }
             let verdict = self.computer.run(compute, queue, &bytes);
             self.completions.push_back(answer(verdict));
@@ -177,8 +177,8 @@ impl Shard {
             // member lends are elsewhere than the range, or the very same.
             Member::Memory(memory) => unsafe {
                 match io.op {
-                    Op::Read => memory.read(io.range, runs, is_for_caller.then_some(&mut self.destinations)),
-                    Op::Write => memory.write(io.range, runs, &mut self.recent_pages),
+                    Op::Read => memory.read(io.range, runs, is_for_caller.then_some(&mut self.caches)),
+                    Op::Write => memory.write(io.range, runs, &mut self.caches),
                     Op::Flush => Ok(()),
                     Op::Discard | Op::WriteZeroes => memory.zero(io.range),
                 }

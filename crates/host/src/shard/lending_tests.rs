@@ -83,7 +83,7 @@ impl Stage {
         assert_eq!(shard.start_whole(&Router::pinned(0), request, buffer), 1);
         loop {
             while shard.step(clock.now(), &context) {}
-            if let Some((7, result)) = shard.ended.pop_front() {
+            if let Some((7, result)) = shard.take_ended() {
                 return result;
             }
             shard.sleep(Some(clock.now() + Nanos::from_millis(10)), &context);

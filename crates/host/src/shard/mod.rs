@@ -39,7 +39,7 @@ use crate::error::HostError;
 use crate::layers::Layers;
 use crate::loans::Loans;
 use crate::mailbox::{Mailbox, Message, PartBuffer};
-use crate::members::{Destinations, Member, RecentPages};
+use crate::members::{Caches, Member};
 use crate::report::{MemberCounts, TimedEvent};
 use crate::ring::Ring;
 use crate::route::Router;
@@ -81,8 +81,7 @@ pub(crate) struct Shard {
     completions: VecDeque<Input>,
     requests: VecDeque<Request>,
     delayed: DelayedReads,
-    destinations: Destinations,
-    recent_pages: RecentPages,
+    caches: Caches,
     fused: Fused,
     buffers: Buffers,
     computer: Computer,
@@ -99,7 +98,7 @@ pub(crate) struct Shard {
     /// The array's own work waits for the next run.
     is_paused: bool,
     reply: Option<AdminReply>,
-    pub(crate) ended: VecDeque<Ended>,
+    ended: VecDeque<Ended>,
     /// Of requests that ended, until who asked has looked.
     pub(crate) loans: Loans,
     pub(crate) counts: Vec<MemberCounts>,
@@ -131,8 +130,7 @@ impl Shard {
             completions: VecDeque::new(),
             requests: VecDeque::new(),
             delayed: DelayedReads::default(),
-            destinations: Destinations::new(shards),
-            recent_pages: RecentPages::new(shards),
+            caches: Caches::new(shards),
             fused: Fused::default(),
             buffers: Buffers { arena, ..Buffers::default() },
             computer: Computer::new(),
@@ -294,13 +292,23 @@ impl Shard {
     }
 
     fn answer(&mut self, origin: Origin, result: IoResult) {
-        self.destinations.publish();
         match origin {
             Origin::Own { whole } => self.ended.push_back((whole, result)),
             Origin::Other { shard, whole } => {
                 self.outboxes[shard as usize].push(Message::PartDone { whole, result });
             }
         }
+    }
+
+    /// How many of this shard's own requests, or their parts, ended and are not told yet.
+    pub(crate) fn ended(&self) -> usize {
+        self.ended.len()
+    }
+
+    /// The first of them, to be told.
+    pub(crate) fn take_ended(&mut self) -> Option<Ended> {
+        self.caches.publish();
+        self.ended.pop_front()
     }
 
     /// Fails a member by command, here and in the other shards.
@@ -408,6 +416,7 @@ impl Shard {
 
     /// Delivers what this shard has to tell the others.
     pub(crate) fn send_messages(&mut self, context: &Context<'_>) {
+        self.caches.publish();
         for (outbox, mailbox) in self.outboxes.iter_mut().zip(context.mailboxes) {
             if !outbox.is_empty() {
                 mailbox.deliver(outbox);
