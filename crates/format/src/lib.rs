@@ -12,6 +12,7 @@ pub mod bad_blocks;
 pub mod bitmap;
 mod bytes;
 pub mod create;
+pub mod device_flags;
 pub mod error;
 pub mod examine;
 pub mod level;

@@ -5,6 +5,7 @@ mod common;
 
 use common::{fixture, fixtures};
 use stripewise_format::bitmap::{BitmapSuperblock, Bits, SUPERBLOCK_BYTES};
+use stripewise_format::device_flags::DeviceFlags;
 use stripewise_format::examine::{self, Context, Line};
 use stripewise_format::level::{Layout, Level};
 use stripewise_format::placement::Metadata;
@@ -174,7 +175,8 @@ fn layouts_and_roles_are_those_of_the_commands() {
     assert_eq!(superblock("1.2-raid0.m0").layout(), None);
     assert_eq!(superblock("1.2-spare.m2").role(), Role::Spare);
     assert_eq!(superblock("1.2-degraded.m2").role(), Role::Slot(2));
-    assert_eq!(superblock("1.2-write-mostly.m1").devflags, Superblock1::FLAG_WRITE_MOSTLY);
+    let write_mostly = DeviceFlags { is_write_mostly: true, is_failfast: false };
+    assert_eq!(superblock("1.2-write-mostly.m1").device_flags(), write_mostly);
     let reshape = superblock("1.2-reshaping.m0").reshape().unwrap();
     assert_eq!((reshape.delta_disks, reshape.position_sectors > 0), (1, true));
     assert!(

@@ -6,7 +6,6 @@ use stripewise_engine::geometry::Geometry;
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::units::Slot;
 use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_1::Superblock1;
 use stripewise_host::md::assemble::Assembled;
 
 /// An array as it stands.
@@ -201,17 +200,18 @@ fn slot_row(assembled: &Assembled, slot: Slot, state: SlotState, has_failed: boo
 
 fn row(assembled: &Assembled, candidate: usize, slot: Option<Slot>, state: &'static str) -> Device {
     let superblock = &assembled.found.candidates[candidate].superblock;
-    let (recovered, flags) = match superblock {
-        Superblock::V0(_) => (None, 0),
-        Superblock::V1(superblock) => (superblock.recovered_sectors(), superblock.devflags),
+    let recovered = match superblock {
+        Superblock::V0(_) => None,
+        Superblock::V1(superblock) => superblock.recovered_sectors(),
     };
+    let flags = superblock.device_flags();
     Device {
         number: Some(superblock.dev_number()),
         slot: slot.map(|slot| slot.0),
         path: Some(assembled.found.paths[candidate].display().to_string()),
         state,
-        write_mostly: flags & Superblock1::FLAG_WRITE_MOSTLY != 0,
-        failfast: flags & Superblock1::FLAG_FAILFAST != 0,
+        write_mostly: flags.is_write_mostly,
+        failfast: flags.is_failfast,
         replacement: false,
         recovered_bytes: recovered.map(|sectors| sectors.saturating_mul(512)),
         events: Some(superblock.events()),

@@ -173,7 +173,8 @@ fn render_0(
         }
         *count += 1;
         let old = before[theirs.this_disk.number as usize];
-        let state = state | theirs.this_disk.state & (Disk::WRITE_MOSTLY | Disk::FAILFAST);
+        let theirs_before = theirs.disks[theirs.this_disk.number as usize];
+        let state = state | theirs_before.state & Disk::DEVICE_FLAGS;
         let row = Disk { number, major: old.major, minor: old.minor, raid_disk: number, state };
         new.disks[number as usize] = row;
         if index == member.index() {

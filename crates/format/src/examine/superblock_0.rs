@@ -99,19 +99,16 @@ fn disks(superblock: &Superblock0, context: &Context, lines: &mut Vec<Line>) {
 }
 
 fn row(name: &str, disk: &Disk, context: &Context) -> String {
-    const STATES: [(u32, &str); 6] = [
-        (Disk::FAULTY, " faulty"),
-        (Disk::ACTIVE, " active"),
-        (Disk::SYNC, " sync"),
-        (Disk::REMOVED, " removed"),
-        (Disk::WRITE_MOSTLY, " write-mostly"),
-        (Disk::FAILFAST, " failfast"),
+    const STATES: [(u32, &str); 4] = [
+        (Disk::FAULTY, "faulty"),
+        (Disk::ACTIVE, "active"),
+        (Disk::SYNC, "sync"),
+        (Disk::REMOVED, "removed"),
     ];
-    let mut states: String =
-        STATES.iter().filter(|(bit, _)| disk.state & bit != 0).map(|(_, name)| *name).collect();
-    if disk.state & !(Disk::WRITE_MOSTLY | Disk::FAILFAST) == 0 {
-        states.push_str(" spare");
-    }
+    let states = STATES.iter().filter(|(bit, _)| disk.state & bit != 0).map(|(_, name)| *name);
+    let spare = (disk.state & !Disk::DEVICE_FLAGS == 0).then_some("spare");
+    let states: String =
+        states.chain(disk.device_flags().names()).chain(spare).flat_map(|name| [" ", name]).collect();
     let path = context.device_path.and_then(|path| path(disk.major, disk.minor));
     let path = path.map_or_else(String::new, |path| format!("   {path}"));
     format!(

@@ -149,10 +149,8 @@ fn reshape(superblock: &Superblock1, lines: &mut Vec<Line>) {
 
 fn device(superblock: &Superblock1, context: &Context, lines: &mut Vec<Line>) {
     if superblock.devflags != 0 {
-        let flags =
-            [(Superblock1::FLAG_WRITE_MOSTLY, "write-mostly"), (Superblock1::FLAG_FAILFAST, "failfast")];
-        let names = flags.iter().filter(|(flag, _)| superblock.devflags & flag != 0).map(|(_, name)| *name);
-        lines.push(Line::Field("Flags", names.collect::<Vec<_>>().join(" ")));
+        let names: Vec<_> = superblock.device_flags().names().collect();
+        lines.push(Line::Field("Flags", names.join(" ")));
     }
     lines.push(Line::Field("Update Time", superblock.utime.calendar(context.utc_offset_seconds)));
     if superblock.has_bad_block_log() {

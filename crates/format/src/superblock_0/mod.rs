@@ -49,7 +49,7 @@ pub struct Disk {
     pub minor: u32,
     /// `raid_disk`: the slot.
     pub raid_disk: u32,
-    /// `state`: bits of `MD_DISK_*`.
+    /// `state`: bits of `MD_DISK_*`, among them [`Disk::DEVICE_FLAGS`].
     pub state: u32,
 }
 
@@ -62,10 +62,6 @@ impl Disk {
     pub const SYNC: u32 = 1 << 2;
     /// Bit `MD_DISK_REMOVED`.
     pub const REMOVED: u32 = 1 << 3;
-    /// Bit `MD_DISK_WRITEMOSTLY`.
-    pub const WRITE_MOSTLY: u32 = 1 << 9;
-    /// Bit `MD_DISK_FAILFAST`.
-    pub const FAILFAST: u32 = 1 << 10;
 
     /// Whether the row's device holds the data of its slot.
     pub const fn is_in_sync(&self) -> bool {

@@ -164,7 +164,7 @@ pub struct Superblock1 {
     pub corrected_reads: u32,
     /// `device_uuid` \[168\]: this member's name.
     pub device_uuid: Uuid,
-    /// `devflags` \[184\]: bit 0 write-mostly, bit 1 failfast.
+    /// `devflags` \[184\]: see [`Superblock1::device_flags`].
     pub devflags: u8,
     /// `bblog_shift` \[185\]: log2 of the bad-block log's block in sectors.
     pub bblog_shift: u8,
@@ -222,9 +222,4 @@ impl Superblock1 {
             dev_roles: vec![Role::Spare; max_dev],
         }
     }
-
-    /// `devflags`: read from this member only if no other can answer (`WriteMostly1`).
-    pub const FLAG_WRITE_MOSTLY: u8 = 1;
-    /// `devflags`: fail requests fast (`FailFast1`).
-    pub const FLAG_FAILFAST: u8 = 2;
 }

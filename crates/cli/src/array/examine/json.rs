@@ -246,7 +246,7 @@ fn member(superblock: &Superblock, at_sector: u64) -> MemberDocument {
         Superblock::V0(_) => None,
         Superblock::V1(superblock) => Some(superblock.as_ref()),
     };
-    let has_flag = |flag| v1.is_some_and(|v1| v1.devflags & flag != 0);
+    let flags = superblock.device_flags();
     MemberDocument {
         device_number: superblock.dev_number(),
         role,
@@ -255,8 +255,8 @@ fn member(superblock: &Superblock, at_sector: u64) -> MemberDocument {
         data_offset_bytes: superblock.data_offset_sectors().saturating_mul(512),
         data_size_bytes: superblock.data_size_sectors(at_sector).saturating_mul(512),
         recovered_bytes: v1.and_then(Superblock1::recovered_sectors).and_then(bytes),
-        write_mostly: has_flag(Superblock1::FLAG_WRITE_MOSTLY),
-        failfast: has_flag(Superblock1::FLAG_FAILFAST),
+        write_mostly: flags.is_write_mostly,
+        failfast: flags.is_failfast,
         ppl: v1.and_then(Superblock1::ppl).map(|area| PplDocument {
             offset_sectors: area.offset_sectors,
             size_bytes: u64::from(area.size_sectors) * 512,

@@ -8,6 +8,7 @@ use stripewise_engine::array::sync::SyncStatus;
 use stripewise_engine::assembly::{Candidate, Options, SlotState};
 use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::Slot;
+use stripewise_format::device_flags::DeviceFlags;
 use stripewise_host::md::assemble::Assembled;
 use stripewise_host::{ArrayStatus, ServeStatus};
 
@@ -85,8 +86,11 @@ fn correct(value: &mut Value, array: &ArrayStatus) {
         if member.standing == Standing::Failed && !devices.iter().any(|row| row["path"] == path) {
             let number = member.metadata.as_ref().map(|known| known.superblock.dev_number());
             let events = member.metadata.as_ref().map(|known| known.superblock.events());
+            let flags = member.metadata.as_ref().map(|known| known.superblock.device_flags());
+            let DeviceFlags { is_write_mostly, is_failfast } = flags.unwrap_or_default();
             devices.push(json!({
-                "number": number, "slot": null, "path": path, "state": "faulty", "replacement": false,
+                "number": number, "slot": null, "path": path, "state": "faulty",
+                "write_mostly": is_write_mostly, "failfast": is_failfast, "replacement": false,
                 "recovered_bytes": null, "events": events,
             }));
             failed += 1;
