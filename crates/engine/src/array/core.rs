@@ -8,6 +8,7 @@ use super::range_lock::RangeLock;
 use super::slab::Slab;
 use super::slots::SlotSet;
 use super::sync::{Found, Job};
+use super::write_mostly::WriteMostly;
 use crate::geometry::Geometry;
 use crate::io::{
     Action, ActionQueue, Area, Buf, Flags, IoError, IoResult, MemberIo, Op, Request, RequestId, Seg, SegList,
@@ -156,6 +157,7 @@ pub(crate) struct Core {
     pub(crate) bad_blocks: Vec<Option<BadBlocks>>,
     /// One of them lists something.
     pub(crate) has_bad_blocks: bool,
+    pub(crate) write_mostly: WriteMostly,
 }
 
 impl Core {
@@ -191,6 +193,7 @@ impl Core {
             metadata_ios: 0,
             bad_blocks: Vec::new(),
             has_bad_blocks: false,
+            write_mostly: WriteMostly::default(),
         }
     }
 

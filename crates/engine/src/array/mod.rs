@@ -14,6 +14,7 @@ pub(crate) mod range_lock;
 pub(crate) mod slab;
 pub mod slots;
 pub mod sync;
+mod write_mostly;
 
 use crate::geometry::{Geometry, Shape};
 use crate::units::Slot;

@@ -186,8 +186,11 @@ impl Volume {
         core.read_only = config.read_only;
         if let Some(metadata) = config.metadata.as_ref().filter(|_| keeps_state(core.geometry.level())) {
             for (index, member) in metadata.members.iter().enumerate() {
-                let list = member.as_ref().and_then(BadBlocks::new);
-                core.set_bad_blocks(MemberIndex(index as u16), list);
+                let (index, list) = (MemberIndex(index as u16), member.as_ref().and_then(BadBlocks::new));
+                core.set_bad_blocks(index, list);
+                if let Some(member) = member {
+                    core.take_flags(index, member);
+                }
             }
         }
         let keeper =
@@ -246,6 +249,7 @@ impl Volume {
             parity.introduce(member, metadata.log_area());
         }
         self.core.set_bad_blocks(member, BadBlocks::new(&metadata));
+        self.core.take_flags(member, &metadata);
         if let Some(keeper) = &mut self.keeper {
             keeper.introduce(member, metadata);
         }

@@ -147,10 +147,10 @@ impl Copies {
         if nothing_to_do || core.read_only {
             return;
         }
-        // A slot that is replaced is copied from its own member while that can be read.
+        // A slot that is replaced is copied from its own member while that can be read, unless reads are to spare that.
         let place = readable(core, job.range)
             .filter(|p| !job.unreadable.contains(p.slot))
-            .min_by_key(|p| !job.replacements.contains(p.slot));
+            .min_by_key(|p| (core.is_write_mostly(p.slot), !job.replacements.contains(p.slot)));
         if let Some(place) = place {
             io(core, out, key, job, place.slot, Op::Read);
         }
@@ -362,10 +362,14 @@ fn io(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, slot:
     core.foreground_sectors[slot.index()] -= range.count;
 }
 
-/// The copy that is held to be right: the first, as for reads of copies that may not agree.
+/// The copy that is held to be right: the first, as for reads of copies that may not agree, which spare the same members.
 fn first_read(core: &Core, job: &CopyJob) -> Slot {
-    let mut read = places(core, job.range.start).filter(|place| job.read.contains(place.slot));
-    let first = if mutation::is(Mutation::SyncFromLastCopy) { read.last() } else { read.next() };
+    let read = places(core, job.range.start).filter(|place| job.read.contains(place.slot));
+    let first = if mutation::is(Mutation::SyncFromLastCopy) {
+        read.last()
+    } else {
+        read.min_by_key(|p| core.is_write_mostly(p.slot))
+    };
     first.expect("nothing is written that was not read").slot
 }
 

@@ -4,6 +4,8 @@
 //! last working one has it.
 
 mod job;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 
@@ -145,6 +147,7 @@ impl Copies {
     /// The copy to read: the one whose member just read up to here, else the least busy member's, else the
     /// one nearest to where its member read last.
     /// Copies that may not agree are always read from the first, so that no reader sees two of them.
+    /// Of members that reads are to spare the first is read where all others are out of the question.
     #[inline]
     fn choose(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<Place> {
         if !self.is_mirrored {
@@ -156,16 +159,40 @@ impl Copies {
     }
 
     fn choose_copy(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<Place> {
+        if core.has_write_mostly() {
+            return self.choose_sparing(core, part, &tried);
+        }
         let mut copies = (0..core.geometry.copies())
             .map(|copy| core.geometry.place(part.start, copy))
             .filter(|p| holds(core, *p, part.count) && !tried.contains(p.slot));
         if !core.is_redundant(part.end()) {
             return copies.next();
         }
-        copies.min_by_key(|p| {
-            let distance = self.last_end[p.slot.index()].abs_diff(p.sector);
-            (distance != 0, core.in_flight[p.slot.index()], distance)
-        })
+        copies.min_by_key(|p| self.rank(core, *p))
+    }
+
+    /// The same where members are to be spared; by itself, so that arrays without such pay for one comparison.
+    #[cold]
+    fn choose_sparing(&self, core: &Core, part: SectorRange, tried: &SlotSet) -> Option<Place> {
+        let copies = || {
+            (0..core.geometry.copies())
+                .map(|copy| core.geometry.place(part.start, copy))
+                .filter(|p| holds(core, *p, part.count) && !tried.contains(p.slot))
+        };
+        let mut others = copies().filter(|p| !core.is_write_mostly(p.slot));
+        let best = if core.is_redundant(part.end()) {
+            others.min_by_key(|p| self.rank(core, *p))
+        } else {
+            others.next()
+        };
+        best.or_else(|| copies().next())
+    }
+
+    /// The copy of the least rank is read.
+    #[inline]
+    fn rank(&self, core: &Core, place: Place) -> (bool, u32, u64) {
+        let distance = self.last_end[place.slot.index()].abs_diff(place.sector);
+        (distance != 0, core.in_flight[place.slot.index()], distance)
     }
 
     /// Stripe-cache entries that jobs use as buffers.
