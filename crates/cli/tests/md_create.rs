@@ -91,6 +91,53 @@ fn mdadm_accepts_and_describes_every_superblock_as_examine_does() {
 }
 
 #[test]
+fn a_flag_is_of_the_devices_after_it_and_mdadm_reads_it() {
+    const FLAGS: [&[&str]; 4] = [&[], &["write-mostly"], &["write-mostly", "failfast"], &["failfast"]];
+    let has_mdadm = Command::new("mdadm").arg("--version").output().is_ok();
+    for version in ["0.90", "1.0", "1.1", "1.2"] {
+        let (folder, names) = members(4);
+        let command = "create -l 1 -n 3 -x 1 --json 0.img --write-mostly 1.img --failfast 2.img -w 3.img -e";
+        let arguments: Vec<&str> = command.split(' ').chain([version]).collect();
+        let made = json(&stripewise(folder.path(), &arguments));
+        assert_eq!(made["warnings"].as_array().unwrap().len(), 0, "{made}");
+        for (member, (name, flags)) in names.iter().zip(FLAGS).enumerate() {
+            let is = |flag: &str| flags.contains(&flag);
+            let found = json(&stripewise(folder.path(), &["examine", "--json", name]));
+            for value in [&made["members"][member], &found["devices"][0]["superblocks"][0]] {
+                assert_eq!(value["write_mostly"], is("write-mostly"), "{version} {name}: {value}");
+                assert_eq!(value["failfast"], is("failfast"), "{version} {name}: {value}");
+            }
+            // The line of the flags, or with 0.90 the device's row without what this machine calls it.
+            let said = |text: &str| -> Vec<String> {
+                let wanted = |line: &&str| line.starts_with("this") || line.contains("Flags : ");
+                let words = |line: &str| line.split(" /").next().unwrap().trim_end().to_owned();
+                text.lines().filter(wanted).map(words).collect()
+            };
+            let ours = said(&stdout(&stripewise(folder.path(), &["examine", name])));
+            assert!(flags.iter().all(|flag| ours.iter().any(|line| line.contains(flag))), "{ours:?}");
+            if has_mdadm {
+                let theirs =
+                    Command::new("mdadm").current_dir(folder.path()).args(["-E", name]).output().unwrap();
+                assert_eq!(ours, said(&stdout(&theirs)), "{version} {name}");
+            }
+        }
+        let rows = stdout(&stripewise(folder.path(), &["detail", "0.img", "1.img", "2.img", "3.img"]));
+        let states = [
+            "active sync ",
+            "active sync writemostly ",
+            "active sync writemostly failfast ",
+            "spare failfast ",
+        ];
+        for (name, state) in names.iter().zip(states) {
+            assert!(rows.contains(&format!("{state}  {name}\n")), "{version} {name}: {rows}");
+        }
+    }
+    let (folder, names) = members(3);
+    let made = json(&create(folder.path(), "-l 5 -n 3 -c 64 --json -W", &names));
+    assert!(made["warnings"][0].as_str().unwrap().contains("only raid1"), "{made}");
+}
+
+#[test]
 fn the_last_member_of_a_raid5_is_a_spare_to_recover_onto() {
     let (folder, names) = members(3);
     let made = json(&create(folder.path(), "-l 5 -n 3 -c 64 --json --name a --homehost h", &names));

@@ -133,6 +133,7 @@ fn add_0(array: &Superblock0, number: u32, new: &NewMember) -> Superblock0 {
     let (major, minor) = new.device_number;
     own.this_disk = Disk { number, major, minor, raid_disk: number, state: 0 };
     own.disks[number as usize] = own.this_disk;
+    own.set_device_flags(new.flags);
     own
 }
 
@@ -149,6 +150,7 @@ fn add_1(array: &Superblock1, number: u32, new: &NewMember, at_sector: u64) -> S
     own.dev_number = number;
     own.device_uuid = new.device_uuid;
     own.devflags = 0;
+    own.set_device_flags(new.flags);
     own.corrected_reads = 0;
     own.super_offset_sectors = at_sector;
     own.data_size_sectors = match array.minor() {

@@ -9,6 +9,7 @@ mod label;
 
 use std::fmt;
 
+use crate::device_flags::DeviceFlags;
 use crate::level::{Layout, Level};
 use crate::placement::{PlacementError, Plan};
 use crate::superblock::Superblock;
@@ -29,6 +30,8 @@ pub struct NewMember {
     pub device_uuid: Uuid,
     /// Major and minor number of a block device, which 0.90 records; zeros for a file.
     pub device_number: (u32, u32),
+    /// Its flags, which are recorded at every level.
+    pub flags: DeviceFlags,
 }
 
 /// What is to be made. The layout of a RAID-0 is [`crate::level::Raid0Layout::Original`] unless asked for.

@@ -18,6 +18,35 @@ pub struct DeviceFlags {
     pub is_failfast: bool,
 }
 
+/// What is asked for of a device's flags; nothing leaves one as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlagsChange {
+    /// mdadm's `--write-mostly`, or `--readwrite`.
+    pub write_mostly: Option<bool>,
+    /// mdadm's `--failfast`, or `--nofailfast`.
+    pub failfast: Option<bool>,
+}
+
+impl FlagsChange {
+    /// The flags after it.
+    #[must_use]
+    pub fn apply(self, flags: DeviceFlags) -> DeviceFlags {
+        DeviceFlags {
+            is_write_mostly: self.write_mostly.unwrap_or(flags.is_write_mostly),
+            is_failfast: self.failfast.unwrap_or(flags.is_failfast),
+        }
+    }
+
+    /// This, and then another.
+    #[must_use]
+    pub fn then(self, later: Self) -> Self {
+        Self {
+            write_mostly: later.write_mostly.or(self.write_mostly),
+            failfast: later.failfast.or(self.failfast),
+        }
+    }
+}
+
 struct Bits {
     write_mostly: u32,
     failfast: u32,

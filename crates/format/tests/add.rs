@@ -3,6 +3,7 @@
 use stripewise_format::add::{AddError, NewMember, add, needed_sectors};
 use stripewise_format::bitmap::{BitmapSuperblock, SUPERBLOCK_BYTES};
 use stripewise_format::create::{NewArray, Request, create};
+use stripewise_format::device_flags::DeviceFlags;
 use stripewise_format::level::{Layout, Level};
 use stripewise_format::placement::{Consistency, Metadata, Plan};
 use stripewise_format::superblock::Superblock;
@@ -13,7 +14,8 @@ use stripewise_format::uuid::Uuid;
 const DEVICE_SECTORS: u64 = 64 << 11;
 
 fn new(device_sectors: u64) -> NewMember {
-    NewMember { device_sectors, device_uuid: Uuid([9; 16]), device_number: (8, 17) }
+    let (device_uuid, device_number) = (Uuid([9; 16]), (8, 17));
+    NewMember { device_sectors, device_uuid, device_number, flags: DeviceFlags::default() }
 }
 
 fn array(level: Level, metadata: Metadata, consistency: Consistency) -> NewArray {
@@ -121,4 +123,22 @@ fn levels_without_redundancy_take_no_spare() {
     let array = array(Level::Raid0, METADATA[3], Consistency::Resync);
     let refused = add(&array.labels[0].superblock, &[], &new(DEVICE_SECTORS), None);
     assert_eq!(refused, Err(AddError::NoSpares(Level::Raid0)));
+}
+
+#[test]
+fn a_device_that_is_added_has_the_flags_it_was_given_and_none_of_the_others() {
+    let flags = |is_write_mostly, is_failfast| DeviceFlags { is_write_mostly, is_failfast };
+    for metadata in METADATA {
+        let mut member = array(Level::Raid1, metadata, Consistency::Resync).labels[0].superblock.clone();
+        member.set_device_flags(flags(true, false));
+        for given in [flags(false, false), flags(true, true), flags(false, true)] {
+            let new = NewMember { flags: given, ..new(DEVICE_SECTORS) };
+            let own = add(&member, &[0, 1, 2, 3], &new, None).unwrap().superblock;
+            assert_eq!(
+                (own.device_flags(), member.device_flags()),
+                (given, flags(true, false)),
+                "{metadata}"
+            );
+        }
+    }
 }

@@ -16,6 +16,7 @@ use stripewise_engine::array::members::Standing;
 use stripewise_engine::io::SyncAction;
 use stripewise_engine::level::Level;
 use stripewise_engine::units::Slot;
+use stripewise_format::device_flags::FlagsChange;
 use stripewise_format::placement::{Consistency, Metadata};
 use stripewise_format::superblock_1::Minor;
 use stripewise_host::{AddHow, Array, Manage, ManageError, Managed, NbdServer, NotReAddable, ServeConfig};
@@ -24,7 +25,11 @@ const BITMAP: Consistency = Consistency::Bitmap { chunk_bytes: Some(64 << 10) };
 const BLOCK: usize = 4096;
 
 fn add(path: &Path, how: AddHow) -> Manage {
-    Manage::Add { member: path.to_owned(), how, force: false, destroy: false }
+    add_with(path, how, FlagsChange::default())
+}
+
+fn add_with(path: &Path, how: AddHow, flags: FlagsChange) -> Manage {
+    Manage::Add { member: path.to_owned(), how, force: false, destroy: false, flags }
 }
 
 /// A client that writes its own part of the array and knows what is there.
@@ -305,6 +310,60 @@ fn a_former_member_without_a_bitmap_is_added_anew() {
         assert_eq!(array.manage(&add(&members[0], AddHow::Any)).unwrap(), Managed::Added(members[0].clone()));
         array.sync(|_| ()).unwrap();
         verify(array, &members, &[]);
+    }
+}
+
+fn flags_of(array: &Array, path: &Path) -> (bool, bool) {
+    let members = array.status().members;
+    let member = members.into_iter().find(|member| member.path.as_deref() == Some(path)).unwrap();
+    let flags = member.metadata.unwrap().superblock.device_flags();
+    (flags.is_write_mostly, flags.is_failfast)
+}
+
+#[test]
+fn a_member_comes_in_with_the_flags_it_is_given_and_is_spared_at_once_and_after_the_next_start() {
+    for metadata in [Metadata::V0, Metadata::V1(Minor::Start4K)] {
+        let folder = tempfile::tempdir().unwrap();
+        let members = create_with(folder.path(), Level::Raid1, 2, BITMAP, metadata);
+        let data_start = found(&members).found.candidates[0].superblock.data_offset_sectors() * 512;
+        let mut array = open(&members, true);
+        let bytes: Vec<u8> = (0..256 << 10).map(|byte: u32| (byte >> 9) as u8).collect();
+        array.write_at(0, &bytes).unwrap();
+        let again = |array: &mut Array, flags| {
+            array.manage(&Manage::Fail(members[0].clone())).unwrap();
+            array.manage(&Manage::Remove(members[0].clone())).unwrap();
+            let back = array.manage(&add_with(&members[0], AddHow::ReAdd, flags)).unwrap();
+            assert_eq!(back, Managed::ReAdded(members[0].clone(), Slot(0)));
+            array.sync(|_| ()).unwrap();
+        };
+        again(&mut array, FlagsChange { write_mostly: Some(true), failfast: Some(true) });
+        assert_eq!(flags_of(&array, &members[0]), (true, true));
+        assert_eq!(flags_of(&array, &members[1]), (false, false));
+        again(&mut array, FlagsChange { write_mostly: None, failfast: Some(false) });
+        assert_eq!(flags_of(&array, &members[0]), (true, false), "what is not asked for stays");
+        let file = std::fs::OpenOptions::new().write(true).open(&members[0]).unwrap();
+        file.write_all_at(&vec![0xee; bytes.len()], data_start).unwrap();
+        drop(file);
+        let reads_right = |array: &mut Array| {
+            for at in (0..bytes.len()).step_by(BLOCK) {
+                let mut read = vec![0; BLOCK];
+                array.read_at(at as u64 / 512, &mut read).unwrap();
+                assert!(read == bytes[at..at + BLOCK], "{metadata}: byte {at} is of the member to be spared");
+            }
+        };
+        reads_right(&mut array);
+        array.close().unwrap();
+        drop(array);
+        let mut array = open(&members, true);
+        assert_eq!(flags_of(&array, &members[0]), (true, false));
+        reads_right(&mut array);
+        again(&mut array, FlagsChange { write_mostly: Some(false), failfast: None });
+        assert_eq!(flags_of(&array, &members[0]), (false, false));
+        let spare = blank(folder.path(), "spare", MEMBER_BYTES);
+        let failfast = FlagsChange { write_mostly: None, failfast: Some(true) };
+        array.manage(&add_with(&spare, AddHow::Spare, failfast)).unwrap();
+        assert_eq!(flags_of(&array, &spare), (false, true));
+        array.close().unwrap();
     }
 }
 

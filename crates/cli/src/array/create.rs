@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
-use stripewise_format::create::{self as plan, CreateError, NewArray, NewMember, Request};
+use stripewise_format::create::{self as plan, CreateError, Label, NewArray, NewMember, Request};
+use stripewise_format::device_flags::DeviceFlags;
 use stripewise_format::level::{Layout, Level, Raid0Layout};
 use stripewise_format::placement::{Consistency, Metadata, Plan};
 use stripewise_format::time::Timestamp;
@@ -18,6 +19,7 @@ use stripewise_host::md::create::{Candidate, MemberWrite, begin_overlay, overlay
 use stripewise_host::md::overlay::{Overlay, OverlayProblem};
 use stripewise_host::{HostError, MemberProblem};
 
+use super::flags::{DEVICES, FlagArgs};
 use super::{Size, host_error, hostname};
 use crate::exit::{Exit, Impossible};
 
@@ -31,8 +33,10 @@ const NAME_BYTES_MAX: usize = 31;
 /// The options of `create`, mdadm's.
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    flags: FlagArgs,
     /// Files and block devices, in the order of their slots, then spares; `missing` leaves a slot empty.
-    #[arg(required = true, value_name = "MEMBER")]
+    #[arg(id = DEVICES, required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
     /// linear, 0, 1, 4, 5, 6 or 10
     #[arg(long, short, value_name = "LEVEL")]
@@ -243,7 +247,7 @@ impl CreateArgs {
         let mut random = Random::open()?;
         let mut present = candidates.iter();
         let mut members = Vec::new();
-        for path in &self.members {
+        for (place, path) in self.members.iter().enumerate() {
             let candidate = if is_missing(path) { None } else { present.next() };
             members.push(match candidate {
                 None => None,
@@ -251,6 +255,7 @@ impl CreateArgs {
                     device_sectors: candidate.probe.device_sectors,
                     device_uuid: random.uuid()?,
                     device_number: candidate.device_number,
+                    flags: self.flags.of(place).apply(DeviceFlags::default()),
                 }),
             });
         }
@@ -310,7 +315,13 @@ impl CreateArgs {
             let path = self.members[member].display();
             format!("{path} could hold {}K; {used}K of each member are used", sectors / 2)
         });
-        unused.into_iter().collect()
+        let is_write_mostly = |label: &Label| label.superblock.device_flags().is_write_mostly;
+        let spares_nobody = array.plan.level != Level::Raid1 && array.labels.iter().any(is_write_mostly);
+        let in_vain = spares_nobody.then(|| {
+            let level = array.plan.level;
+            format!("write-mostly is recorded and has no effect: only raid1 heeds it, {level} does not")
+        });
+        unused.into_iter().chain(in_vain).collect()
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod create;
 mod describe;
 pub(crate) mod detail;
 pub(crate) mod examine;
+mod flags;
 mod fresh;
 mod layers;
 pub(crate) mod manage;

@@ -2,6 +2,7 @@
 
 use super::{Area, CreateError, Label, Numbered, Numbering, Request, Sizes, Start};
 use crate::bitmap::BitmapSuperblock;
+use crate::device_flags::DeviceFlags;
 use crate::level::Level;
 use crate::placement::{BitmapPlace, Metadata, Placement};
 use crate::ppl::{self, PplHeader};
@@ -114,10 +115,12 @@ impl Array<'_> {
         array.spare_disks = array.working_disks - array.active_disks;
         array.nr_disks = array.working_disks + array.failed_disks;
         for device in &numbering.devices {
-            let (major, minor) = request.members[device.member].map_or((0, 0), |new| new.device_number);
+            let new = request.members[device.member];
+            let (major, minor) = new.map_or((0, 0), |new| new.device_number);
             let state = if self.slot_of(*device).is_some() { Disk::ACTIVE | Disk::SYNC } else { 0 };
-            array.disks[device.number as usize] =
-                Disk { number: device.number, major, minor, raid_disk: device.number, state };
+            let mut row = Disk { number: device.number, major, minor, raid_disk: device.number, state };
+            row.set_device_flags(new.map_or_else(DeviceFlags::default, |new| new.flags));
+            array.disks[device.number as usize] = row;
         }
         array
     }
@@ -158,7 +161,10 @@ impl Array<'_> {
     fn own(&self, common: &Superblock1, device: Numbered, place: &Placement) -> Superblock1 {
         let mut own = common.clone();
         own.dev_number = device.number;
-        own.device_uuid = self.request.members[device.member].map_or(own.device_uuid, |new| new.device_uuid);
+        if let Some(new) = &self.request.members[device.member] {
+            own.device_uuid = new.device_uuid;
+            own.set_device_flags(new.flags);
+        }
         own.data_offset_sectors = place.data_offset_sectors;
         own.data_size_sectors = place.data_size_sectors;
         own.super_offset_sectors = place.super_offset_sectors;

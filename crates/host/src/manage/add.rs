@@ -11,6 +11,7 @@ use stripewise_engine::metadata::MemberMetadata;
 use stripewise_engine::units::{Instant, MemberIndex, SECTOR_BYTES, Slot};
 use stripewise_format::add::{Addition, NewMember, add};
 use stripewise_format::create::Area;
+use stripewise_format::device_flags::{DeviceFlags, FlagsChange};
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::Role;
 use stripewise_format::uuid::Uuid;
@@ -43,6 +44,7 @@ pub(super) struct New<'a> {
     pub(super) how: AddHow,
     pub(super) force: bool,
     pub(super) destroy: bool,
+    pub(super) flags: FlagsChange,
 }
 
 impl New<'_> {
@@ -151,7 +153,9 @@ impl Shard {
         now: Instant,
         context: &Context<'_>,
     ) -> Result<Managed, ManageError> {
-        let Former { slot, metadata } = former;
+        let Former { slot, mut metadata } = former;
+        let superblock = &mut metadata.superblock;
+        superblock.set_device_flags(new.flags.apply(superblock.device_flags()));
         let file = open(new, &metadata.superblock)?;
         let member = self.take_in(file, metadata);
         self.added(new, member, AdminCommand::ReAdd { slot, member }, now, context)?;
@@ -172,6 +176,7 @@ impl Shard {
             device_sectors: probe.device_sectors,
             device_uuid: random_uuid().map_err(|error| new.host(&error))?,
             device_number: device_number(new.path).map_err(|error| new.host(&error))?,
+            flags: new.flags.apply(DeviceFlags::default()),
         };
         let addition = add(array, &taken, &as_member, self.volume().bitmap())
             .map_err(|error| ManageError::Add(new.path.to_owned(), error))?;

@@ -25,6 +25,7 @@ pub use status::{ArrayStatus, MemberStatus};
 use stripewise_engine::array::members::Standing;
 use stripewise_engine::io::{AdminCommand, AdminReply, SyncAction};
 use stripewise_engine::units::{Instant, MemberIndex, Nanos, Slot};
+use stripewise_format::device_flags::FlagsChange;
 
 use crate::shard::{Context, Shard};
 
@@ -48,6 +49,8 @@ pub enum Manage {
         force: bool,
         /// It is a block device that may be written to.
         destroy: bool,
+        /// Its flags; as a new member it has none but these, as a former one its own.
+        flags: FlagsChange,
     },
     /// Fill a spare with a member's content and let it take the member's place.
     Replace {
@@ -130,8 +133,9 @@ impl Shard {
         match command {
             Manage::Fail(path) => self.fail_member(path, now, context),
             Manage::Remove(path) => self.remove_member(path, now, context),
-            Manage::Add { member, how, force, destroy } => {
-                let new = add::New { path: member, how: *how, force: *force, destroy: *destroy };
+            Manage::Add { member, how, force, destroy, flags } => {
+                let new =
+                    add::New { path: member, how: *how, force: *force, destroy: *destroy, flags: *flags };
                 self.add_member(&new, now, context)
             }
             Manage::Replace { member, with } => self.replace_member(member, with.as_deref(), now, context),

@@ -5,7 +5,7 @@
 //! | `{"command":"detail"}` | what the server's owner has to say of the array, or the server's own figures |
 //! | `{"command":"stop","force":BOOL}` | the server drains and returns; unforced, unless its mounted file is open |
 //! | `{"command":"fail","member":PATH}`, `"remove"` | see [`Manage`] |
-//! | `{"command":"add","member":PATH,"force":BOOL,"destroy":BOOL}`, `"re-add"`, `"add-spare"` | the same |
+//! | `{"command":"add","member":PATH,"force":BOOL,"destroy":BOOL,"write_mostly":BOOL,"failfast":BOOL}`, `"re-add"`, `"add-spare"` | the same; flags may be left out |
 //! | `{"command":"replace","member":PATH,"with":PATH}` | the same; `with` may be left out |
 //! | `{"command":"check"}`, `"repair"` with `"locate":BOOL`, `"idle"`, `"frozen"` | the same |
 //! | `{"command":"speed","min_kib":N,"max_kib":N}` | the same; one may be left out |
@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::{PAGE_BYTES, Slot};
+use stripewise_format::device_flags::FlagsChange;
 
 use super::poller::News;
 use super::socket::{self, Moved};
@@ -101,7 +102,8 @@ pub(crate) fn parse(line: &[u8]) -> Result<Command, String> {
     let member = || path(&value, "member");
     let add = |how| {
         let (force, destroy) = (flag(&value, "force")?, flag(&value, "destroy")?);
-        Ok::<_, String>(Manage::Add { member: member()?, how, force, destroy })
+        let flags = flags(&value)?;
+        Ok::<_, String>(Manage::Add { member: member()?, how, force, destroy, flags })
     };
     Ok(Command::Manage(match command {
         "detail" => return Ok(Command::Detail),
@@ -139,10 +141,17 @@ fn path(value: &Value, name: &str) -> Result<PathBuf, String> {
 }
 
 fn flag(value: &Value, name: &str) -> Result<bool, String> {
-    match value.get(name) {
-        None => Ok(false),
-        Some(flag) => flag.as_bool().ok_or_else(|| format!("\"{name}\" is true or false")),
-    }
+    Ok(asked(value, name)?.unwrap_or(false))
+}
+
+fn asked(value: &Value, name: &str) -> Result<Option<bool>, String> {
+    let flag =
+        value.get(name).map(|flag| flag.as_bool().ok_or_else(|| format!("\"{name}\" is true or false")));
+    flag.transpose()
+}
+
+fn flags(value: &Value) -> Result<FlagsChange, String> {
+    Ok(FlagsChange { write_mostly: asked(value, "write_mostly")?, failfast: asked(value, "failfast")? })
 }
 
 fn speed(value: &Value, name: &str) -> Result<Option<u32>, String> {
@@ -264,7 +273,18 @@ mod tests {
         assert_eq!(manage(r#"{"command":"fail","member":"/a"}"#), Manage::Fail("/a".into()));
         assert_eq!(
             manage(r#"{"command":"add-spare","member":"/a","force":true}"#),
-            Manage::Add { member: "/a".into(), how: AddHow::Spare, force: true, destroy: false }
+            Manage::Add {
+                member: "/a".into(),
+                how: AddHow::Spare,
+                force: true,
+                destroy: false,
+                flags: FlagsChange::default()
+            }
+        );
+        let flags = FlagsChange { write_mostly: Some(false), failfast: Some(true) };
+        assert_eq!(
+            manage(r#"{"command":"re-add","member":"/a","write_mostly":false,"failfast":true}"#),
+            Manage::Add { member: "/a".into(), how: AddHow::ReAdd, force: false, destroy: false, flags }
         );
         assert_eq!(
             manage(r#"{"command":"replace","member":"/a","with":"/b"}"#),

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use stripewise_engine::assembly::{Options, Wanted};
 use stripewise_engine::level::{Layout, Level};
 use stripewise_format::create::{NewMember, Request, create};
+use stripewise_format::device_flags::DeviceFlags;
 use stripewise_format::placement::{Consistency, Metadata, Plan};
 use stripewise_format::superblock_1::Minor;
 use stripewise_format::time::Timestamp;
@@ -44,6 +45,7 @@ pub fn create_with(
         device_sectors: candidate.probe.device_sectors,
         device_uuid: Uuid([3; 16]),
         device_number: (0, 0),
+        flags: DeviceFlags::default(),
     };
     let request = Request {
         plan: Plan {

@@ -42,6 +42,8 @@ struct Member {
     superblock_offset_bytes: u64,
     data_offset_bytes: u64,
     data_size_bytes: u64,
+    write_mostly: bool,
+    failfast: bool,
 }
 
 pub(super) fn print(args: &CreateArgs, request: &Request, array: &NewArray) -> Result<()> {
@@ -96,6 +98,7 @@ fn document(args: &CreateArgs, request: &Request, array: &NewArray) -> Document 
 fn member(args: &CreateArgs, label: &Label) -> Member {
     let superblock = &label.superblock;
     let at_sector = label.superblock_area.at_sector;
+    let flags = superblock.device_flags();
     Member {
         path: args.members[label.member].display().to_string(),
         number: superblock.dev_number(),
@@ -107,6 +110,8 @@ fn member(args: &CreateArgs, label: &Label) -> Member {
         superblock_offset_bytes: at_sector * 512,
         data_offset_bytes: superblock.data_offset_sectors() * 512,
         data_size_bytes: superblock.data_size_sectors(at_sector) * 512,
+        write_mostly: flags.is_write_mostly,
+        failfast: flags.is_failfast,
     }
 }
 

@@ -14,6 +14,7 @@ use stripewise_engine::io::SyncAction;
 use stripewise_host::md::paths::is_same;
 use stripewise_host::{AddHow, Manage};
 
+use super::flags::{DEVICES, FlagArgs};
 use super::select::{SelectArgs, impossible};
 use crate::exit::Exit;
 use crate::output::print;
@@ -93,8 +94,10 @@ pub(crate) struct MembersArgs {
 #[derive(Debug, Args)]
 #[command(after_help = PLACES)]
 pub(crate) struct AddArgs {
+    #[command(flatten)]
+    flags: FlagArgs,
     /// Files or devices to be added.
-    #[arg(required = true, value_name = "DEVICE")]
+    #[arg(id = DEVICES, required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     #[command(flatten)]
     place: PlaceArgs,
@@ -215,13 +218,14 @@ pub(crate) fn remove(args: &MembersArgs) -> Result<Exit> {
 }
 
 pub(crate) fn add(args: &AddArgs, how: AddHow) -> Result<Exit> {
-    let one = |device: &PathBuf| Manage::Add {
+    let one = |(place, device): (usize, &PathBuf)| Manage::Add {
         member: device.clone(),
         how,
         force: args.force,
         destroy: args.place.may_destroy(device),
+        flags: args.flags.of(place),
     };
-    let commands: Vec<Manage> = args.devices.iter().map(one).collect();
+    let commands: Vec<Manage> = args.devices.iter().enumerate().map(one).collect();
     match &args.place.control {
         Some(socket) => served::manage(socket, &commands),
         None => idle::add(&args.place.select(&[]), &commands, &args.devices),

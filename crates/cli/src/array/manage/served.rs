@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 use stripewise_engine::io::SyncAction;
+use stripewise_format::device_flags::FlagsChange;
 use stripewise_host::{AddHow, Manage};
 
 use super::half_done;
@@ -50,13 +51,14 @@ fn line(command: &Manage) -> Result<Value> {
     Ok(match command {
         Manage::Fail(member) => json!({ "command": "fail", "member": absolute(member)? }),
         Manage::Remove(member) => json!({ "command": "remove", "member": absolute(member)? }),
-        Manage::Add { member, how, force, destroy } => {
+        Manage::Add { member, how, force, destroy, flags } => {
             let command = match how {
                 AddHow::Any => "add",
                 AddHow::ReAdd => "re-add",
                 AddHow::Spare => "add-spare",
             };
-            json!({ "command": command, "member": absolute(member)?, "force": force, "destroy": destroy })
+            let line = json!({ "command": command, "member": absolute(member)?, "force": force, "destroy": destroy });
+            with_flags(line, *flags)
         }
         Manage::Replace { member, with } => {
             let with = with.as_deref().map(absolute).transpose()?;
@@ -73,6 +75,16 @@ fn line(command: &Manage) -> Result<Value> {
             json!({ "command": "speed", "min_kib": min_kib, "max_kib": max_kib })
         }
     })
+}
+
+/// The line with what is asked for of flags.
+fn with_flags(mut line: Value, flags: FlagsChange) -> Value {
+    for (name, asked) in [("write_mostly", flags.write_mostly), ("failfast", flags.failfast)] {
+        if let Some(asked) = asked {
+            line[name] = asked.into();
+        }
+    }
+    line
 }
 
 /// The server may be in another folder.
