@@ -54,6 +54,8 @@ pub(crate) enum Command {
     AddSpare(crate::array::manage::AddArgs),
     /// Copy a member to a spare, which then takes its place (mdadm --replace).
     Replace(crate::array::manage::ReplaceArgs),
+    /// Set or clear members' flags: write-mostly, failfast (md's `dev-*/state`).
+    State(crate::array::manage::StateArgs),
     /// Read all members, and say where redundancy disagrees; with --readonly without a single write.
     Check(crate::array::manage::SyncArgs),
     /// Read all members, and make redundancy agree.

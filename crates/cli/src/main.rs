@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Command::ReAdd(args) => array::manage::add(args, AddHow::ReAdd),
         Command::AddSpare(args) => array::manage::add(args, AddHow::Spare),
         Command::Replace(args) => array::manage::replace(args),
+        Command::State(args) => array::manage::state(args),
         Command::Check(args) => array::manage::check(args),
         Command::Repair(args) => array::manage::repair(args),
         Command::Action(args) => array::manage::action(args),

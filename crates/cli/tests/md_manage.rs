@@ -263,6 +263,45 @@ fn a_served_array_is_managed_by_its_control_socket() {
 }
 
 #[test]
+fn flags_of_members_are_set_on_idle_and_served_arrays_and_reads_spare_them() {
+    let (folder, bytes) = array("1 --bitmap internal --bitmap-chunk 64K", 2);
+    let folder = folder.path();
+    let spoil = || {
+        let file = fs::OpenOptions::new().write(true).open(folder.join("a.img")).unwrap();
+        file.write_all_at(&vec![0xee; bytes.len()], DATA_START).unwrap();
+    };
+    let reads = |of: &str| ok(folder, &format!("read {of} --length {}", bytes.len()), b"") == bytes;
+    let set = says(folder, "state --write-mostly a.img -w --failfast b.img --array a.img b.img");
+    assert_eq!(set, "stripewise: flags of a.img are write-mostly\nstripewise: flags of b.img are failfast\n");
+    spoil();
+    assert!(reads("a.img b.img"), "a member to be spared was read");
+    let refused_state = refused(folder, "state a.img -W b.img --array a.img b.img");
+    assert!(refused_state.contains("a.img: nothing is said of it"), "{refused_state}");
+    assert!(refused(folder, "state -W s.img --array a.img b.img").contains("s.img"));
+    let (striped, _) = array("0 -c 16K", 2);
+    let of_striped = refused(striped.path(), "state -W a.img --array a.img b.img");
+    assert!(of_striped.contains("no redundancy"), "{of_striped}");
+    let server = Server::start(folder, "a.img b.img");
+    let text = || says(folder, "detail --control c.sock");
+    assert!(text().contains("active sync writemostly   "), "{}", text());
+    assert!(
+        says(folder, "state -w a.img -W b.img --control c.sock")
+            .ends_with("b.img are write-mostly failfast\n")
+    );
+    assert!(text().contains("active sync writemostly failfast   "), "{}", text());
+    says(folder, "fail b.img --control c.sock");
+    assert!(text().contains("faulty writemostly failfast   "), "{}", text());
+    assert!(refused(folder, "state -w b.img --control c.sock").contains("has failed already"));
+    says(folder, "remove b.img --control c.sock");
+    says(folder, "re-add --nofailfast b.img --control c.sock");
+    says(folder, "add-spare --failfast s.img --control c.sock");
+    assert!(text().contains(" writemostly   ") && text().contains("spare failfast   "), "{}", text());
+    says(folder, "stop --control c.sock");
+    server.wait();
+    assert!(!reads("a.img b.img"), "the member that is not to be spared is read, whatever it holds");
+}
+
+#[test]
 fn progress_is_watched_and_an_interruption_is_recorded() {
     let (folder, bytes) = array("1", 2);
     let folder = folder.path();

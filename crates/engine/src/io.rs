@@ -9,6 +9,8 @@
 //! *Completion.* Every [`Action::Io`] and [`Action::Compute`] is answered exactly once by its tag; every
 //! request is answered by exactly one [`Action::Complete`].
 
+use stripewise_format::device_flags::DeviceFlags;
+
 use crate::units::{MemberIndex, SectorRange, Slot};
 
 /// The caller's handle of a request; unique among those in flight.
@@ -219,6 +221,13 @@ pub enum AdminCommand {
     },
     /// Give up a slot's replacement; the slot's member stays.
     CancelReplacement(Slot),
+    /// Give a member these flags, on its superblock too.
+    SetFlags {
+        /// The member.
+        member: MemberIndex,
+        /// All of its flags.
+        flags: DeviceFlags,
+    },
     /// Begin a check or repair, stop what is running, or forbid that anything begins by itself.
     Sync(SyncAction),
     /// Bounds of the speed of resync, recovery and checks, in KiB/s of each member.

@@ -359,6 +359,20 @@ fn a_member_comes_in_with_the_flags_it_is_given_and_is_spared_at_once_and_after_
         reads_right(&mut array);
         again(&mut array, FlagsChange { write_mostly: Some(false), failfast: None });
         assert_eq!(flags_of(&array, &members[0]), (false, false));
+        let set = |array: &mut Array, write_mostly, failfast| {
+            let (member, change) = (members[0].clone(), FlagsChange { write_mostly, failfast });
+            array.manage(&Manage::SetFlags { member, change }).unwrap().to_string()
+        };
+        let said = |flags: &str| format!("flags of {} are {flags}", members[0].display());
+        assert_eq!(set(&mut array, Some(true), None), said("write-mostly"));
+        assert_eq!(set(&mut array, None, Some(true)), said("write-mostly failfast"));
+        reads_right(&mut array);
+        let on_disk = || found(&members).found.candidates[0].superblock.device_flags();
+        assert!(
+            on_disk().is_write_mostly && on_disk().is_failfast,
+            "a command is answered when it is on record"
+        );
+        assert_eq!(set(&mut array, Some(false), Some(false)), said("none"));
         let spare = blank(folder.path(), "spare", MEMBER_BYTES);
         let failfast = FlagsChange { write_mostly: None, failfast: Some(true) };
         array.manage(&add_with(&spare, AddHow::Spare, failfast)).unwrap();

@@ -25,6 +25,7 @@ mod superblocks;
 mod tests;
 
 use stripewise_format::bad_blocks::BadRange;
+use stripewise_format::device_flags::DeviceFlags;
 use stripewise_format::ppl;
 use stripewise_format::superblock::Superblock;
 use stripewise_format::time::Timestamp;
@@ -136,6 +137,8 @@ pub enum StateChange {
     SpareAdded(MemberIndex),
     /// The member's list of bad blocks is another.
     BadBlocks(MemberIndex),
+    /// The member's flags are these.
+    Flags(MemberIndex, DeviceFlags),
 }
 
 /// Whether arrays of a level keep their superblocks up to date while they run. Those without redundancy have nothing

@@ -40,7 +40,9 @@ pub(crate) fn device_of(folder: &Path) -> Option<u64> {
 pub(crate) fn look_beneath(command: &Manage, own: Option<u64>) -> Result<(), ManageError> {
     // Of members it is only asked which they are: one that fails need not answer.
     let (named, new) = match command {
-        Manage::Fail(path) | Manage::Remove(path) => (vec![path], None),
+        Manage::Fail(path) | Manage::Remove(path) | Manage::SetFlags { member: path, .. } => {
+            (vec![path], None)
+        }
         Manage::Add { member, .. } => (Vec::new(), Some(member)),
         Manage::Replace { member, with } => (std::iter::once(member).chain(with).collect(), None),
         Manage::Sync(_) | Manage::SetSpeed { .. } => return Ok(()),

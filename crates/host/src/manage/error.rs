@@ -26,7 +26,7 @@ pub enum ManageError {
     NoSuchSpare(PathBuf),
     /// What is to be added is a member already.
     IsMember(PathBuf),
-    /// The array's superblocks are not kept, so that nothing can come in.
+    /// The array's superblocks are not kept, so that nothing can come in or change.
     NoMetadata,
     /// An array under an overlay takes no new member.
     UnderOverlay,
@@ -97,7 +97,9 @@ impl fmt::Display for ManageError {
             Self::IsMember(path) => {
                 write!(f, "{}: is a member of the array; a failed one is removed first", path.display())
             }
-            Self::NoMetadata => f.write_str("the array keeps no superblocks, so no member can be added"),
+            Self::NoMetadata => {
+                f.write_str("the array keeps no superblocks, so no member can be added or marked")
+            }
             Self::UnderOverlay => {
                 f.write_str("an array under an overlay takes no new member; manage the array itself")
             }

@@ -25,7 +25,7 @@ pub use status::{ArrayStatus, MemberStatus};
 use stripewise_engine::array::members::Standing;
 use stripewise_engine::io::{AdminCommand, AdminReply, SyncAction};
 use stripewise_engine::units::{Instant, MemberIndex, Nanos, Slot};
-use stripewise_format::device_flags::FlagsChange;
+use stripewise_format::device_flags::{DeviceFlags, FlagsChange};
 
 use crate::shard::{Context, Shard};
 
@@ -59,6 +59,13 @@ pub enum Manage {
         /// The spare; any if none is named.
         with: Option<PathBuf>,
     },
+    /// Change a member's flags.
+    SetFlags {
+        /// The member.
+        member: PathBuf,
+        /// How.
+        change: FlagsChange,
+    },
     /// Begin a check or repair, stop what runs, or forbid that anything begins by itself.
     Sync(SyncAction),
     /// Bounds of the speed of the array's own work in KiB/s of each member; none stays as it is.
@@ -85,6 +92,8 @@ pub enum Managed {
     ReAdded(PathBuf, Slot),
     /// A slot's member is being replaced.
     Replacing(PathBuf, Slot),
+    /// A member's flags are these.
+    Flags(PathBuf, DeviceFlags),
     /// The array works, or rests, as asked.
     Sync(SyncAction),
     /// The bounds of its speed are these.
@@ -106,6 +115,11 @@ impl fmt::Display for Managed {
             Self::ReAdded(path, slot) => write!(f, "re-added {} to slot {slot}", path.display()),
             Self::Replacing(path, slot) => {
                 write!(f, "marked {} of slot {slot} for replacement", path.display())
+            }
+            Self::Flags(path, flags) => {
+                let names: Vec<_> = flags.names().collect();
+                let names = if names.is_empty() { "none".to_owned() } else { names.join(" ") };
+                write!(f, "flags of {} are {names}", path.display())
             }
             Self::Sync(action) => write!(f, "sync_action is {}", status::name(*action)),
             Self::Speed { min_kib, max_kib } => {
@@ -139,6 +153,7 @@ impl Shard {
                 self.add_member(&new, now, context)
             }
             Manage::Replace { member, with } => self.replace_member(member, with.as_deref(), now, context),
+            Manage::SetFlags { member, change } => self.set_flags(member, *change, now, context),
             Manage::Sync(action) => admin(AdminCommand::Sync(*action)).map(|()| Managed::Sync(*action)),
             Manage::SetSpeed { min_kib, max_kib } => {
                 let before = self.volume().speed_limits();
@@ -220,6 +235,27 @@ impl Shard {
                 self.let_go(member);
                 Ok(Managed::Removed(path.to_owned()))
             }
+            reply => Err(ManageError::Member(path.to_owned(), reply)),
+        }
+    }
+
+    fn set_flags(
+        &mut self,
+        path: &Path,
+        change: FlagsChange,
+        now: Instant,
+        context: &Context<'_>,
+    ) -> Result<Managed, ManageError> {
+        let (member, _) = self.member(path)?;
+        if self.volume().sync_status().is_none() {
+            return Err(ManageError::Array(AdminReply::NoRedundancy));
+        }
+        let superblocks = self.volume().superblocks();
+        let known =
+            superblocks.get(member.index()).and_then(Option::as_ref).ok_or(ManageError::NoMetadata)?;
+        let flags = change.apply(known.superblock.device_flags());
+        match self.admin(AdminCommand::SetFlags { member, flags }, now, context) {
+            AdminReply::Done => Ok(Managed::Flags(path.to_owned(), flags)),
             reply => Err(ManageError::Member(path.to_owned(), reply)),
         }
     }

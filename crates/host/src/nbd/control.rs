@@ -7,6 +7,7 @@
 //! | `{"command":"fail","member":PATH}`, `"remove"` | see [`Manage`] |
 //! | `{"command":"add","member":PATH,"force":BOOL,"destroy":BOOL,"write_mostly":BOOL,"failfast":BOOL}`, `"re-add"`, `"add-spare"` | the same; flags may be left out |
 //! | `{"command":"replace","member":PATH,"with":PATH}` | the same; `with` may be left out |
+//! | `{"command":"state","member":PATH,"write_mostly":BOOL,"failfast":BOOL}` | the same; flags may be left out |
 //! | `{"command":"check"}`, `"repair"` with `"locate":BOOL`, `"idle"`, `"frozen"` | the same |
 //! | `{"command":"speed","min_kib":N,"max_kib":N}` | the same; one may be left out |
 //!
@@ -117,6 +118,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Command, String> {
             let with = value.get("with").filter(|with| !with.is_null()).map(|_| path(&value, "with"));
             Manage::Replace { member: member()?, with: with.transpose()? }
         }
+        "state" => Manage::SetFlags { member: member()?, change: flags(&value)? },
         "check" => Manage::Sync(SyncAction::Check),
         "repair" if flag(&value, "locate")? => Manage::Sync(SyncAction::RepairLocated),
         "repair" => Manage::Sync(SyncAction::Repair),
@@ -128,7 +130,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Command, String> {
         _ => {
             return Err(
                 "the command is not known; there are detail, stop, fail, remove, add, re-add, add-spare, \
-                        replace, check, repair, idle, frozen and speed"
+                        replace, state, check, repair, idle, frozen and speed"
                     .to_owned(),
             );
         }
@@ -285,6 +287,13 @@ mod tests {
         assert_eq!(
             manage(r#"{"command":"re-add","member":"/a","write_mostly":false,"failfast":true}"#),
             Manage::Add { member: "/a".into(), how: AddHow::ReAdd, force: false, destroy: false, flags }
+        );
+        assert_eq!(
+            manage(r#"{"command":"state","member":"/a","write_mostly":true}"#),
+            Manage::SetFlags {
+                member: "/a".into(),
+                change: FlagsChange { write_mostly: Some(true), failfast: None }
+            }
         );
         assert_eq!(
             manage(r#"{"command":"replace","member":"/a","with":"/b"}"#),

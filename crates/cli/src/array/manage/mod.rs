@@ -1,4 +1,4 @@
-//! `stripewise fail`, `remove`, `add`, `re-add`, `add-spare`, `replace`, `check`, `repair`, `action`, `speed`, `stop`: an
+//! `stripewise fail`, `remove`, `add`, `re-add`, `add-spare`, `replace`, `state`, `check`, `repair`, `action`, `speed`, `stop`: an
 //! array's members and its own work, in mdadm's words, on a served array by its control socket or on an idle one.
 
 mod found;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use stripewise_engine::io::SyncAction;
+use stripewise_format::device_flags::FlagsChange;
 use stripewise_host::md::paths::is_same;
 use stripewise_host::{AddHow, Manage};
 
@@ -104,6 +105,19 @@ pub(crate) struct AddArgs {
     /// Take a device though it holds another array's superblock, a file system or a partition table.
     #[arg(long, short = 'f')]
     force: bool,
+}
+
+/// `stripewise state`.
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct StateArgs {
+    #[command(flatten)]
+    flags: FlagArgs,
+    /// Members of the array, spares too, each with the options that are to be about it before it.
+    #[arg(id = DEVICES, required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
 }
 
 /// `stripewise replace`.
@@ -230,6 +244,21 @@ pub(crate) fn add(args: &AddArgs, how: AddHow) -> Result<Exit> {
         Some(socket) => served::manage(socket, &commands),
         None => idle::add(&args.place.select(&[]), &commands, &args.devices),
     }
+}
+
+pub(crate) fn state(args: &StateArgs) -> Result<Exit> {
+    let mut commands = Vec::new();
+    for (place, member) in args.members.iter().enumerate() {
+        let change = args.flags.of(place);
+        if change == FlagsChange::default() {
+            let member = member.display();
+            return Err(impossible(format!(
+                "{member}: nothing is said of it; put --write-mostly, --readwrite, --failfast or --nofailfast before it"
+            )));
+        }
+        commands.push(Manage::SetFlags { member: member.clone(), change });
+    }
+    manage(&args.place, &commands, &args.members)
 }
 
 pub(crate) fn replace(args: &ReplaceArgs) -> Result<Exit> {

@@ -64,6 +64,9 @@ fn line(command: &Manage) -> Result<Value> {
             let with = with.as_deref().map(absolute).transpose()?;
             json!({ "command": "replace", "member": absolute(member)?, "with": with })
         }
+        Manage::SetFlags { member, change } => {
+            with_flags(json!({ "command": "state", "member": absolute(member)? }), *change)
+        }
         Manage::Sync(action) => match action {
             SyncAction::Check => json!({ "command": "check" }),
             SyncAction::Repair => json!({ "command": "repair" }),

@@ -287,3 +287,36 @@ fn the_flag_goes_with_the_member_and_not_with_the_slot() {
 fn other_levels_read_all_their_members_alike() {
     assert_eq!(bench(Level::Raid10, &[true, false, false, false]).readers(), [0, 1, 2, 3]);
 }
+
+#[test]
+fn flags_that_a_running_array_is_given_are_heeded_at_once_and_recorded() {
+    let flags = |is_write_mostly, is_failfast| DeviceFlags { is_write_mostly, is_failfast };
+    for level in [Level::Raid1, Level::Raid5] {
+        let mut bench = Bench::new(&config(level, 3, &[false, false, false, false]));
+        let on_members = |bench: &Bench| -> Vec<DeviceFlags> {
+            let members = bench.volume.superblocks();
+            members.iter().flatten().map(|member| member.superblock.device_flags()).collect()
+        };
+        for (member, given, readers) in [
+            (0, flags(true, false), vec![1, 2]),
+            (3, flags(true, true), vec![1, 2]),
+            (0, flags(false, true), vec![0, 1, 2]),
+        ] {
+            let before = on_members(&bench);
+            let command = AdminCommand::SetFlags { member: MemberIndex(member), flags: given };
+            let ios = bench.step(Input::Admin { id: 1, command }, &mut VecDeque::new());
+            if level == Level::Raid1 {
+                assert_eq!(bench.readers(), readers);
+            }
+            assert!(!bench.volume.is_recorded());
+            bench.answer(&ios);
+            assert!(bench.volume.is_recorded());
+            let after = on_members(&bench);
+            assert_eq!(after[usize::from(member)], given);
+            let others = |flags: &[DeviceFlags]| -> Vec<DeviceFlags> {
+                (0..4).filter(|n| *n != usize::from(member)).map(|n| flags[n]).collect()
+            };
+            assert_eq!(others(&before), others(&after));
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Administrators' commands. A command that is refused changes nothing.
 
+use stripewise_format::device_flags::DeviceFlags;
+
 use super::{SpeedLimits, Sync, has_redundancy, may_begin};
 use crate::array::core::Core;
 use crate::array::members::Standing;
@@ -25,6 +27,7 @@ impl Sync {
             AdminCommand::ReAdd { slot, member } => self.re_add(core, slot, member),
             AdminCommand::Replace { slot, with } => replace(core, slot, with),
             AdminCommand::CancelReplacement(slot) => cancel_replacement(core, out, slot),
+            AdminCommand::SetFlags { member, flags } => set_flags(core, member, flags),
             AdminCommand::Sync(action) => self.ask(core, action),
             AdminCommand::SetSpeed { min_kib, max_kib } => {
                 if min_kib == 0 || min_kib > max_kib {
@@ -139,6 +142,25 @@ fn cancel_replacement(core: &mut Core, out: &mut ActionQueue, slot: Slot) -> Res
     let replacement = core.members.replacement(slot).ok_or(AdminReply::NoSuchMember)?;
     core.drop_replacement(out, slot, replacement.member);
     Ok(())
+}
+
+fn set_flags(core: &mut Core, member: MemberIndex, flags: DeviceFlags) -> Result<(), AdminReply> {
+    if !has_redundancy(core) {
+        return Err(AdminReply::NoRedundancy);
+    }
+    if core.read_only {
+        return Err(AdminReply::ArrayFailed);
+    }
+    match core.members.standing(member) {
+        Standing::Absent => Err(AdminReply::NoSuchMember),
+        // Its superblock stays as it was left.
+        Standing::Failed => Err(AdminReply::AlreadyFailed),
+        Standing::InSlot(_) | Standing::Replacement(_) | Standing::Spare => {
+            core.set_write_mostly(member, flags.is_write_mostly);
+            core.changed(StateChange::Flags(member, flags));
+            Ok(())
+        }
+    }
 }
 
 fn replace(core: &mut Core, slot: Slot, with: Option<MemberIndex>) -> Result<(), AdminReply> {

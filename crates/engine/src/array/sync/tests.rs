@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use stripewise_format::device_flags::DeviceFlags;
+
 use super::speed::{Speed, SpeedLimits};
 use super::{SyncConfig, SyncStatus};
 use crate::array::core::Core;
@@ -66,6 +68,8 @@ fn commands_that_are_refused_change_nothing() {
     let re_add =
         |slot: u16, member: u16| AdminCommand::ReAdd { slot: Slot(slot), member: MemberIndex(member) };
     let speed = |min_kib, max_kib| AdminCommand::SetSpeed { min_kib, max_kib };
+    let flags =
+        |member| AdminCommand::SetFlags { member: MemberIndex(member), flags: DeviceFlags::default() };
     let refusals = [
         (AdminCommand::Fail(Slot(9)), AdminReply::NoSuchSlot),
         (AdminCommand::Fail(Slot(1)), AdminReply::AlreadyFailed),
@@ -80,6 +84,8 @@ fn commands_that_are_refused_change_nothing() {
         (re_add(0, 1), AdminReply::InUse),
         (re_add(1, 0), AdminReply::InUse),
         (re_add(9, 1), AdminReply::NoSuchSlot),
+        (flags(1), AdminReply::AlreadyFailed),
+        (flags(77), AdminReply::NoSuchMember),
         (speed(0, 10), AdminReply::BadSpeed),
         (speed(11, 10), AdminReply::BadSpeed),
     ];
@@ -92,8 +98,9 @@ fn commands_that_are_refused_change_nothing() {
         assert_eq!(state(&volume), before, "{refused:?}");
     }
     let mut striped = self::volume(Level::Raid0, 2, 0);
-    let (reply, _) = command(&mut striped, AdminCommand::Sync(SyncAction::Check), 0);
-    assert_eq!(reply, AdminReply::NoRedundancy);
+    for refused in [AdminCommand::Sync(SyncAction::Check), flags(0)] {
+        assert_eq!(command(&mut striped, refused, 0).0, AdminReply::NoRedundancy, "{refused:?}");
+    }
 }
 
 #[test]

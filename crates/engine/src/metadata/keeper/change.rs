@@ -6,7 +6,7 @@ use crate::array::slots::SlotSet;
 use crate::metadata::StateChange;
 use crate::metadata::superblocks::{Known, Standing};
 use crate::mutation::{self, Mutation};
-use crate::units::MemberIndex;
+use crate::units::{MemberIndex, Slot};
 
 /// What the round says that the next must not build upon before it is on the members.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,21 +51,6 @@ impl Keeper {
         self.said.note(change);
         self.welcome(core, change);
         self.is_flush_due |= speaks_of_data(change) && !mutation::is(Mutation::RecordWithoutFlush);
-        let stand = |members: &mut Vec<Option<Known>>, member: MemberIndex, standing: Standing| {
-            if let Some(Some(known)) = members.get_mut(member.index()) {
-                known.standing = standing;
-            }
-        };
-        let of_slot = |members: &[Option<Known>], slot| {
-            members
-                .iter()
-                .position(|m| {
-                    m.as_ref().is_some_and(|m| {
-                        matches!(m.standing, Standing::InSync(s) | Standing::Recovering(s, _) if s == slot)
-                    })
-                })
-                .map(|index| MemberIndex(index as u16))
-        };
         match change {
             StateChange::MemberFailed(slot) => {
                 if let Some(member) = of_slot(&self.members, slot) {
@@ -112,6 +97,11 @@ impl Keeper {
                 }
             }
             StateChange::SpareAdded(member) => stand(&mut self.members, member, Standing::Spare),
+            StateChange::Flags(member, flags) => {
+                if let Some(Some(known)) = self.members.get_mut(member.index()) {
+                    known.metadata.superblock.set_device_flags(flags);
+                }
+            }
             // The list itself is the core's.
             StateChange::BadBlocks(_) => {}
         }
@@ -145,6 +135,19 @@ impl Keeper {
             is_joining: false,
         });
     }
+}
+
+fn stand(members: &mut [Option<Known>], member: MemberIndex, standing: Standing) {
+    if let Some(Some(known)) = members.get_mut(member.index()) {
+        known.standing = standing;
+    }
+}
+
+/// The member of a slot, recovered or not.
+fn of_slot(members: &[Option<Known>], slot: Slot) -> Option<MemberIndex> {
+    let holds = |known: &Known| matches!(known.standing, Standing::InSync(s) | Standing::Recovering(s, _) if s == slot);
+    let index = members.iter().position(|known| known.as_ref().is_some_and(holds))?;
+    Some(MemberIndex(index as u16))
 }
 
 /// Whether a change says that a member is out of use.
