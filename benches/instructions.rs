@@ -19,8 +19,10 @@ use stripewise_lab::targets;
 
 type Operation = (&'static str, fn(u64) -> Result<()>);
 
-const OPERATIONS: [Operation; 12] = [
+const OPERATIONS: [Operation; 14] = [
     ("raid0-random-read", |count| engine(Level::Raid0, 5, Requests::random(Op::Read), count)),
+    ("raid1-random-read", |count| engine(Level::Raid1, 2, Requests::random(Op::Read), count)),
+    ("raid10-random-read", |count| engine(Level::Raid10, 4, Requests::random(Op::Read), count)),
     ("raid5-random-read", |count| engine(Level::Raid5, 5, Requests::random(Op::Read), count)),
     ("raid5-rmw", |count| engine(Level::Raid5, 5, Requests::random(Op::Write), count)),
     ("raid6-rmw", |count| engine(Level::Raid6, 6, Requests::random(Op::Write), count)),

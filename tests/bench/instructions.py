@@ -24,6 +24,8 @@ RISE_MAX = 0.03
 # How often each operation is done, at first and then.
 COUNTS = {
     "raid0-random-read": (2000, 6000),
+    "raid1-random-read": (2000, 6000),
+    "raid10-random-read": (2000, 6000),
     "raid5-random-read": (2000, 6000),
     "raid5-rmw": (2000, 6000),
     "raid6-rmw": (2000, 6000),
