@@ -48,11 +48,11 @@ use crate::route::Router;
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 
 /// Inputs that a shard handles before it hears anybody.
-const TURN: i64 = 1024;
+const TURN: i64 = 4096;
 /// The same where other shards may wait for its answers, which are there at once: all members are in memory.
-const TURN_OF_SEVERAL: i64 = 32;
+const TURN_OF_SEVERAL: i64 = 128;
 /// Sectors of members, copied or asked for, that take about the time of an input.
-const TURN_SECTORS: u64 = 16;
+const TURN_SECTORS: u64 = 4;
 
 /// What the shards of an array share while they are driven.
 #[derive(Clone, Copy, Debug)]
