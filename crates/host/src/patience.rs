@@ -24,6 +24,11 @@ impl Patience {
         self.time
     }
 
+    /// Whether news have come soon for some time.
+    pub(crate) fn is_full(&self) -> bool {
+        self.time == MOST
+    }
+
     /// News came after this long, looked for or slept for.
     pub(crate) fn learn(&mut self, waited: Nanos) {
         self.time = if waited <= SOON {

@@ -2,11 +2,12 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::nbd::{Client, DISC, FLUSH, FUA, READ, ZEROES};
 use common::{files, memory, volume};
@@ -104,6 +105,60 @@ fn a_client_that_disconnects_gets_its_answers_first() {
         client.0.read_to_end(&mut rest).unwrap();
         assert_eq!(rest.len(), 512);
     });
+}
+
+/// So many short requests of which `depth` are under way.
+fn hurry(client: &mut Client, requests: u64, depth: u64) {
+    let mut under_way = HashSet::new();
+    for cookie in 0..requests + depth {
+        if cookie < requests {
+            under_way.insert(cookie);
+            client.send(READ, 0, cookie, cookie % 4096 * 4096 % (8 << 20), 4096);
+        }
+        if cookie >= depth {
+            let (error, answered) = client.reply();
+            assert_eq!(error, 0);
+            assert!(under_way.remove(&answered), "{answered} is answered once");
+            client.0.read_exact(&mut [0; 4096]).unwrap();
+        }
+    }
+    assert!(under_way.is_empty());
+}
+
+#[test]
+fn a_client_in_a_hurry_is_served_after_every_rest_and_beside_others() {
+    for shards in [1, 2] {
+        let ((), report, _) = with_server(shards, |path, _| {
+            let mut client = Client::new(path);
+            let mut waits = Vec::new();
+            for depth in [1, 2, 32, 1] {
+                hurry(&mut client, 3000, depth);
+                client.write(0, 0, &[7; 4 << 20]);
+                hurry(&mut client, 1000, depth);
+                assert_eq!(client.read(0, 4 << 20), vec![7; 4 << 20]);
+                hurry(&mut client, 1000, depth);
+                // Long enough for the server to fall asleep.
+                std::thread::sleep(Duration::from_millis(30));
+                let start = Instant::now();
+                client.read(0, 4096);
+                waits.push(start.elapsed());
+            }
+            waits.sort();
+            assert!(waits[0] < Duration::from_millis(15), "nothing wakes the server: {waits:?}");
+            std::thread::scope(|scope| {
+                for _ in 0..6 {
+                    scope.spawn(|| hurry(&mut Client::new(path), 3000, 8));
+                }
+                hurry(&mut client, 3000, 16);
+            });
+            // One that goes in the middle of it.
+            let mut other = Client::new(path);
+            hurry(&mut other, 1000, 32);
+            drop(other);
+            hurry(&mut client, 1000, 4);
+        });
+        assert_eq!((report.status.connections, report.status.connections_total), (0, 8));
+    }
 }
 
 #[test]

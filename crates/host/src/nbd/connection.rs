@@ -27,6 +27,9 @@ pub(crate) const BYTES_MAX: u64 = 64 << 20;
 /// Bytes received ahead of being understood.
 const INPUT_BYTES: usize = 64 << 10;
 const _: () = assert!(INPUT_BYTES > OPTION_BYTES_MAX + 16);
+/// A client that asks for no more than this at a time may be looked at, see [`Connection::may_be_near`]: more is
+/// better received while the client still sends it.
+const NEAR_BYTES_MAX: u32 = 16 << 10;
 
 /// A request whose bytes are there.
 #[derive(Debug)]
@@ -93,6 +96,10 @@ pub(crate) struct Connection {
     has_ended: bool,
     requests: u32,
     held_bytes: u64,
+    /// The client is on this machine, so that the system knows what it has not received.
+    is_local: bool,
+    /// How much the last request asked for.
+    last_bytes: u32,
 }
 
 /// Receives of unread input before a close: a client that sends without end is cut off all the same.
@@ -119,6 +126,8 @@ impl Connection {
         let mut greeting = Vec::new();
         let handshake = Handshake::new(&mut greeting);
         Self {
+            is_local: socket::is_unix(socket.as_raw_fd()),
+            last_bytes: 0,
             socket,
             phase: Phase::Handshake(handshake),
             life: Life::Open,
@@ -197,6 +206,28 @@ impl Connection {
         self.requests
     }
 
+    /// Whether the client may be heard by [`look`](Self::look) alone: what it asks for is short, and nothing waits
+    /// until the socket takes more.
+    pub(crate) fn may_be_near(&self) -> bool {
+        let is_free = self.life == Life::Open && self.out.is_empty();
+        is_free && self.is_local && self.last_bytes <= NEAR_BYTES_MAX && !self.is_in_handshake()
+    }
+
+    /// Whether the client has answers that it has not received yet, so that it does not wait for others.
+    pub(crate) fn has_unread(&self) -> bool {
+        socket::unread(self.fd()) > 0
+    }
+
+    /// Receives without being told that there is something; answers whether [`next`](Self::next) is to be asked.
+    pub(crate) fn look(&mut self) -> bool {
+        (self.readable, self.writable) = (true, true);
+        let has_come = match self.incoming {
+            Incoming::Payload { .. } => self.payload(),
+            _ => self.end - self.start < REQUEST_BYTES && self.fill(),
+        };
+        has_come || self.life != Life::Open
+    }
+
     /// The next request that can be started now. Its reply is owed to [`reply`](Self::reply).
     pub(crate) fn next(&mut self, export: &Export, buffers: &mut Buffers) -> Option<Accepted> {
         while self.life == Life::Open {
@@ -270,6 +301,7 @@ impl Connection {
             return None;
         }
         self.start += REQUEST_BYTES;
+        self.last_bytes = length;
         let judged = match judged {
             Ok(Task::Disconnect) => {
                 self.drain();

@@ -44,8 +44,20 @@ fn pair() -> (Connection, UnixStream) {
 
 /// Takes what can be taken, answers it, and sends; answers the writes' bytes.
 fn serve(connection: &mut Connection, buffers: &mut Buffers) -> Vec<Vec<u8>> {
-    let mut written = Vec::new();
     connection.tell(super::poller::News { token: 0, readable: true, writable: true, ended: false });
+    go_on(connection, buffers)
+}
+
+/// The same for a client that the poller says nothing of.
+fn look_and_serve(connection: &mut Connection, buffers: &mut Buffers) -> Vec<Vec<u8>> {
+    let has_come = connection.look();
+    let written = go_on(connection, buffers);
+    assert!(has_come || written.is_empty(), "what came is said");
+    written
+}
+
+fn go_on(connection: &mut Connection, buffers: &mut Buffers) -> Vec<Vec<u8>> {
+    let mut written = Vec::new();
     while let Some(accepted) = connection.next(&export(), buffers) {
         let op = if let Task::Array { op, .. } = accepted.task { op } else { Op::Flush };
         let bytes = accepted.bytes as usize;
@@ -120,6 +132,67 @@ fn a_write_cut_off_at_any_byte_is_forgotten() {
     }
 }
 
+#[test]
+fn a_client_is_near_while_it_asks_for_little_and_takes_its_answers() {
+    let (mut connection, mut client) = pair();
+    let mut buffers = Buffers::default();
+    assert!(!connection.may_be_near(), "it has not even been greeted");
+    client.write_all(HANDSHAKE).unwrap();
+    serve(&mut connection, &mut buffers);
+    assert!(connection.may_be_near());
+    drained(&mut client);
+    assert!(!connection.has_unread());
+    client.write_all(&request(0, 1, 0, 4096)).unwrap();
+    look_and_serve(&mut connection, &mut buffers);
+    assert!(connection.has_unread() && connection.may_be_near());
+    assert!(!connection.look(), "nothing has come");
+    drained(&mut client);
+    assert!(!connection.has_unread());
+
+    client.write_all(&request(0, 2, 0, 4 << 20)).unwrap();
+    look_and_serve(&mut connection, &mut buffers);
+    assert!(!connection.may_be_near(), "what is long is heard of");
+    while drained(&mut client) > 0 {
+        serve(&mut connection, &mut buffers);
+    }
+    for cookie in 0..100 {
+        client.write_all(&request(0, cookie, 0, 16384)).unwrap();
+        serve(&mut connection, &mut buffers);
+    }
+    assert!(!connection.may_be_near(), "it does not take its answers");
+    let mut answered = 0;
+    while answered < 100 * (16 + 16384) {
+        let some = drained(&mut client);
+        assert!(some > 0, "{answered} bytes of the answers");
+        answered += some;
+        look_and_serve(&mut connection, &mut buffers);
+    }
+    assert!(connection.may_be_near());
+    drop(client);
+    assert!(connection.look(), "its end is news");
+    assert!(serve(&mut connection, &mut buffers).is_empty());
+    assert!(connection.is_over() && !connection.may_be_near());
+}
+
+#[test]
+fn requests_that_wait_for_others_are_not_received_over() {
+    let (mut connection, mut client) = pair();
+    let mut buffers = Buffers::default();
+    client.write_all(HANDSHAKE).unwrap();
+    let requests: Vec<u8> = (0..3000).flat_map(|cookie| request(0, cookie, 0, 512)).collect();
+    client.write_all(&requests).unwrap();
+    let mut taken = Vec::new();
+    while let Some(accepted) = connection.next(&export(), &mut buffers) {
+        taken.push(accepted);
+    }
+    for _ in 0..3 {
+        assert!(!connection.look(), "there is no room for more");
+        assert!(connection.next(&export(), &mut buffers).is_none());
+    }
+    assert!(!connection.is_over());
+    assert_eq!(taken.len() as u32, REQUESTS_MAX);
+}
+
 proptest! {
     #[test]
     fn random_bytes_after_the_handshake_never_panic(
@@ -141,7 +214,9 @@ proptest! {
     fn writes_arrive_whole_in_whatever_pieces_they_come(
         lengths in proptest::collection::vec(1u32..200, 1..6),
         pieces in proptest::collection::vec(1usize..70_000, 1..40),
+        is_near in any::<bool>(),
     ) {
+        let serve = if is_near { look_and_serve } else { serve };
         let (mut connection, mut client) = pair();
         let mut buffers = Buffers::default();
         let mut input = HANDSHAKE.to_vec();

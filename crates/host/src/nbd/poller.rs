@@ -43,12 +43,19 @@ impl Poller {
         self.epoll.as_raw_fd()
     }
 
-    /// Registers a descriptor until it is closed.
+    /// Registers a descriptor until it is closed or [removed](Self::remove). What it has already is news, too.
     pub(crate) fn add(&self, fd: RawFd, token: u64) -> io::Result<()> {
         let interest = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
         let mut event = libc::epoll_event { events: interest as u32, u64: token };
         // SAFETY: both descriptors are open and the event is a local.
         let result = unsafe { libc::epoll_ctl(self.fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Hears no more of a descriptor.
+    pub(crate) fn remove(&self, fd: RawFd) -> io::Result<()> {
+        // SAFETY: both descriptors are open; the event is not looked at.
+        let result = unsafe { libc::epoll_ctl(self.fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 

@@ -3,6 +3,7 @@
 mod client;
 mod commands;
 mod doors;
+mod near;
 mod news;
 mod shared;
 
@@ -182,6 +183,7 @@ impl<'a> Service<'a> {
                 self.shard.poll();
                 if rounds % ROUNDS_MAX == 0 {
                     self.hear(Nanos(0));
+                    self.look_at_near();
                 }
             }
         }
@@ -217,6 +219,9 @@ impl<'a> Service<'a> {
                 self.start(place, accepted, clock);
             }
             if requests > 0 {
+                if let Some(client) = &mut self.clients[place] {
+                    client.has_asked = true;
+                }
                 self.shared.requests.fetch_add(requests, Ordering::Relaxed);
             }
         }
@@ -407,21 +412,6 @@ impl<'a> Service<'a> {
         }
         if let Some(mailbox) = mailbox {
             mailbox.awake();
-        }
-    }
-
-    /// Looks for news of sockets for a while, and then waits for them at most that long.
-    fn look_and_hear(&mut self, timeout: Nanos, clock: Clock) {
-        let (start, look) = (clock.now(), self.patience.time().min(timeout));
-        let mut waited = Nanos::default();
-        while waited < look {
-            if self.hear(Nanos::default()) {
-                return self.patience.learn(waited);
-            }
-            waited = clock.now().since(start);
-        }
-        if self.hear(timeout - waited) {
-            self.patience.learn(clock.now().since(start));
         }
     }
 

@@ -120,6 +120,26 @@ fn set_option(fd: RawFd, level: i32, name: i32, value: i32) {
     unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), length) };
 }
 
+/// Whether the other side is on this machine.
+pub(crate) fn is_unix(fd: RawFd) -> bool {
+    let mut domain: i32 = 0;
+    let mut length = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: both pointers are to locals, the first of the length that the second says.
+    let failed = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, (&raw mut domain).cast(), &raw mut length)
+    };
+    failed == 0 && domain == libc::AF_UNIX
+}
+
+/// What was sent to the other side of a unix socket and not received there, as the system counts it: in bytes of its
+/// memory, each send until all of it is received.
+pub(crate) fn unread(fd: RawFd) -> u32 {
+    let mut bytes: i32 = 0;
+    // SAFETY: the pointer is to a local, which the call fills.
+    let failed = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+    if failed == 0 { bytes.max(0) as u32 } else { 0 }
+}
+
 /// Receives up to `bytes` at `base`.
 ///
 /// # Safety

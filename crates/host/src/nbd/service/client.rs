@@ -10,6 +10,7 @@ use super::super::buffers::Buffers;
 use super::super::connection::{Accepted, Connection};
 use super::super::export::Export;
 use super::super::poller::News;
+use super::near::Ease;
 use crate::fuse::Session;
 use crate::loans::Loans;
 
@@ -21,6 +22,11 @@ pub(super) struct Client {
     pub(super) number: u32,
     pub(super) in_engine: u32,
     pub(super) came_at: Instant,
+    /// It has asked for something since the shard slept last.
+    pub(super) has_asked: bool,
+    /// It is looked at, and the poller hears nothing of it; see [`near`](super::near).
+    pub(super) is_near: bool,
+    pub(super) ease: Ease,
 }
 
 /// How a client is connected. Requests come in by [`next`](Self::next), each is answered by [`answer`](Self::answer), and

@@ -9,6 +9,7 @@ use super::super::connection::Connection;
 use super::super::control::ControlConnection;
 use super::super::socket::Listener;
 use super::super::task::stream_of;
+use super::near::Ease;
 use super::shared::Dealt;
 use super::{Client, Link, Service, token};
 use crate::fuse::Session;
@@ -92,7 +93,15 @@ impl Service<'_> {
             self.clients.len() - 1
         });
         if self.poller.add(link.fd(), token::new(token::CLIENT, place)).is_ok() {
-            self.clients[place] = Some(Client { link, number, in_engine: 0, came_at: now });
+            self.clients[place] = Some(Client {
+                link,
+                number,
+                in_engine: 0,
+                came_at: now,
+                has_asked: false,
+                is_near: false,
+                ease: Ease::default(),
+            });
             self.shard.open_stream(stream_of(place));
         } else {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
