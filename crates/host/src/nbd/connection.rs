@@ -78,6 +78,7 @@ enum Life {
 }
 
 /// See the module's description.
+#[expect(clippy::struct_excessive_bools, reason = "each is a thing of its own that is known of the socket")]
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: OwnedFd,
