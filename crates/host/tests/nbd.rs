@@ -133,7 +133,7 @@ fn a_client_in_a_hurry_is_served_after_every_rest_and_beside_others() {
             let mut waits = Vec::new();
             for depth in [1, 2, 32, 1] {
                 hurry(&mut client, 3000, depth);
-                client.write(0, 0, &[7; 4 << 20]);
+                client.write(0, 0, &vec![7; 4 << 20]);
                 hurry(&mut client, 1000, depth);
                 assert_eq!(client.read(0, 4 << 20), vec![7; 4 << 20]);
                 hurry(&mut client, 1000, depth);
