@@ -22,7 +22,7 @@ pub(super) struct Client {
     pub(super) number: u32,
     pub(super) in_engine: u32,
     pub(super) came_at: Instant,
-    /// It has asked for something since the shard slept last.
+    /// It has asked for something since clients were looked at last.
     pub(super) has_asked: bool,
     /// It is looked at, and the poller hears nothing of it; see [`near`](super::near).
     pub(super) is_near: bool,

@@ -12,6 +12,7 @@
 use stripewise_engine::units::Nanos;
 
 use super::super::connection::Connection;
+use super::super::poller::Poller;
 use super::{Client, Link, Service, token};
 use crate::clock::Clock;
 
@@ -65,6 +66,15 @@ impl Client {
             _ => None,
         }
     }
+
+    /// The poller says what comes again, and what has come. A client that it cannot take would never be heard of, and is
+    /// given up.
+    fn go_back(&mut self, poller: &Poller, place: usize) {
+        let was_near = std::mem::take(&mut self.is_near);
+        if was_near && poller.add(self.link.fd(), token::new(token::CLIENT, place)).is_err() {
+            self.link.kill();
+        }
+    }
 }
 
 impl Service<'_> {
@@ -72,8 +82,8 @@ impl Service<'_> {
     pub(super) fn look_and_hear(&mut self, timeout: Nanos, clock: Clock) {
         let (start, look) = (clock.now(), self.patience.time().min(timeout));
         let mut waited = Nanos::default();
-        self.draw_near();
-        while waited < look && waited < PAUSE && self.may_pause() {
+        let are_all_near = self.draw_near();
+        while are_all_near && waited < look && waited < PAUSE && self.may_pause() {
             (0..SPINS).for_each(|_| std::hint::spin_loop());
             waited = clock.now().since(start);
         }
@@ -92,38 +102,32 @@ impl Service<'_> {
         }
     }
 
-    /// Takes clients that have short requests one after another from the poller, and gives others back.
-    fn draw_near(&mut self) {
-        if !self.patience.is_full() {
-            return;
-        }
-        let mut count = self.clients.iter().flatten().filter(|client| client.is_near).count();
-        for (place, client) in self.clients.iter_mut().enumerate() {
-            let Some(Client { link: Link::Nbd(connection), has_asked, is_near, .. }) = client else {
-                continue;
-            };
-            if *is_near && !connection.may_be_near() {
-                *is_near = false;
-                count -= 1;
-                if self.poller.add(connection.fd(), token::new(token::CLIENT, place)).is_err() {
-                    connection.kill();
-                }
-            } else if !*is_near && *has_asked && count < NEAR_MAX && connection.may_be_near() {
-                *is_near = self.poller.remove(connection.fd()).is_ok();
-                count += usize::from(*is_near);
-            }
-        }
-    }
-
-    /// Gives all clients back to the poller. One that it cannot take would never be heard of again, and is given up.
-    fn part(&mut self) {
+    /// Takes clients that have short requests one after another from the poller, and gives others back. Answers whether all
+    /// who asked for something since the last time are looked at, so that nobody else waits for them.
+    fn draw_near(&mut self) -> bool {
+        let (is_worth_it, mut count) = (self.patience.is_full(), self.near().count());
+        let mut are_all_near = true;
         for (place, client) in self.clients.iter_mut().enumerate() {
             let Some(client) = client else { continue };
-            client.has_asked = false;
-            if std::mem::take(&mut client.is_near)
-                && self.poller.add(client.link.fd(), token::new(token::CLIENT, place)).is_err()
-            {
-                client.link.kill();
+            let has_asked = std::mem::take(&mut client.has_asked);
+            let may_be_near = matches!(&client.link, Link::Nbd(connection) if connection.may_be_near());
+            if client.is_near && !may_be_near {
+                client.go_back(&self.poller, place);
+                count -= 1;
+            } else if !client.is_near && may_be_near && has_asked && is_worth_it && count < NEAR_MAX {
+                client.is_near = self.poller.remove(client.link.fd()).is_ok();
+                count += usize::from(client.is_near);
+            }
+            are_all_near &= client.is_near || !has_asked;
+        }
+        are_all_near
+    }
+
+    /// Gives all clients back to the poller.
+    fn part(&mut self) {
+        for (place, client) in self.clients.iter_mut().enumerate() {
+            if let Some(client) = client {
+                client.go_back(&self.poller, place);
             }
         }
     }
