@@ -5,55 +5,64 @@
 
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// How copies that wait are fetched.
+/// How copies that wait are carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fetching {
-    /// The next copy's lines, beside those copied, into the first cache.
-    Next,
-    /// The lines of the copy after the next into the second cache, where they wait for no room among those of the first;
-    /// 32 bytes copied at a time. Of Intel's cores.
-    #[cfg(target_arch = "x86_64")]
-    SecondNext,
-}
-
-impl Fetching {
-    /// What does best on this CPU.
-    pub(crate) fn of_cpu() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if std::is_x86_feature_detected!("avx2") && is_intel() {
-            return Self::SecondNext;
-        }
-        Self::Next
-    }
-
+pub(crate) struct Fetching {
+    kind: Kind,
     /// So many reads are asked for together. One: each is as soon as it is known, beside the engine's work. A core of
     /// Intel's does not go on for long while an address of a prefetch is translated, which takes longer than its line in
     /// a virtual machine; but it translates several addresses at a time.
-    pub(crate) fn together(self) -> usize {
-        match self {
-            Self::Next => 1,
-            #[cfg(target_arch = "x86_64")]
-            Self::SecondNext => 8,
-        }
-    }
-
+    pub(crate) together: usize,
     /// The lines of a copy that are asked for first: about as many as memory brings meanwhile, and no more than the copy
     /// that runs can do without.
-    pub(crate) fn first_lines(self) -> usize {
-        match self {
-            Self::Next => 16,
-            #[cfg(target_arch = "x86_64")]
-            Self::SecondNext => 4,
-        }
-    }
-
+    pub(crate) first_lines: usize,
     /// How many copies lie between the one that runs and the one that it has fetched.
-    pub(crate) fn between(self) -> usize {
-        match self {
-            Self::Next => 0,
-            #[cfg(target_arch = "x86_64")]
-            Self::SecondNext => 1,
+    pub(crate) between: usize,
+    /// How many copies go on side by side, at most [`SIDE_BY_SIDE_MAX`].
+    pub(crate) side_by_side: usize,
+}
+
+/// What is fetched while a copy runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// The next copy's lines, beside those copied, into the first cache.
+    Next,
+    /// The lines of the copy after the next into the second cache, where they wait for no room among those of the first;
+    /// 32 bytes copied at a time.
+    #[cfg(target_arch = "x86_64")]
+    SecondNext,
+    /// What the copies beside it are of: the CPU looks the addresses of several up, and fetches what comes next in each, at
+    /// one time. 32 bytes copied at a time.
+    #[cfg(target_arch = "x86_64")]
+    SideBySide,
+}
+
+impl Fetching {
+    /// Where neither of those below was measured.
+    const OTHERS: Self = Self { kind: Kind::Next, together: 1, first_lines: 16, between: 0, side_by_side: 1 };
+
+    /// Of Intel's cores.
+    #[cfg(target_arch = "x86_64")]
+    const INTEL: Self =
+        Self { kind: Kind::SecondNext, together: 8, first_lines: 4, between: 1, side_by_side: 1 };
+
+    /// Of AMD's cores. The engine would wait longer for prefetches than such copies do for their bytes.
+    #[cfg(target_arch = "x86_64")]
+    const AMD: Self = Self {
+        kind: Kind::SideBySide,
+        together: 1,
+        first_lines: 0,
+        between: 0,
+        side_by_side: SIDE_BY_SIDE_MAX,
+    };
+
+    /// What does best on this CPU.
+    pub(crate) fn of_cpu() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if std::is_x86_feature_detected!("avx2") {
+            return if is_intel() { Self::INTEL } else { Self::AMD };
         }
+        Self::OTHERS
     }
 
     /// Copies, and has what a later copy is from fetched if there is one.
@@ -63,14 +72,43 @@ impl Fetching {
     pub(crate) unsafe fn copy(self, from: *const u8, to: *mut u8, bytes: usize, later: Option<Later>) {
         // SAFETY: upheld by the caller; AVX2 is there where it was chosen.
         unsafe {
-            match (later, self) {
-                (None, _) => to.copy_from_nonoverlapping(from, bytes),
-                (Some(later), Self::Next) => copy_lines(from, to, bytes, later, ask_for),
+            match (later, self.kind) {
+                (Some(later), Kind::Next) => copy_lines(from, to, bytes, later, ask_for),
                 #[cfg(target_arch = "x86_64")]
-                (Some(later), Self::SecondNext) => copy_wide(from, to, bytes, later),
+                (Some(later), Kind::SecondNext) => copy_wide(from, to, bytes, later),
+                _ => to.copy_from_nonoverlapping(from, bytes),
             }
         }
     }
+
+    /// Copies as many bytes from every place to another, up to [`SIDE_BY_SIDE_MAX`] at a time.
+    ///
+    /// # Safety
+    /// Of every copy, `from` is `bytes` readable and `to` as many writable bytes; those written are apart from all others.
+    pub(crate) unsafe fn copy_side_by_side(self, copies: &[Ends], bytes: usize) {
+        // SAFETY: upheld by the caller; AVX2 is there where it was chosen.
+        unsafe {
+            match (self.kind, copies) {
+                #[cfg(target_arch = "x86_64")]
+                (Kind::SideBySide, &[a, b]) => copy_in_turn([a, b], bytes),
+                #[cfg(target_arch = "x86_64")]
+                (Kind::SideBySide, &[a, b, c]) => copy_in_turn([a, b, c], bytes),
+                #[cfg(target_arch = "x86_64")]
+                (Kind::SideBySide, &[a, b, c, d]) => copy_in_turn([a, b, c, d], bytes),
+                _ => copies.iter().for_each(|&Ends { from, to }| to.copy_from_nonoverlapping(from, bytes)),
+            }
+        }
+    }
+}
+
+/// The most copies that go on side by side.
+pub(crate) const SIDE_BY_SIDE_MAX: usize = 4;
+
+/// Where a copy is from, and where to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) from: *const u8,
+    pub(crate) to: *mut u8,
 }
 
 /// The bytes that a later copy is from.
@@ -112,6 +150,34 @@ unsafe fn copy_wide(from: *const u8, to: *mut u8, bytes: usize, later: Later) {
     unsafe { copy_lines(from, to, bytes, later, |line| _mm_prefetch::<_MM_HINT_T1>(line.cast())) };
 }
 
+/// Copies some lines of each in turn.
+///
+/// # Safety
+/// As [`Fetching::copy_side_by_side`], on a CPU with AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn copy_in_turn<const COPIES: usize>(copies: [Ends; COPIES], bytes: usize) {
+    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
+    /// Of each in turn.
+    const RUN_BYTES: usize = 4 * LINE_BYTES;
+    let done = bytes / RUN_BYTES * RUN_BYTES;
+    for run in (0..done).step_by(RUN_BYTES) {
+        for Ends { from, to } in copies {
+            for at in (run..run + RUN_BYTES).step_by(size_of::<__m256i>()) {
+                // SAFETY: upheld by the caller; the run lies within.
+                unsafe {
+                    let bytes = _mm256_loadu_si256(from.add(at).cast());
+                    _mm256_storeu_si256(to.add(at).cast(), bytes);
+                }
+            }
+        }
+    }
+    for Ends { from, to } in copies {
+        // SAFETY: as above.
+        unsafe { to.add(done).copy_from_nonoverlapping(from.add(done), bytes - done) };
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 fn is_intel() -> bool {
     // CPUID leaf 0: the vendor's name in EBX, EDX, ECX.
@@ -135,15 +201,15 @@ pub(crate) fn ask_for(address: *const u8) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn all_kinds() -> Vec<Fetching> {
+    pub(crate) fn all_kinds() -> Vec<Fetching> {
         #[cfg(target_arch = "x86_64")]
         if std::is_x86_feature_detected!("avx2") {
-            return vec![Fetching::Next, Fetching::SecondNext];
+            return vec![Fetching::OTHERS, Fetching::INTEL, Fetching::AMD];
         }
-        vec![Fetching::Next]
+        vec![Fetching::OTHERS]
     }
 
     #[test]
@@ -171,6 +237,32 @@ mod tests {
                     "{kind:?}, {bytes} bytes from {from} to {to}"
                 );
                 assert!(rest[bytes..].iter().all(|byte| *byte == 9), "{kind:?}, {bytes} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn side_by_side_every_byte_is_copied_and_none_beside() {
+        let source: Vec<u8> = (0..20_000u32).map(|i| (i * 7 % 251) as u8).collect();
+        for (kind, bytes) in all_kinds()
+            .into_iter()
+            .flat_map(|kind| [0, 1, 255, 256, 257, 4096, 4200].map(|bytes| (kind, bytes)))
+        {
+            for count in 0..=SIDE_BY_SIDE_MAX + 1 {
+                let mut targets = vec![vec![9; 5000]; count];
+                // The first two are of the same place.
+                let starts: Vec<usize> = (0..count).map(|copy| copy.saturating_sub(1) * 3001).collect();
+                let ends = |(target, start): (&mut Vec<u8>, &usize)| Ends {
+                    from: source[*start..].as_ptr(),
+                    to: target[5..].as_mut_ptr(),
+                };
+                let copies: Vec<Ends> = targets.iter_mut().zip(&starts).map(ends).collect();
+                // SAFETY: all lie within their vectors.
+                unsafe { kind.copy_side_by_side(&copies, bytes) };
+                for (target, start) in targets.iter().zip(starts) {
+                    assert_eq!(target[5..5 + bytes], source[start..start + bytes], "{kind:?}, {bytes} bytes");
+                    assert!([&target[..5], &target[5 + bytes..]].concat().iter().all(|byte| *byte == 9));
+                }
             }
         }
     }

@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::ptr;
 
 use stripewise_engine::io::Input;
 
-use crate::copy_ahead::{Fetching, LINE_BYTES, Later, ask_for};
+use crate::copy_ahead::{Ends, Fetching, LINE_BYTES, Later, SIDE_BY_SIDE_MAX, ask_for};
 
 /// The first lines of bytes that are used where they are; there are two such reads a request or three.
 const LINES_USED: usize = 4;
@@ -41,12 +42,14 @@ pub(crate) struct DelayedReads {
     waiting: VecDeque<DelayedRead>,
     /// So many of the oldest have been asked for, if they are asked for together.
     asked: usize,
+    /// So many of the oldest are copied, and not answered yet.
+    copied: usize,
     fetching: Fetching,
 }
 
 impl Default for DelayedReads {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), asked: 0, fetching: Fetching::of_cpu() }
+        Self { waiting: VecDeque::new(), asked: 0, copied: 0, fetching: Fetching::of_cpu() }
     }
 }
 
@@ -64,19 +67,19 @@ impl DelayedReads {
 
     /// Puts a copy off.
     pub(crate) fn push(&mut self, read: DelayedRead) {
-        if self.fetching.together() == 1 {
+        if self.fetching.together == 1 {
             self.ask_for(&read);
         }
         self.waiting.push_back(read);
     }
 
     fn ask_for(&self, read: &DelayedRead) {
-        read.ask_for_lines(0..if read.to.is_some() { self.fetching.first_lines() } else { LINES_USED });
+        read.ask_for_lines(0..if read.to.is_some() { self.fetching.first_lines } else { LINES_USED });
     }
 
     /// Asks for the first lines of the reads after those asked for, before their turn comes.
     fn ask_together(&mut self) {
-        let together = self.fetching.together();
+        let together = self.fetching.together;
         if together == 1 || self.asked >= together {
             return;
         }
@@ -87,11 +90,47 @@ impl DelayedReads {
         self.asked = end;
     }
 
+    /// Carries out the oldest copies side by side, if that is done here and they are of as many bytes. Answers how many.
+    ///
+    /// # Safety
+    /// As [`Self::run_next`].
+    unsafe fn copy_side_by_side(&self) -> usize {
+        let max = self.fetching.side_by_side;
+        if max == 1 || self.waiting.len() == 1 {
+            return 0;
+        }
+        let mut copies = [Ends { from: ptr::null(), to: ptr::null_mut() }; SIDE_BY_SIDE_MAX];
+        let bytes = self.waiting.front().map_or(0, |oldest| oldest.bytes);
+        let mut count = 0;
+        for (read, copy) in self.waiting.iter().zip(&mut copies[..max]) {
+            let Some(to) = read.to.filter(|_| read.bytes == bytes) else { break };
+            *copy = Ends { from: read.from, to };
+            count += 1;
+        }
+        if count < 2 {
+            return 0;
+        }
+        // The addresses of the next ones are looked up meanwhile.
+        let next = self.waiting.range(count..self.waiting.len().min(count + max));
+        next.for_each(|read| ask_for(read.from));
+        // SAFETY: upheld by the caller.
+        unsafe { self.fetching.copy_side_by_side(&copies[..count], bytes) };
+        count
+    }
+
     /// Carries out the oldest copy, and says what the engine is told.
     ///
     /// # Safety
     /// What was pushed is readable, and writable by nobody else, until it is answered.
     pub(crate) unsafe fn run_next(&mut self) -> Option<Input> {
+        if self.copied == 0 {
+            // SAFETY: upheld by the caller.
+            self.copied = unsafe { self.copy_side_by_side() };
+        }
+        if self.copied > 0 {
+            self.copied -= 1;
+            return self.waiting.pop_front().map(|read| read.answer);
+        }
         self.ask_together();
         let DelayedRead { answer, from, to, bytes } = self.waiting.pop_front()?;
         self.asked = self.asked.saturating_sub(1);
@@ -103,7 +142,7 @@ impl DelayedReads {
                 .for_each(|later| later.ask_for_lines(LINES_USED..usize::MAX));
             return Some(answer);
         };
-        let later = self.waiting.get(self.fetching.between()).or(self.waiting.front());
+        let later = self.waiting.get(self.fetching.between).or(self.waiting.front());
         let later = later.map(|read| Later { from: read.from, bytes: read.bytes });
         // SAFETY: upheld by the caller.
         unsafe { self.fetching.copy(from, to, bytes, later) };
@@ -116,27 +155,43 @@ mod tests {
     use stripewise_engine::io::Tag;
 
     use super::*;
+    use crate::copy_ahead::tests::all_kinds;
 
     #[test]
     fn copies_are_carried_out_in_order() {
+        for fetching in all_kinds() {
+            copied_in_order(fetching);
+        }
+    }
+
+    fn copied_in_order(fetching: Fetching) {
         const READS: usize = 40;
         let sources: Vec<Vec<u8>> = (0..READS).map(|i| vec![i as u8 + 1; 4096]).collect();
         let mut targets = vec![vec![0; 4096]; READS];
-        let mut delayed = DelayedReads::default();
-        let mut targets_left = targets.iter_mut().zip(&sources).enumerate();
+        // Some are shorter.
+        let bytes = |i: usize| if i % 7 < 2 { 1000 } else { 4096 };
+        let mut delayed = DelayedReads { fetching, ..DelayedReads::default() };
+        let mut started = 0;
         let mut answered = 0;
-        // Some come while others are carried out; every third is used where it is.
+        // Some come while others are carried out; every ninth is used where it is.
         for coming in [1, 20, 0, 9, 10].into_iter().cycle() {
-            for (i, (target, source)) in targets_left.by_ref().take(coming) {
+            let coming = started..READS.min(started + coming);
+            started = coming.end;
+            for i in coming {
                 let answer = Input::IoDone { tag: Tag(i as u64), result: Ok(()) };
-                let to = (i % 3 != 2).then_some(target.as_mut_ptr());
-                delayed.push(DelayedRead { answer, from: source.as_ptr(), to, bytes: 4096 });
+                let to = (i % 9 != 2).then_some(targets[i].as_mut_ptr());
+                delayed.push(DelayedRead { answer, from: sources[i].as_ptr(), to, bytes: bytes(i) });
             }
             for _ in 0..7 {
                 // SAFETY: the vectors live on and nothing else uses them.
                 let Some(answer) = (unsafe { delayed.run_next() }) else { break };
                 let is_next = matches!(answer, Input::IoDone { tag, .. } if tag == Tag(answered));
                 assert!(is_next, "{answer:?} after {answered}");
+                let i = answered as usize;
+                let byte = if i % 9 == 2 { 0 } else { i as u8 + 1 };
+                let (read, rest) = targets[i].split_at(bytes(i));
+                assert!(read.iter().all(|found| *found == byte), "{fetching:?}: read {i} is answered");
+                assert!(rest.iter().all(|found| *found == 0), "{fetching:?}: read {i} is too long");
                 answered += 1;
             }
             if answered == READS as u64 {
@@ -144,9 +199,5 @@ mod tests {
             }
         }
         assert!(delayed.is_empty());
-        for (i, target) in targets.iter().enumerate() {
-            let byte = if i % 3 == 2 { 0 } else { i as u8 + 1 };
-            assert!(target.iter().all(|found| *found == byte), "read {i}");
-        }
     }
 }
