@@ -16,9 +16,16 @@ fn lengths() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0usize..300, 2 => 4090usize..4110, 1 => 8000usize..9000, 1 => Just(4096usize)]
 }
 
-/// And around what is copied at several places at a time: 4 of up to 16 KiB, in steps of 256 bytes.
+/// And around what is copied at several places at a time: 4 of up to 16 KiB, in steps of up to 1 KiB, of 16 KiB and
+/// more.
 fn copied_lengths() -> impl Strategy<Value = usize> {
-    prop_oneof![2 => lengths(), 1 => 65_000usize..67_000, 1 => 131_000usize..160_000, 1 => Just(131_072usize)]
+    prop_oneof![
+        2 => lengths(),
+        1 => 16_000usize..21_000,
+        1 => 65_000usize..67_000,
+        1 => 131_000usize..160_000,
+        1 => Just(131_072usize)
+    ]
 }
 
 proptest! {

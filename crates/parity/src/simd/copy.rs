@@ -3,14 +3,17 @@
 //! A core waits for memory the least when it is asked for lines at several places at a time: what is copied is taken from
 //! [`Vector::COPY_PLACES`] of them in turn, each fetched a little ahead.
 
-use super::vector::{At, Vector, each_register, load, store_or_stream};
+use super::vector::{At, Vector, each_group, each_register, load, store_or_stream};
 
-/// Registers of a place copied at a time.
-const UNROLL: usize = 4;
 /// The places lie at most this far apart.
 const APART_MAX: usize = 16 << 10;
 /// How far ahead a line is fetched.
 const AHEAD: usize = 256;
+
+/// Whether a copy of so many bytes goes on at several places.
+pub(super) const fn is_long<V: Vector>(bytes: usize) -> bool {
+    V::COPY_PLACES > 1 && bytes >= V::COPY_PLACES_BYTES_MIN
+}
 
 /// Copies `source` to `target`, past the caches if `STREAM`.
 ///
@@ -19,21 +22,24 @@ const AHEAD: usize = 256;
 /// before another thread looks at it.
 #[inline(always)]
 pub(super) unsafe fn copy<V: Vector, const STREAM: bool>(target: &mut [u8], source: &[u8]) {
-    let step_bytes = UNROLL * V::BYTES;
     let len = target.len();
     let (to, from) = (target.as_mut_ptr(), source.as_ptr());
     let mut start = 0;
-    if V::COPY_PLACES > 1 {
+    if is_long::<V>(len) {
+        let run_bytes = V::COPY_RUN_BYTES[usize::from(STREAM)];
         loop {
-            let apart = usize::min(APART_MAX, (len - start) / V::COPY_PLACES) / step_bytes * step_bytes;
+            let apart = usize::min(APART_MAX, (len - start) / V::COPY_PLACES) / run_bytes * run_bytes;
             if apart == 0 {
                 break;
             }
-            for offset in (start..start + apart).step_by(step_bytes) {
+            for offset in (start..start + apart).step_by(run_bytes) {
                 for place in 0..V::COPY_PLACES {
-                    let at = At { offset: offset + place * apart, bytes: V::BYTES };
+                    let (mut start, end) = (offset + place * apart, offset + place * apart + run_bytes);
                     // SAFETY: the last place ends at `start + COPY_PLACES * apart`, which is at most `len`.
-                    unsafe { step::<V, STREAM, UNROLL, false>(from, to, at) };
+                    unsafe {
+                        each_group!(V, 4, start, end, step::<V, STREAM>(from, to));
+                        each_group!(V, 2, start, end, step::<V, STREAM>(from, to));
+                    }
                 }
             }
             start += V::COPY_PLACES * apart;

@@ -150,7 +150,7 @@ macro_rules! kernel_set {
 
             #[target_feature(enable = $features)]
             unsafe fn copy(target: &mut [u8], source: &[u8]) {
-                if V::COPY_PLACES > 1 {
+                if copy::is_long::<V>(target.len()) {
                     unsafe { copy::copy::<V, false>(target, source) }
                 } else {
                     target.copy_from_slice(source);

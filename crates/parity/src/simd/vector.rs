@@ -14,8 +14,14 @@ pub(super) trait Vector: Copy {
     /// How far before they are used the lines of a stripe that is copied past the caches are fetched; 0 if the CPU is left to do so.
     const COPY_AHEAD: usize = 0;
 
-    /// At how many places a long copy goes on at a time; 1 if the CPU is left to fetch what it is of.
+    /// At how many places a long copy goes on at a time.
     const COPY_PLACES: usize = 1;
+
+    /// Shorter copies go on at one place.
+    const COPY_PLACES_BYTES_MIN: usize = 0;
+
+    /// Bytes of a place copied at a time: through the caches, and past them.
+    const COPY_RUN_BYTES: [usize; 2] = [4 * Self::BYTES; 2];
 
     /// Has a line fetched into the second cache; a hint, which may name any address.
     #[inline(always)]
