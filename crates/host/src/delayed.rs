@@ -49,7 +49,7 @@ pub(crate) struct DelayedReads {
 
 impl Default for DelayedReads {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), asked: 0, copied: 0, fetching: Fetching::of_cpu() }
+        Self::fetched(Fetching::of_cpu())
     }
 }
 
@@ -58,6 +58,10 @@ impl Default for DelayedReads {
 unsafe impl Send for DelayedReads {}
 
 impl DelayedReads {
+    fn fetched(fetching: Fetching) -> Self {
+        Self { waiting: VecDeque::new(), asked: 0, copied: 0, fetching }
+    }
+
     /// Longer reads are not put off: their first wait is a small part of them.
     pub(crate) const BYTES_MAX: usize = 16 << 10;
 
@@ -150,6 +154,34 @@ impl DelayedReads {
     }
 }
 
+/// The copies of short reads of members in memory that are under way together, with nothing decided: to measure arrays
+/// beside them.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryReads(Fetching);
+
+impl Default for MemoryReads {
+    fn default() -> Self {
+        Self(Fetching::of_cpu())
+    }
+}
+
+impl MemoryReads {
+    /// Copies each source to its target.
+    ///
+    /// # Panics
+    /// A source and its target differ in length.
+    pub fn copy<'a>(self, copies: impl Iterator<Item = (&'a [u8], &'a mut [u8])>) {
+        let mut delayed = DelayedReads::fetched(self.0);
+        for (source, target) in copies {
+            assert_eq!(source.len(), target.len(), "a copy is as long as its source");
+            let (from, to, bytes) = (source.as_ptr(), Some(target.as_mut_ptr()), source.len());
+            delayed.push(DelayedRead { answer: Input::Timer, from, to, bytes });
+        }
+        // SAFETY: what was pushed is borrowed until the end of this call.
+        while unsafe { delayed.run_next() }.is_some() {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use stripewise_engine::io::Tag;
@@ -164,13 +196,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn reads_that_stand_for_an_arrays_copy_all() {
+        let sources: Vec<Vec<u8>> = (1..=9).map(|byte| vec![byte; 512]).collect();
+        let mut targets = vec![vec![0; 512]; sources.len()];
+        let pairs = sources.iter().map(Vec::as_slice).zip(targets.iter_mut().map(Vec::as_mut_slice));
+        MemoryReads::default().copy(pairs);
+        assert_eq!(targets, sources);
+    }
+
     fn copied_in_order(fetching: Fetching) {
         const READS: usize = 40;
         let sources: Vec<Vec<u8>> = (0..READS).map(|i| vec![i as u8 + 1; 4096]).collect();
         let mut targets = vec![vec![0; 4096]; READS];
         // Some are shorter.
         let bytes = |i: usize| if i % 7 < 2 { 1000 } else { 4096 };
-        let mut delayed = DelayedReads { fetching, ..DelayedReads::default() };
+        let mut delayed = DelayedReads::fetched(fetching);
         let mut started = 0;
         let mut answered = 0;
         // Some come while others are carried out; every ninth is used where it is.

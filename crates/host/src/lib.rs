@@ -38,6 +38,7 @@ mod vhost;
 
 pub use array::{Array, ArrayConfig, SHARDS_MAX};
 pub use buffers::Memory;
+pub use delayed::MemoryReads;
 pub use drive::{DriveCommand, DriveExport, DriveReport, TimedDrive};
 pub use error::{HostError, ListenProblem, MemberProblem, io_error_from_errno, is_of_path};
 pub use fuse::{MountProblem, check_mount};

@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use stripewise_engine::io::Op;
 use stripewise_engine::level::Level;
-use stripewise_host::{Array, Memory};
+use stripewise_host::{Array, Memory, MemoryReads};
 use stripewise_parity::kernels;
 
 use super::Scale;
 use super::array::{MEMBERS, open, span_bytes};
+use super::bare::Members;
 use super::clock::interleaved;
 use super::loops::{Job, Loop, Places, Share};
 use super::table::{Row, Target, Unit, median};
 
 const THREADS: u64 = 2;
-/// Of what two threads of such copies gain over one; it is 1.8 where memory gives two threads twice the bytes.
+/// Of what two threads of a bare loop gain over one; it is 1.8 where memory gives two threads twice the bytes.
 const OF_MEMORY: f64 = 0.9;
 
 pub(super) fn two(scale: &Scale) -> Result<Vec<Row>> {
@@ -32,30 +33,30 @@ pub(super) fn two(scale: &Scale) -> Result<Vec<Row>> {
     let mut one = open(Level::Raid5, MEMBERS, scale.member_bytes, 1)?;
     let mut both = open(Level::Raid5, MEMBERS, scale.member_bytes, THREADS as u32)?;
     let span = span_bytes(&one);
-    let memory = RefCell::new(Memory::new(scale.probe_bytes)?);
     for (job, unit, name) in [
         (Job::sequential(Op::Write, 1 << 20), Unit::GbPerSecond, "1 MiB sequential write"),
         (Job::sequential(Op::Read, 1 << 20), Unit::GbPerSecond, "1 MiB sequential read"),
         (Job::random(Op::Read), Unit::Iops, "4 KiB random read, QD 32"),
         (Job::random(Op::Write), Unit::Iops, "4 KiB random write (RMW), QD 32"),
     ] {
+        let bare = RefCell::new(Bare::new(job, scale.member_bytes, span)?);
         let per = if unit == Unit::Iops { job.bytes as f64 } else { 1.0 };
-        let [two, alone, copied_by_two, copied_by_one] = interleaved(
+        let [two, alone, bare_of_two, bare_of_one] = interleaved(
             scale.rounds,
             [
                 &mut |round| rate(&mut both, job, span, THREADS, round, scale.sample) / per,
                 &mut |round| rate(&mut one, job, span, 1, round, scale.sample) / per,
-                &mut |_| copied(&mut memory.borrow_mut(), THREADS as usize, job, scale.sample),
-                &mut |_| copied(&mut memory.borrow_mut(), 1, job, scale.sample),
+                &mut |round| bare.borrow_mut().rate(THREADS as usize, job, round, scale.sample),
+                &mut |round| bare.borrow_mut().rate(1, job, round, scale.sample),
             ],
         );
-        let gain = median(&copied_by_two).zip(median(&copied_by_one)).map_or(2.0, |(two, one)| two / one);
+        let gain = median(&bare_of_two).zip(median(&bare_of_one)).map_or(2.0, |(two, one)| two / one);
         rows.push(
             Row::new(format!("RAID-5 4+1, {name}, two shards"), unit, two)
                 .beside("one thread, one shard (wall clock)", alone)
                 .asked(Target::RatioAtLeast(OF_MEMORY * gain.min(THREADS as f64)))
                 .noted(format!(
-                    "asked: {OF_MEMORY} of what memory allows; two threads copy {gain:.2} times what one does"
+                    "asked: {OF_MEMORY} of what memory allows; two threads of a bare loop do {gain:.2} times what one does"
                 )),
         );
     }
@@ -72,38 +73,65 @@ fn rate(array: &mut Array, job: Job, span: u64, threads: u64, seed: u64, time: D
     }
 }
 
-/// Bytes a second by the wall clock of threads that copy what the job asks for, each within a part of its own: one after
-/// another past the caches; or from anywhere to few buffers, for writes from few buffers to anywhere.
-fn copied(memory: &mut Memory, threads: usize, job: Job, time: Duration) -> f64 {
-    let part_bytes = memory.len() / threads;
-    std::thread::scope(|scope| {
-        let copiers: Vec<_> = memory
-            .chunks_exact_mut(part_bytes)
-            .map(|part| scope.spawn(move || copied_by_one(part, job, time)))
-            .collect();
-        copiers.into_iter().map(|copier| copier.join().unwrap_or(f64::NAN)).sum()
-    })
+/// What the array's threads do, by threads that decide nothing, each within memory of its own, together as much as the array's.
+enum Bare {
+    /// From anywhere, as the array reads members in memory; or one after another past the caches.
+    Copies(Memory),
+    /// Read-modify-writes anywhere.
+    Updates(Vec<Members>),
 }
 
-fn copied_by_one(part: &mut [u8], job: Job, time: Duration) -> f64 {
+impl Bare {
+    fn new(job: Job, member_bytes: u64, span_bytes: u64) -> Result<Self> {
+        if job.op == Op::Write && job.is_random {
+            let of_one = |_| Members::new(MEMBERS.into(), 1, member_bytes / THREADS, &[job]);
+            return Ok(Self::Updates((0..THREADS).map(of_one).collect::<Result<_, _>>()?));
+        }
+        Ok(Self::Copies(Memory::new(span_bytes as usize)?))
+    }
+
+    /// Bytes of requests a second.
+    fn rate(&mut self, threads: usize, job: Job, seed: u64, time: Duration) -> f64 {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = match self {
+                Self::Copies(memory) => {
+                    let part_bytes = memory.len() / threads;
+                    (seed..)
+                        .zip(memory.chunks_exact_mut(part_bytes))
+                        .map(|(seed, part)| scope.spawn(move || copied_by_one(part, job, seed, time)))
+                        .collect()
+                }
+                Self::Updates(members) => (seed..)
+                    .zip(&mut members[..threads])
+                    .map(|(seed, members)| scope.spawn(move || members.update_rate(job, seed, time)))
+                    .collect(),
+            };
+            threads.into_iter().map(|thread| thread.join().unwrap_or(f64::NAN)).sum()
+        })
+    }
+}
+
+/// Bytes a second by the wall clock, between one part of the memory and the job's buffers.
+fn copied_by_one(part: &mut [u8], job: Job, seed: u64, time: Duration) -> f64 {
     const BATCH_BYTES: usize = 1 << 20;
     let length = job.bytes as usize;
-    let half = part.len() / 2;
-    let (from, to) = part.split_at_mut(half);
-    let mut places = Places::new((half / length) as u64, job.is_random, 1);
-    let buffers = if job.is_random { job.buffers as usize } else { half / length };
+    // At a small scale all of the buffers are more than there is.
+    let near_bytes = (job.buffers as usize * length).min(part.len() / 2);
+    let (far, near) = part.split_at_mut(part.len() - near_bytes);
+    let mut places = Places::new((far.len() / length) as u64, job.is_random, seed);
+    let reads = MemoryReads::default();
     let (began, mut copies) = (Instant::now(), 0);
     loop {
-        for _ in 0..BATCH_BYTES.div_ceil(length) {
-            let (place, buffer) = (places.draw() as usize * length, copies % buffers * length);
-            let is_anywhere_written = job.is_random && job.op == Op::Write;
-            let (read, written) = if is_anywhere_written { (buffer, place) } else { (place, buffer) };
-            let (source, target) = (&from[read..][..length], &mut to[written..][..length]);
-            copies += 1;
+        for _ in 0..BATCH_BYTES.div_ceil(near_bytes.min(BATCH_BYTES)) {
+            let mut blocks = near.chunks_exact_mut(length);
             if job.is_random {
-                target.copy_from_slice(source);
+                copies += blocks.len();
+                reads.copy(blocks.map(|block| (&far[places.draw() as usize * length..][..length], block)));
             } else {
-                kernels().copy_streaming(target, source);
+                // One after the other, over all of both.
+                let block = blocks.nth(copies % (near_bytes / length)).expect("it is one of them");
+                kernels().copy_streaming(block, &far[places.draw() as usize * length..][..length]);
+                copies += 1;
             }
         }
         let seconds = began.elapsed();
