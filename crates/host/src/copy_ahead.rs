@@ -1,7 +1,8 @@
-//! Copies that have the CPU fetch what is copied after them.
+//! Copies that have the CPU fetch what is copied after them, or beside them.
 //!
-//! How far ahead it is best fetched, into which cache, and how many lines before, depends on how many a core can wait for
-//! and how soon a copy stops behind them; which CPU has which is measured (docs/performance.md).
+//! How far ahead it is best fetched, into which cache, and how many lines before, or how many copies go on side by side,
+//! depends on how many lines and addresses a core can wait for and how soon a copy stops behind them; which CPU has which is
+//! measured (docs/performance.md).
 
 pub(crate) const LINE_BYTES: usize = 64;
 
