@@ -41,6 +41,11 @@ fn what_was_wrong_once_is_right() {
         (38_003, "a replaced member dies, and power fails before the replacement is recorded"),
         (38_513, "a spare says that the array is clean, in as many events as the members have"),
         (43_045, "a member that failed comes back with a bitmap that lacks what was written since"),
+        (
+            68_546,
+            "a page of a failed member is written by what the cache still had of it, upon doubtful parity",
+        ),
+        (68_801, "a write fails with a member though it rewrites what another could not read"),
     ] {
         let failure = run(&Scenario::of(seed), false).failure;
         assert_eq!(failure, None, "seed {seed}: {what}");

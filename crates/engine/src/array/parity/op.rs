@@ -86,6 +86,8 @@ pub(super) struct StripeOp {
     pub(super) partial: SlotSet,
     /// Slots that did not give these rows although their member works.
     pub(super) unreadable: SlotSet,
+    /// Slots that did not take these rows.
+    pub(super) unwritten: SlotSet,
     pub(super) plan: WritePlan,
     /// Parity slots that could be written when it was planned.
     pub(super) parity: SlotSet,
@@ -116,6 +118,7 @@ impl StripeOp {
             covered: SlotSet::EMPTY,
             partial: SlotSet::EMPTY,
             unreadable: SlotSet::EMPTY,
+            unwritten: SlotSet::EMPTY,
             plan: WritePlan::NOTHING,
             parity: SlotSet::EMPTY,
             job: JobState::default(),
@@ -141,6 +144,7 @@ impl StripeOp {
         self.covered = SlotSet::EMPTY;
         self.partial = SlotSet::EMPTY;
         self.unreadable = SlotSet::EMPTY;
+        self.unwritten = SlotSet::EMPTY;
         self.parity = SlotSet::EMPTY;
         self.plan = WritePlan::NOTHING;
         self.job = JobState::default();
@@ -188,6 +192,15 @@ impl StripeOp {
         }
     }
 
+    /// Slots that do not have these rows once everything that it writes is answered, as far as is known: one that could not be
+    /// read is written anew.
+    fn lacking(&self, core: &Core) -> SlotSet {
+        let data = self.covered.union(self.partial).union(self.plan.recover.and(self.unreadable));
+        let parity = if self.plan.method == WriteMethod::NoParity { SlotSet::EMPTY } else { self.parity };
+        let spoilt = core.bad(self.range).union(self.unreadable).minus(data.union(parity));
+        core.lost(self.range.end()).union(spoilt).union(self.unwritten)
+    }
+
     /// Whether it writes all data of its rows.
     fn is_whole_write(&self) -> bool {
         self.kind == Kind::Write && self.covered == self.data
@@ -228,7 +241,11 @@ impl Parity {
         if core.read_only {
             return Err(TooMuchLost);
         }
-        let rmw = if core.is_redundant(op.range.end()) {
+        // What the cache still has of a member that failed is not what parity says, if that was wrong before (after a start
+        // by force): written anew, it would be wrong, too.
+        let is_outdated = !view.failed.is_empty()
+            && !view.covered.union(view.partial).and(view.failed).and(view.uptodate).is_empty();
+        let rmw = if core.is_redundant(op.range.end()) && !is_outdated {
             core.policy.rmw_level_of(core.geometry.level())
         } else {
             // Parity that may be wrong must not be built upon (as md before its resync has passed).
@@ -336,7 +353,8 @@ impl Parity {
         } else {
             core.write_failed(out, record, error);
             core.drop_replacement(out, record.slot, record.member);
-            let is_kept = self.view(core, &op).lost.len() <= usize::from(self.shape.parity_disks());
+            op.unwritten.insert(record.slot);
+            let is_kept = op.lacking(core).len() <= usize::from(self.shape.parity_disks());
             if (core.read_only || !is_kept) && op.kind == Kind::Write {
                 op.result = Err(error);
             }
@@ -556,4 +574,78 @@ fn may_split(core: &Core, op: &StripeOp) -> bool {
     let is_stopped = core.read_only && op.kind == Kind::Write;
     let spoilt = op.unreadable.union(core.bad(op.range));
     op.rows.1 - op.rows.0 > 1 && !spoilt.is_empty() && !is_stopped
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::geometry::GeometrySpec;
+    use crate::io::{
+        Action, ActionQueue, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Verdict,
+    };
+    use crate::level::{Layout, Level};
+    use crate::policy::Policy;
+    use crate::units::{Instant, MemberIndex, SectorRange};
+    use crate::volume::{Volume, VolumeConfig};
+
+    /// Writes a page of a RAID-5 of four whose members answer so; answers how that ended.
+    fn write(answer: impl Fn(&MemberIo) -> IoResult) -> IoResult {
+        let geometry = GeometrySpec {
+            level: Level::Raid5,
+            layout: Layout::default_of(Level::Raid5),
+            chunk_sectors: 128,
+            member_sectors: vec![1 << 16; 4],
+        };
+        let mut volume = Volume::new(&VolumeConfig::new(geometry, Policy::stripewise())).unwrap();
+        let request = Request {
+            id: RequestId(0),
+            op: Op::Write,
+            range: SectorRange::new(0, 8),
+            flags: Flags::default(),
+        };
+        let mut inputs = vec![Input::Request(request)];
+        let (mut out, mut ended) = (ActionQueue::default(), None);
+        while !inputs.is_empty() {
+            volume.handle(Instant::ZERO, inputs.remove(0), &mut out);
+            let first = inputs.len();
+            for action in &out.actions {
+                match action {
+                    // A refusal is heard of before the others' answers.
+                    Action::Io(io) => match answer(io) {
+                        Ok(()) => inputs.push(Input::IoDone { tag: io.tag, result: Ok(()) }),
+                        result => inputs.insert(first, Input::IoDone { tag: io.tag, result }),
+                    },
+                    Action::Compute(compute) => {
+                        inputs.push(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent });
+                    }
+                    Action::Complete { result, .. } => ended = Some(*result),
+                    Action::Replied { .. } | Action::Event(_) => {}
+                }
+            }
+            out.clear();
+        }
+        volume.check_invariants();
+        ended.expect("a request ends")
+    }
+
+    const DATA: MemberIndex = MemberIndex(0);
+    const PARITY: MemberIndex = MemberIndex(3);
+
+    #[test]
+    fn what_could_not_be_read_and_is_written_anew_is_not_missed() {
+        let ended = write(|io| match (io.op, io.member) {
+            (Op::Read, DATA) => Err(IoError::Media),
+            (Op::Write, PARITY) => Err(IoError::Gone),
+            _ => Ok(()),
+        });
+        assert_eq!(ended, Ok(()), "data lies on every member but that of parity, which is gone");
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_missed() {
+        let ended = write(|io| match (io.op, io.member) {
+            (Op::Write, DATA | PARITY) => Err(IoError::Gone),
+            _ => Ok(()),
+        });
+        assert!(ended.is_err(), "two members of a RAID-5 are gone");
+    }
 }
