@@ -46,6 +46,11 @@ fn what_was_wrong_once_is_right() {
             "a page of a failed member is written by what the cache still had of it, upon doubtful parity",
         ),
         (68_801, "a write fails with a member though it rewrites what another could not read"),
+        (
+            168_061,
+            "0.90 names a recovered spare in its slot, and power fails when it alone has that superblock",
+        ),
+        (189_400, "a row that a member did not give is not read from the one that took its slot"),
     ] {
         let failure = run(&Scenario::of(seed), false).failure;
         assert_eq!(failure, None, "seed {seed}: {what}");

@@ -205,6 +205,16 @@ impl Core {
         }
     }
 
+    /// Whether the slot of an I/O still has the member that was asked.
+    pub(crate) fn has_kept(&self, record: &IoRecord) -> bool {
+        !self.failed.contains(record.slot) && self.member_of[record.slot.index()] == record.member
+    }
+
+    /// Whether the slot of an I/O has another member by now.
+    pub(crate) fn is_taken_over(&self, record: &IoRecord) -> bool {
+        !self.failed.contains(record.slot) && self.member_of[record.slot.index()] != record.member
+    }
+
     /// Puts a member into a slot, to be recovered from a sector on.
     pub(crate) fn take_slot(&mut self, slot: Slot, member: MemberIndex, from: u64) {
         self.failed.remove(slot);

@@ -192,7 +192,10 @@ fn why_stale(candidate: &Candidate, role: Role, freshest: &Candidate, newest: u6
     let own_role = candidate.superblock.role();
     if events > newest {
         Some(StaleReason::StraySpare)
-    } else if slot_of(own_role).is_some() && disagrees(candidate, freshest) {
+    } else if slot_of(own_role).is_some()
+        && disagrees(candidate, freshest)
+        && !is_round_behind(candidate, role, newest)
+    {
         // However old: what it was written without the others is in no bitmap of theirs.
         Some(StaleReason::Disagrees)
     } else if role == Role::Faulty {
@@ -210,6 +213,16 @@ fn why_stale(candidate: &Candidate, role: Role, freshest: &Candidate, newest: u6
 fn disagrees(candidate: &Candidate, freshest: &Candidate) -> bool {
     let Some(slot) = freshest.own_slot() else { return false };
     (0..candidate.device_rows()).all(|row| slot_of(candidate.superblock.role_of(row)) != Some(slot))
+}
+
+/// Whether the candidate is a member to the freshest, and knows it as the spare that it was a round before: 0.90 names a spare
+/// in its slot when it is recovered, and power may fail when it alone says so.
+fn is_round_behind(candidate: &Candidate, role: Role, newest: u64) -> bool {
+    let events = candidate.superblock.events();
+    let is_behind = events < newest && events.saturating_add(EVENTS_MARGIN) >= newest;
+    let is_spare = |row| candidate.superblock.role_of(row) == Role::Spare;
+    let knows_spare = || (0..candidate.device_rows()).any(is_spare);
+    matches!((&candidate.superblock, role), (Superblock::V0(_), Role::Slot(_))) && is_behind && knows_spare()
 }
 
 /// The slot to which a stale member can come back: the bitmap has every change since it left.

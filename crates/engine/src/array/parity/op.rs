@@ -86,7 +86,9 @@ pub(super) struct StripeOp {
     pub(super) partial: SlotSet,
     /// Slots that did not give these rows although their member works.
     pub(super) unreadable: SlotSet,
-    /// Slots that did not take these rows.
+    /// Those of them whose member has left since, and has given its slot to the one that was to replace it.
+    pub(super) taken_over: SlotSet,
+    /// Slots whose member did not take these rows and is kept: they are listed as bad.
     pub(super) unwritten: SlotSet,
     pub(super) plan: WritePlan,
     /// Parity slots that could be written when it was planned.
@@ -118,6 +120,7 @@ impl StripeOp {
             covered: SlotSet::EMPTY,
             partial: SlotSet::EMPTY,
             unreadable: SlotSet::EMPTY,
+            taken_over: SlotSet::EMPTY,
             unwritten: SlotSet::EMPTY,
             plan: WritePlan::NOTHING,
             parity: SlotSet::EMPTY,
@@ -144,6 +147,7 @@ impl StripeOp {
         self.covered = SlotSet::EMPTY;
         self.partial = SlotSet::EMPTY;
         self.unreadable = SlotSet::EMPTY;
+        self.taken_over = SlotSet::EMPTY;
         self.unwritten = SlotSet::EMPTY;
         self.parity = SlotSet::EMPTY;
         self.plan = WritePlan::NOTHING;
@@ -278,6 +282,7 @@ impl Parity {
             op.plan = WritePlan::whole(!op.parity.is_empty());
             return self.set_prereading(op, false);
         }
+        op.unreadable = op.unreadable.minus(std::mem::replace(&mut op.taken_over, SlotSet::EMPTY));
         let view = self.view(core, op);
         let planned =
             if op.kind == Kind::Job { self.plan_job(core, op, &view) } else { Self::plan(core, op, &view) };
@@ -348,12 +353,18 @@ impl Parity {
             // A member that does not give back what was just written to it is not to be kept.
             if error == IoError::Gone || op.step == Step::Verifying {
                 core.write_failed(out, record, error);
+                if op.step == Step::Reading && core.is_taken_over(record) {
+                    op.taken_over.insert(record.slot);
+                }
             }
             self.mark(&op, record.slot, is_taken_for_read);
         } else {
             core.write_failed(out, record, error);
             core.drop_replacement(out, record.slot, record.member);
-            op.unwritten.insert(record.slot);
+            // What left the array is lost anyway; where another has its slot, that one was written, too.
+            if core.has_kept(record) {
+                op.unwritten.insert(record.slot);
+            }
             let is_kept = op.lacking(core).len() <= usize::from(self.shape.parity_disks());
             if (core.read_only || !is_kept) && op.kind == Kind::Write {
                 op.result = Err(error);
