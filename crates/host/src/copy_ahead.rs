@@ -7,7 +7,7 @@
 pub(crate) const LINE_BYTES: usize = 64;
 
 /// How copies that wait are carried out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetching {
     kind: Kind,
     /// So many reads are asked for together. One: each is as soon as it is known, beside the engine's work. A core of
@@ -24,7 +24,7 @@ pub(crate) struct Fetching {
 }
 
 /// What is fetched while a copy runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Kind {
     /// The next copy's lines, beside those copied, into the first cache.
     Next,

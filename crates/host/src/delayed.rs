@@ -100,7 +100,7 @@ impl DelayedReads {
     /// As [`Self::run_next`].
     unsafe fn copy_side_by_side(&self) -> usize {
         let max = self.fetching.side_by_side;
-        if max == 1 || self.waiting.len() == 1 {
+        if max == 1 {
             return 0;
         }
         let mut copies = [Ends { from: ptr::null(), to: ptr::null_mut() }; SIDE_BY_SIDE_MAX];

@@ -185,7 +185,7 @@ impl Core {
 
     /// Takes out of use the member that an I/O failed on, unless it has left its slot since.
     pub(crate) fn fail_member_of(&mut self, out: &mut ActionQueue, record: &IoRecord) {
-        if self.member_of[record.slot.index()] == record.member {
+        if self.is_still_its(record) {
             self.fail(out, record.slot);
         }
     }
@@ -193,9 +193,8 @@ impl Core {
     /// A member did not take a write, or not give it back. It is listed that it does not hold these sectors, if it has a log for that and
     /// answers at all; otherwise, or if this happened too often, it fails.
     pub(crate) fn write_failed(&mut self, out: &mut ActionQueue, record: &IoRecord, error: IoError) {
-        let is_its = self.member_of[record.slot.index()] == record.member;
         let is_data = matches!(record.op, Op::Read | Op::Write);
-        let can_be_listed = error == IoError::Media && is_data && is_its;
+        let can_be_listed = error == IoError::Media && is_data && self.is_still_its(record);
         if can_be_listed && self.bad_blocks_of(record.member).is_some_and(|l| l.has_all(record.range)) {
             // It is known already.
         } else if can_be_listed && self.list_bad(record.member, record.range) {
@@ -205,14 +204,19 @@ impl Core {
         }
     }
 
+    /// Whether no other member than the one that was asked has the slot of an I/O by now.
+    fn is_still_its(&self, record: &IoRecord) -> bool {
+        self.member_of[record.slot.index()] == record.member
+    }
+
     /// Whether the slot of an I/O still has the member that was asked.
     pub(crate) fn has_kept(&self, record: &IoRecord) -> bool {
-        !self.failed.contains(record.slot) && self.member_of[record.slot.index()] == record.member
+        !self.failed.contains(record.slot) && self.is_still_its(record)
     }
 
     /// Whether the slot of an I/O has another member by now.
     pub(crate) fn is_taken_over(&self, record: &IoRecord) -> bool {
-        !self.failed.contains(record.slot) && self.member_of[record.slot.index()] != record.member
+        !self.failed.contains(record.slot) && !self.is_still_its(record)
     }
 
     /// Puts a member into a slot, to be recovered from a sector on.

@@ -218,11 +218,11 @@ fn disagrees(candidate: &Candidate, freshest: &Candidate) -> bool {
 /// Whether the candidate is a member to the freshest, and knows it as the spare that it was a round before: 0.90 names a spare
 /// in its slot when it is recovered, and power may fail when it alone says so.
 fn is_round_behind(candidate: &Candidate, role: Role, newest: u64) -> bool {
+    let (Superblock::V0(_), Role::Slot(_)) = (&candidate.superblock, role) else { return false };
     let events = candidate.superblock.events();
-    let is_behind = events < newest && events.saturating_add(EVENTS_MARGIN) >= newest;
-    let is_spare = |row| candidate.superblock.role_of(row) == Role::Spare;
-    let knows_spare = || (0..candidate.device_rows()).any(is_spare);
-    matches!((&candidate.superblock, role), (Superblock::V0(_), Role::Slot(_))) && is_behind && knows_spare()
+    let knows_spare =
+        (0..candidate.device_rows()).any(|row| candidate.superblock.role_of(row) == Role::Spare);
+    knows_spare && events < newest && events.saturating_add(EVENTS_MARGIN) >= newest
 }
 
 /// The slot to which a stale member can come back: the bitmap has every change since it left.

@@ -113,7 +113,6 @@ impl Bare {
 
 /// Bytes a second by the wall clock, between one part of the memory and the job's buffers.
 fn copied_by_one(part: &mut [u8], job: Job, seed: u64, time: Duration) -> f64 {
-    const BATCH_BYTES: usize = 1 << 20;
     let length = job.bytes as usize;
     // At a small scale all of the buffers are more than there is.
     let near_bytes = (job.buffers as usize * length).min(part.len() / 2);
@@ -122,17 +121,16 @@ fn copied_by_one(part: &mut [u8], job: Job, seed: u64, time: Duration) -> f64 {
     let reads = MemoryReads::default();
     let (began, mut copies) = (Instant::now(), 0);
     loop {
-        for _ in 0..BATCH_BYTES.div_ceil(near_bytes.min(BATCH_BYTES)) {
-            let mut blocks = near.chunks_exact_mut(length);
-            if job.is_random {
-                copies += blocks.len();
-                reads.copy(blocks.map(|block| (&far[places.draw() as usize * length..][..length], block)));
-            } else {
-                // One after the other, over all of both.
-                let block = blocks.nth(copies % (near_bytes / length)).expect("it is one of them");
-                kernels().copy_streaming(block, &far[places.draw() as usize * length..][..length]);
-                copies += 1;
-            }
+        let mut blocks = near.chunks_exact_mut(length);
+        let mut source = || &far[places.draw() as usize * length..][..length];
+        if job.is_random {
+            copies += blocks.len();
+            reads.copy(blocks.map(|block| (source(), block)));
+        } else {
+            // One after the other, over all of both.
+            let block = blocks.nth(copies % (near_bytes / length)).expect("it is one of them");
+            kernels().copy_streaming(block, source());
+            copies += 1;
         }
         let seconds = began.elapsed();
         if seconds >= time {

@@ -1,7 +1,7 @@
 //! Copies of long blocks, for any [`Vector`].
 //!
 //! A core waits for memory the least when it is asked for lines at several places at a time: what is copied is taken from
-//! [`Vector::COPY_PLACES`] of them in turn, each fetched a little ahead.
+//! [`Vector::COPY_PLACES`] of them in turn, each fetched a little ahead if the CPU does not do so by itself.
 
 use super::vector::{At, Vector, each_group, each_register, load, store_or_stream};
 

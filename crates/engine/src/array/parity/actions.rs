@@ -243,9 +243,7 @@ impl Parity {
         self.set_prereading(op, false);
         let parity = op.parity.minus(core.failed);
         let fua = op.pieces.iter().any(|p| p.fua);
-        // What could not be read was rebuilt: written, it can be read again.
-        let rewritten = op.plan.recover.and(op.unreadable);
-        for slot in op.covered.union(op.partial).union(rewritten).minus(core.failed).iter() {
+        for slot in op.written_data().minus(core.failed).iter() {
             let segs = self.new_content(core, out, op, slot);
             Self::member_io(core, out, key, op, slot, (Op::Write, fua), segs);
         }
@@ -276,62 +274,21 @@ fn request_segs(core: &mut Core, out: &mut ActionQueue, op: &StripeOp, slots: Sl
 
 #[cfg(test)]
 mod tests {
-    use crate::geometry::GeometrySpec;
-    use crate::io::{
-        Action, ActionQueue, AdminCommand, Flags, Input, Kernel, Op, Request, RequestId, Verdict,
-    };
-    use crate::level::{Layout, Level};
-    use crate::policy::Policy;
-    use crate::units::{Instant, MemberIndex, SectorRange, Slot};
-    use crate::volume::{Volume, VolumeConfig};
-
-    /// Writes to a RAID-5 whose P is lost while the write reads; answers what was computed and which members were written.
-    fn written_without_parity(members: usize, sectors: u64) -> (Vec<Kernel>, Vec<MemberIndex>) {
-        let geometry = GeometrySpec {
-            level: Level::Raid5,
-            layout: Layout::default_of(Level::Raid5),
-            chunk_sectors: 128,
-            member_sectors: vec![1 << 16; members],
-        };
-        let mut volume = Volume::new(&VolumeConfig::new(geometry, Policy::stripewise())).unwrap();
-        let range = SectorRange::new(0, sectors);
-        let request = Request { id: RequestId(0), op: Op::Write, range, flags: Flags::default() };
-        let mut inputs = vec![
-            Input::Request(request),
-            Input::Admin { id: 0, command: AdminCommand::Fail(Slot(members as u16 - 1)) },
-        ];
-        let (mut out, mut computed, mut written) = (ActionQueue::default(), Vec::new(), Vec::new());
-        while !inputs.is_empty() {
-            volume.handle(Instant::ZERO, inputs.remove(0), &mut out);
-            for action in &out.actions {
-                match action {
-                    Action::Io(io) => {
-                        if io.op == Op::Write {
-                            written.push(io.member);
-                        }
-                        inputs.push(Input::IoDone { tag: io.tag, result: Ok(()) });
-                    }
-                    Action::Compute(compute) => {
-                        assert!(!out.operands(compute.targets).is_empty(), "{compute:?}");
-                        computed.push(compute.kernel);
-                        inputs.push(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent });
-                    }
-                    Action::Complete { result, .. } => assert_eq!(*result, Ok(())),
-                    Action::Replied { .. } | Action::Event(_) => {}
-                }
-            }
-            out.clear();
-        }
-        volume.check_invariants();
-        (computed, written)
-    }
+    use super::super::driven::{drive, write};
+    use crate::io::{AdminCommand, Input, Kernel};
+    use crate::units::{MemberIndex, Slot};
 
     #[test]
     fn without_a_member_for_it_no_parity_is_computed() {
         for (members, sectors, by) in
             [(3, 8, "RCW"), (3, 13, "RCW in part"), (6, 16, "RMW"), (6, 13, "RMW in part")]
         {
-            let (computed, written) = written_without_parity(members, sectors);
+            // P is lost while the write reads.
+            let command = AdminCommand::Fail(Slot(members as u16 - 1));
+            let inputs = vec![write(sectors), Input::Admin { id: 0, command }];
+            let driven = drive(members, inputs, |_| Ok(()));
+            assert_eq!(driven.result, Ok(()), "{by}");
+            let (computed, written) = (driven.computed, driven.written);
             assert!(computed.iter().all(|kernel| *kernel == Kernel::Copy), "{by}: {computed:?}");
             assert!(
                 !written.is_empty() && written.iter().all(|member| *member == MemberIndex(0)),

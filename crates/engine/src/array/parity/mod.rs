@@ -14,6 +14,8 @@
 mod actions;
 mod admit;
 mod cache;
+#[cfg(test)]
+mod driven;
 mod job;
 mod log;
 mod op;

@@ -196,12 +196,16 @@ impl StripeOp {
         }
     }
 
+    /// Slots of data that it writes. What could not be read was rebuilt: written, it can be read again.
+    pub(super) fn written_data(&self) -> SlotSet {
+        self.covered.union(self.partial).union(self.plan.recover.and(self.unreadable))
+    }
+
     /// Slots that do not have these rows once everything that it writes is answered, as far as is known: one that could not be
     /// read is written anew.
     fn lacking(&self, core: &Core) -> SlotSet {
-        let data = self.covered.union(self.partial).union(self.plan.recover.and(self.unreadable));
         let parity = if self.plan.method == WriteMethod::NoParity { SlotSet::EMPTY } else { self.parity };
-        let spoilt = core.bad(self.range).union(self.unreadable).minus(data.union(parity));
+        let spoilt = core.bad(self.range).union(self.unreadable).minus(self.written_data().union(parity));
         core.lost(self.range.end()).union(spoilt).union(self.unwritten)
     }
 
@@ -247,8 +251,7 @@ impl Parity {
         }
         // What the cache still has of a member that failed is not what parity says, if that was wrong before (after a start
         // by force): written anew, it would be wrong, too.
-        let is_outdated = !view.failed.is_empty()
-            && !view.covered.union(view.partial).and(view.failed).and(view.uptodate).is_empty();
+        let is_outdated = !view.covered.union(view.partial).and(view.failed).and(view.uptodate).is_empty();
         let rmw = if core.is_redundant(op.range.end()) && !is_outdated {
             core.policy.rmw_level_of(core.geometry.level())
         } else {
@@ -353,7 +356,7 @@ impl Parity {
             // A member that does not give back what was just written to it is not to be kept.
             if error == IoError::Gone || op.step == Step::Verifying {
                 core.write_failed(out, record, error);
-                if op.step == Step::Reading && core.is_taken_over(record) {
+                if core.is_taken_over(record) {
                     op.taken_over.insert(record.slot);
                 }
             }
@@ -589,74 +592,29 @@ fn may_split(core: &Core, op: &StripeOp) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::geometry::GeometrySpec;
-    use crate::io::{
-        Action, ActionQueue, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Verdict,
-    };
-    use crate::level::{Layout, Level};
-    use crate::policy::Policy;
-    use crate::units::{Instant, MemberIndex, SectorRange};
-    use crate::volume::{Volume, VolumeConfig};
-
-    /// Writes a page of a RAID-5 of four whose members answer so; answers how that ended.
-    fn write(answer: impl Fn(&MemberIo) -> IoResult) -> IoResult {
-        let geometry = GeometrySpec {
-            level: Level::Raid5,
-            layout: Layout::default_of(Level::Raid5),
-            chunk_sectors: 128,
-            member_sectors: vec![1 << 16; 4],
-        };
-        let mut volume = Volume::new(&VolumeConfig::new(geometry, Policy::stripewise())).unwrap();
-        let request = Request {
-            id: RequestId(0),
-            op: Op::Write,
-            range: SectorRange::new(0, 8),
-            flags: Flags::default(),
-        };
-        let mut inputs = vec![Input::Request(request)];
-        let (mut out, mut ended) = (ActionQueue::default(), None);
-        while !inputs.is_empty() {
-            volume.handle(Instant::ZERO, inputs.remove(0), &mut out);
-            let first = inputs.len();
-            for action in &out.actions {
-                match action {
-                    // A refusal is heard of before the others' answers.
-                    Action::Io(io) => match answer(io) {
-                        Ok(()) => inputs.push(Input::IoDone { tag: io.tag, result: Ok(()) }),
-                        result => inputs.insert(first, Input::IoDone { tag: io.tag, result }),
-                    },
-                    Action::Compute(compute) => {
-                        inputs.push(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent });
-                    }
-                    Action::Complete { result, .. } => ended = Some(*result),
-                    Action::Replied { .. } | Action::Event(_) => {}
-                }
-            }
-            out.clear();
-        }
-        volume.check_invariants();
-        ended.expect("a request ends")
-    }
+    use super::super::driven::{drive, write};
+    use crate::io::{IoError, Op};
+    use crate::units::MemberIndex;
 
     const DATA: MemberIndex = MemberIndex(0);
     const PARITY: MemberIndex = MemberIndex(3);
 
     #[test]
     fn what_could_not_be_read_and_is_written_anew_is_not_missed() {
-        let ended = write(|io| match (io.op, io.member) {
+        let driven = drive(4, vec![write(8)], |io| match (io.op, io.member) {
             (Op::Read, DATA) => Err(IoError::Media),
             (Op::Write, PARITY) => Err(IoError::Gone),
             _ => Ok(()),
         });
-        assert_eq!(ended, Ok(()), "data lies on every member but that of parity, which is gone");
+        assert_eq!(driven.result, Ok(()), "data lies on every member but that of parity, which is gone");
     }
 
     #[test]
     fn what_could_not_be_written_is_missed() {
-        let ended = write(|io| match (io.op, io.member) {
+        let driven = drive(4, vec![write(8)], |io| match (io.op, io.member) {
             (Op::Write, DATA | PARITY) => Err(IoError::Gone),
             _ => Ok(()),
         });
-        assert!(ended.is_err(), "two members of a RAID-5 are gone");
+        assert!(driven.result.is_err(), "two members of a RAID-5 are gone");
     }
 }

@@ -1,0 +1,69 @@
+//! A RAID-5 driven to the end of a request, for tests.
+
+use crate::geometry::GeometrySpec;
+use crate::io::{
+    Action, ActionQueue, Flags, Input, IoResult, Kernel, MemberIo, Op, Request, RequestId, Verdict,
+};
+use crate::level::{Layout, Level};
+use crate::policy::Policy;
+use crate::units::{Instant, MemberIndex, SectorRange};
+use crate::volume::{Volume, VolumeConfig};
+
+/// What came of it.
+pub(super) struct Driven {
+    /// How the request ended.
+    pub(super) result: IoResult,
+    pub(super) computed: Vec<Kernel>,
+    /// The members that were written to.
+    pub(super) written: Vec<MemberIndex>,
+}
+
+/// A write of the first sectors.
+pub(super) fn write(sectors: u64) -> Input {
+    let range = SectorRange::new(0, sectors);
+    Input::Request(Request { id: RequestId(0), op: Op::Write, range, flags: Flags::default() })
+}
+
+/// Gives an array of so many members its inputs, of which one is a request, and answers what it asks for: its members as it is
+/// said, refusals first.
+pub(super) fn drive(
+    members: usize,
+    mut inputs: Vec<Input>,
+    answer: impl Fn(&MemberIo) -> IoResult,
+) -> Driven {
+    let geometry = GeometrySpec {
+        level: Level::Raid5,
+        layout: Layout::default_of(Level::Raid5),
+        chunk_sectors: 128,
+        member_sectors: vec![1 << 16; members],
+    };
+    let mut volume = Volume::new(&VolumeConfig::new(geometry, Policy::stripewise())).unwrap();
+    let (mut out, mut computed, mut written) = (ActionQueue::default(), Vec::new(), Vec::new());
+    let mut ended = None;
+    while !inputs.is_empty() {
+        volume.handle(Instant::ZERO, inputs.remove(0), &mut out);
+        let first = inputs.len();
+        for action in &out.actions {
+            match action {
+                Action::Io(io) => {
+                    if io.op == Op::Write {
+                        written.push(io.member);
+                    }
+                    let result = answer(io);
+                    let place = if result.is_ok() { inputs.len() } else { first };
+                    inputs.insert(place, Input::IoDone { tag: io.tag, result });
+                }
+                Action::Compute(compute) => {
+                    assert!(!out.operands(compute.targets).is_empty(), "{compute:?}");
+                    computed.push(compute.kernel);
+                    inputs.push(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent });
+                }
+                Action::Complete { result, .. } => ended = Some(*result),
+                Action::Replied { .. } | Action::Event(_) => {}
+            }
+        }
+        out.clear();
+    }
+    volume.check_invariants();
+    Driven { result: ended.expect("a request ends"), computed, written }
+}
