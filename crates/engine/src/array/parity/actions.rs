@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn without_a_member_for_it_no_parity_is_computed() {
         for (members, sectors, by) in
-            [(3, 8, "RCW"), (3, 13, "RCW in part"), (6, 16, "RMW"), (6, 13, "RMW in part")]
+            [(3, 16, "RCW"), (3, 13, "RCW in part"), (6, 16, "RMW"), (6, 13, "RMW in part")]
         {
             // P is lost while the write reads.
             let command = AdminCommand::Fail(Slot(members as u16 - 1));

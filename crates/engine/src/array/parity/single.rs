@@ -1,4 +1,5 @@
-//! A page written alone, by read-modify-write: the most common write of a loaded array, kept as short as it can be.
+//! A page written alone: the most common write of a loaded array, kept as short as it can be. By RMW or, where few data lie
+//! beside it in the stripe and that reads less, by RCW.
 //!
 //! It is the [operation](super::op) of one row, one piece and no trouble, in a few words instead of sets of slots. Where
 //! anything is not plain (a member missing, a read refused, a write not taken) it becomes the operation it stands for
@@ -22,9 +23,12 @@ use crate::units::{MemberIndex, PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// Tells the tags of its computation and its I/Os from those of operations.
 const TAG: u64 = Tag::OF_SINGLE;
-/// Where an I/O's tag says which of its blocks it is of: that of [`Single::slots`].
+/// Where an I/O's tag says which of its blocks it is of: that of [`Single::asked`].
 const BLOCK_SHIFT: u32 = Tag::OF_SINGLE_BLOCK;
 const BLOCKS: u64 = 3 << BLOCK_SHIFT;
+
+/// Of as many other data chunks in the stripe is parity computed anew here.
+const OTHERS_MAX: usize = 3;
 
 /// What it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +45,14 @@ pub(super) struct Single {
     entry: u32,
     /// The page's slot, P's and, if there is one, Q's.
     slots: [Slot; 3],
-    /// The member of each that was asked.
+    has_q: bool,
+    /// The other data's slots and their parts in the parity, if that is computed from them, which is RCW; so many.
+    others: [(Slot, Role); OTHERS_MAX],
+    others_count: u8,
+    /// The member of each that was [asked](Self::asked).
     members: [MemberIndex; 3],
     /// Which of them are read.
     read: [bool; 3],
-    has_q: bool,
     phase: Phase,
     /// Answers awaited.
     pending: u8,
@@ -91,7 +98,15 @@ impl Single {
     }
 
     pub(super) fn is_prereading(&self) -> bool {
-        self.phase != Phase::Writing && self.is_itself()
+        self.phase != Phase::Writing && self.must_read() && self.is_itself()
+    }
+
+    fn must_read(&self) -> bool {
+        self.read != [false; 3]
+    }
+
+    const fn is_rcw(&self) -> bool {
+        self.others_count > 0
     }
 
     pub(super) const fn is_itself(&self) -> bool {
@@ -107,15 +122,30 @@ impl Single {
         if self.has_q { 3 } else { 2 }
     }
 
-    /// Slots that are read.
-    fn read(&self) -> impl Iterator<Item = Slot> + use<> {
-        self.slots.into_iter().zip(self.read).filter_map(|(slot, is_read)| is_read.then_some(slot))
+    /// The slot of a block: of one that is read for RCW, or of one that is written, or read for RMW.
+    const fn asked(&self, block: usize) -> Slot {
+        if self.is_rcw() && !matches!(self.phase, Phase::Writing) {
+            self.others[block].0
+        } else {
+            self.slots[block]
+        }
+    }
+
+    /// How it goes on as an operation.
+    fn plan(&self) -> WritePlan {
+        let (slots, method) = if self.is_rcw() {
+            (self.others.map(|(slot, _)| slot), WriteMethod::Rcw)
+        } else {
+            (self.slots, WriteMethod::Rmw)
+        };
+        let read = slots.into_iter().zip(self.read).filter_map(|(slot, is_read)| is_read.then_some(slot));
+        WritePlan { read: read.collect(), recover: SlotSet::EMPTY, method }
     }
 
     /// The record of an I/O of a block, as an operation's.
     const fn record(&self, block: usize, owner: Owner) -> IoRecord {
         let op = if matches!(self.phase, Phase::Writing) { Op::Write } else { Op::Read };
-        IoRecord { slot: self.slots[block], member: self.members[block], op, range: self.range(), owner }
+        IoRecord { slot: self.asked(block), member: self.members[block], op, range: self.range(), owner }
     }
 }
 
@@ -131,8 +161,8 @@ fn is_plain(core: &Core, end: u64) -> bool {
 }
 
 impl Parity {
-    /// Starts the write of a page of new content, if it is one by read-modify-write and nothing stands in the way. Answers
-    /// whether it did.
+    /// Starts the write of a page of new content, if few blocks are read for it and nothing stands in the way. Answers whether
+    /// it did.
     #[inline]
     pub(super) fn start_page(
         &mut self,
@@ -152,50 +182,61 @@ impl Parity {
         }
         let slots = [map.data_slot(piece.data), map.p, map.q.unwrap_or(map.p)];
         let has_q = map.q.is_some();
-        let uptodate = self.cache.uptodate(entry);
+        let uptodate = *self.cache.uptodate(entry);
         let is_empty = uptodate.is_empty();
         let lacks = |slot: Slot| is_empty || !uptodate.contains(slot);
-        let read = [lacks(slots[0]), lacks(slots[1]), has_q && lacks(slots[2])];
-        let reads = usize::from(read[0]) + usize::from(read[1]) + usize::from(read[2]);
-        let mut others = usize::from(self.shape.data_disks()) - 1;
+        let mut read = [lacks(slots[0]), lacks(slots[1]), has_q && lacks(slots[2])];
+        let all_others = usize::from(self.shape.data_disks()) - 1;
+        let mut lacking = all_others;
         if !is_empty {
             let own = slots.into_iter().collect();
-            others -= uptodate.minus(own).len();
+            lacking -= uptodate.minus(own).len();
         }
         let level = core.policy.rmw_level_of(core.geometry.level());
-        if reads == 0 || !level.prefers_rmw(reads, others) {
-            return false;
+        let is_rmw = level.prefers_rmw(count(read), lacking);
+        let mut others = [(slots[0], Role::P); OTHERS_MAX];
+        if !is_rmw {
+            if all_others == 0 || all_others > OTHERS_MAX {
+                return false;
+            }
+            others_of(map, piece.data, &mut others[..all_others]);
+            read = std::array::from_fn(|block| block < all_others && lacks(others[block].0));
         }
+        let reads = count(read);
+        let asked = if is_rmw { slots } else { others.map(|(slot, _)| slot) };
+        let members = members_of(core, asked);
         let &Piece { start, data, sector, fua, sync, .. } = piece;
-        let flags = Flags { fua, sync, ..Flags::default() };
-        let role = map.operand_role(slots[0]);
-        let members = members_of(core, slots);
-        let (phase, pending, became) = (Phase::Reading, reads as u8, 0);
         let key = self.singles.insert(Single {
             window: index,
             entry,
             slots,
+            has_q,
+            others,
+            others_count: if is_rmw { 0 } else { all_others as u8 },
             members,
             read,
-            has_q,
-            phase,
-            pending,
-            flags,
+            phase: Phase::Reading,
+            pending: reads as u8,
+            flags: Flags { fua, sync, ..Flags::default() },
             start,
             data,
-            role,
+            role: map.operand_role(slots[0]),
             row_sector,
             sector,
             new,
             of,
-            became,
+            became: 0,
         });
         self.windows.get(index).active.push(Owned { rows: (row, row + 1), shared: None });
+        if reads == 0 {
+            self.update_single(out, key);
+            return true;
+        }
         self.preread_active += 1;
-        for block in 0..slots.len() {
+        for block in 0..asked.len() {
             if read[block] {
-                let segs = page(out, entry, slots[block]);
-                let place = (slots[block], members[block]);
+                let segs = page(out, entry, asked[block]);
+                let place = (asked[block], members[block]);
                 ask(core, out, tag_of(key, block), place, (Op::Read, row_sector, false), segs);
             }
         }
@@ -213,7 +254,7 @@ impl Parity {
         let key = tag.0 & !(TAG | BLOCKS);
         let block = ((tag.0 & BLOCKS) >> BLOCK_SHIFT) as usize;
         let Some(single) = self.singles.get_mut(key) else { return false };
-        let slot = single.slots[block];
+        let slot = single.asked(block);
         core.in_flight[slot.index()] -= 1;
         if result.is_err() || !single.is_itself() || core.has_bad_blocks() {
             self.single_answered_otherwise(core, out, key, block, result);
@@ -268,11 +309,14 @@ impl Parity {
         self.singles.get_mut(key).expect("it lives until its last answer")
     }
 
-    /// Old data and parity are there. What has happened to members meanwhile is looked at when the new parity is.
+    /// What is computed from is there. What has happened to members meanwhile is looked at when the new parity is.
     #[inline(never)]
     fn update_single(&mut self, out: &mut ActionQueue, key: u64) {
         let single = self.single(key);
         (single.phase, single.pending) = (Phase::Computing, 1);
+        if single.is_rcw() {
+            return self.sum_single(out, key);
+        }
         let &mut Single { entry, slots, has_q, role, new, .. } = single;
         let old = page(out, entry, slots[0]);
         let new = one(out, new);
@@ -287,10 +331,26 @@ impl Parity {
             let segs = page(out, entry, slots[2]);
             out.operands.push(Operand { role: Role::Q, segs });
         }
-        let sources = OperandList { first, count: 2 };
-        let targets = OperandList { first: first + 2, count: 1 + u32::from(has_q) };
-        let (tag, kernel) = (Tag(key | TAG), Kernel::Update);
-        out.push(Action::Compute(Compute { tag, kernel, bytes: PAGE_BYTES, sources, targets }));
+        compute(out, key, Kernel::Update, (first, 2), 1 + u32::from(has_q));
+    }
+
+    /// As [`update_single`](Self::update_single), from all data.
+    fn sum_single(&mut self, out: &mut ActionQueue, key: u64) {
+        let &mut Single { entry, slots, has_q, role, new, others, others_count, .. } = self.single(key);
+        let first = out.operands.len() as u32;
+        let segs = one(out, new);
+        out.operands.push(Operand { role, segs });
+        for &(slot, role) in &others[..usize::from(others_count)] {
+            let segs = page(out, entry, slot);
+            out.operands.push(Operand { role, segs });
+        }
+        for (slot, role) in
+            [(slots[1], Role::P), (slots[2], Role::Q)].into_iter().take(1 + usize::from(has_q))
+        {
+            let segs = page(out, entry, slot);
+            out.operands.push(Operand { role, segs });
+        }
+        compute(out, key, Kernel::Generate, (first, 1 + u32::from(others_count)), 1 + u32::from(has_q));
     }
 
     /// Its computation ended. Answers whether anything else may go on for it.
@@ -298,13 +358,15 @@ impl Parity {
         let key = tag.0 & !TAG;
         let Some(single) = self.singles.get_mut(key) else { return false };
         single.pending = 0;
+        let is_rcw = single.is_rcw();
         if !is_plain(core, single.range().end()) {
-            let key = self.become_operation(core, out, key, Step::Updating(0));
+            let step = if is_rcw { Step::Generating } else { Step::Updating(0) };
+            let key = self.become_operation(core, out, key, step);
             let op = self.take(key);
             self.go_on(core, out, key, op);
             return true;
         }
-        self.preread_active -= 1;
+        let has_read = single.must_read();
         let blocks = single.blocks();
         (single.phase, single.pending) = (Phase::Writing, blocks as u8);
         single.members = members_of(core, single.slots);
@@ -318,7 +380,8 @@ impl Parity {
             ask(core, out, tag_of(key, block), place, (Op::Write, row_sector, flags.fua), segs);
         }
         // One fewer reads: those that wait for it may.
-        !self.delayed.is_empty()
+        self.preread_active -= u32::from(has_read);
+        has_read && !self.delayed.is_empty()
     }
 
     /// Everything is written.
@@ -354,13 +417,12 @@ impl Parity {
         let map = self.stripe_map(window);
         let mut op = self.op(core, window, single.rows(), Kind::Write, map, std::iter::once(piece));
         op.covered = SlotSet::one(slots[0]);
-        op.plan =
-            WritePlan { read: single.read().collect(), recover: SlotSet::EMPTY, method: WriteMethod::Rmw };
+        op.plan = single.plan();
         op.parity = slots[1..single.blocks()].iter().copied().collect();
         op.step = step;
         op.pending = u32::from(pending);
         // It is among those that read already.
-        op.take_up_prereading(single.phase != Phase::Writing);
+        op.take_up_prereading(single.phase != Phase::Writing && single.must_read());
         let op = self.ops.insert(Some(op));
         if pending > 1 {
             let single = self.single(key);
@@ -373,6 +435,18 @@ impl Parity {
         core.part_ends(out, piece.request, Ok(()));
         op
     }
+}
+
+/// Lists the slots of the other data of a stripe, and their parts in the parity.
+fn others_of(map: &StripeMap, data: u16, others: &mut [(Slot, Role)]) {
+    let of_others = (0..).filter(|other| *other != data).map(|other| map.data_slot(other));
+    for (place, slot) in others.iter_mut().zip(of_others) {
+        *place = (slot, map.operand_role(slot));
+    }
+}
+
+fn count(read: [bool; 3]) -> usize {
+    read.into_iter().map(usize::from).sum()
 }
 
 /// The tag of an I/O of a block.
@@ -401,6 +475,15 @@ fn ask(
     core.ask(out, slot, MemberIo { tag, member, area: Area::Data, op, range, fua, segs });
 }
 
+/// Asks for a computation from so many operands from the first on to those that follow them.
+#[inline]
+fn compute(out: &mut ActionQueue, key: u64, kernel: Kernel, (first, sources): (u32, u32), targets: u32) {
+    let tag = Tag(key | TAG);
+    let targets = OperandList { first: first + sources, count: targets };
+    let sources = OperandList { first, count: sources };
+    out.push(Action::Compute(Compute { tag, kernel, bytes: PAGE_BYTES, sources, targets }));
+}
+
 #[inline]
 fn page(out: &mut ActionQueue, entry: u32, slot: Slot) -> SegList {
     one(out, Buf::Page { entry, slot, offset: 0 })
@@ -410,4 +493,37 @@ fn page(out: &mut ActionQueue, entry: u32, slot: Slot) -> SegList {
 #[inline]
 fn one(out: &mut ActionQueue, buf: Buf) -> SegList {
     out.add_seg(Seg { buf, bytes: PAGE_BYTES as u32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::driven::{drive, write};
+    use super::*;
+    use crate::io::{AdminCommand, Input, IoError};
+
+    #[test]
+    fn a_page_beside_one_other_is_written_by_rcw() {
+        let driven = drive(3, vec![write(8)], |_| Ok(()));
+        assert_eq!(driven.result, Ok(()));
+        assert_eq!(driven.computed, [Kernel::Generate]);
+        assert_eq!(driven.written, [MemberIndex(0), MemberIndex(2)], "the page and P");
+    }
+
+    #[test]
+    fn where_the_other_page_is_refused_it_goes_on_by_rmw() {
+        let driven = drive(3, vec![write(8)], |io| match (io.op, io.member) {
+            (Op::Read, MemberIndex(1)) => Err(IoError::Media),
+            _ => Ok(()),
+        });
+        assert_eq!(driven.result, Ok(()));
+        assert_eq!(driven.computed, [Kernel::Update]);
+    }
+
+    #[test]
+    fn parity_whose_member_fails_while_the_page_is_read_is_not_written() {
+        let command = AdminCommand::Fail(Slot(2));
+        let driven = drive(3, vec![write(8), Input::Admin { id: 0, command }], |_| Ok(()));
+        assert_eq!(driven.result, Ok(()));
+        assert_eq!(driven.written, [MemberIndex(0)]);
+    }
 }
