@@ -340,13 +340,9 @@ impl Parity {
         let first = out.operands.len() as u32;
         let segs = one(out, new);
         out.operands.push(Operand { role, segs });
-        for &(slot, role) in &others[..usize::from(others_count)] {
-            let segs = page(out, entry, slot);
-            out.operands.push(Operand { role, segs });
-        }
-        for (slot, role) in
-            [(slots[1], Role::P), (slots[2], Role::Q)].into_iter().take(1 + usize::from(has_q))
-        {
+        let parities = [(slots[1], Role::P), (slots[2], Role::Q)];
+        let parities = &parities[..=usize::from(has_q)];
+        for &(slot, role) in others[..usize::from(others_count)].iter().chain(parities) {
             let segs = page(out, entry, slot);
             out.operands.push(Operand { role, segs });
         }
@@ -358,9 +354,8 @@ impl Parity {
         let key = tag.0 & !TAG;
         let Some(single) = self.singles.get_mut(key) else { return false };
         single.pending = 0;
-        let is_rcw = single.is_rcw();
         if !is_plain(core, single.range().end()) {
-            let step = if is_rcw { Step::Generating } else { Step::Updating(0) };
+            let step = if single.is_rcw() { Step::Generating } else { Step::Updating(0) };
             let key = self.become_operation(core, out, key, step);
             let op = self.take(key);
             self.go_on(core, out, key, op);
@@ -422,7 +417,7 @@ impl Parity {
         op.step = step;
         op.pending = u32::from(pending);
         // It is among those that read already.
-        op.take_up_prereading(single.phase != Phase::Writing && single.must_read());
+        op.take_up_prereading(single.is_prereading());
         let op = self.ops.insert(Some(op));
         if pending > 1 {
             let single = self.single(key);
