@@ -35,6 +35,28 @@ impl SlotSet {
         set
     }
 
+    /// How many words the slots 0 to `n` − 1 need; one at least.
+    pub(crate) const fn words_of(n: u16) -> usize {
+        if n == 0 { 1 } else { (n as usize).div_ceil(64) }
+    }
+
+    /// Its words: slot 0 is the first's lowest bit.
+    #[inline]
+    pub(crate) const fn words(&self) -> &[u64; WORDS] {
+        &self.0
+    }
+
+    /// The set of these words, the first of [`words`](Self::words) and any that follow it.
+    #[inline]
+    pub(crate) fn from_words(first: u64, rest: &[u64]) -> Self {
+        let mut set = Self::EMPTY;
+        set.0[0] = first;
+        if !rest.is_empty() {
+            set.0[1..=rest.len()].copy_from_slice(rest);
+        }
+        set
+    }
+
     /// The set of one slot.
     #[inline]
     pub fn one(slot: Slot) -> Self {
@@ -158,6 +180,9 @@ mod tests {
         assert_eq!(SlotSet::first(65).len(), 65);
         assert!(SlotSet::first(384).contains(Slot(383)));
         assert_eq!(set.minus(SlotSet::first(64)).len(), 3);
+        assert_eq!(SlotSet::from_words(set.words()[0], &set.words()[1..]), set);
+        assert_eq!(SlotSet::from_words(set.words()[0], &[]), set.and(SlotSet::first(64)));
+        assert_eq!([0, 1, 65, 384].map(SlotSet::words_of), [1, 1, 2, 6]);
         assert_eq!(set.and(SlotSet::first(64)).union(SlotSet::one(Slot(5))).len(), 4);
     }
 }

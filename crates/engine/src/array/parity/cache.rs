@@ -7,19 +7,19 @@
 
 use crate::array::chains::Chains;
 use crate::array::slots::SlotSet;
+use crate::units::Slot;
 
 const NONE: u32 = u32::MAX;
 /// In place of the neighbours of an entry that is active.
 const ACTIVE: (u32, u32) = (NONE - 1, NONE - 1);
 
-/// An entry: one line of memory.
+/// An entry, but for what it holds. Kept small: of a large cache, the next entry is seldom in the CPU's caches, but
+/// its neighbours were just used.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
 struct Entry {
     row: u64,
     /// Neighbours on the inactive list.
     links: (u32, u32),
-    uptodate: SlotSet,
 }
 
 impl Entry {
@@ -33,6 +33,9 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct StripeCache {
     table: Vec<Entry>,
+    /// Slots whose page of an entry holds what the member holds: of each entry as many words as the array's slots need.
+    uptodate: Vec<u64>,
+    words: usize,
     oldest: u32,
     newest: u32,
     active_count: u32,
@@ -42,11 +45,14 @@ pub(crate) struct StripeCache {
 }
 
 impl StripeCache {
-    /// A cache of so many entries, of which those without content are used first or not.
-    pub(crate) fn new(entries: u32, empty_first: bool) -> Self {
-        let empty = Entry { row: u64::MAX, links: ACTIVE, uptodate: SlotSet::EMPTY };
+    /// A cache of so many entries for so many slots; entries without content are used first or not.
+    pub(crate) fn new(entries: u32, slots: u16, empty_first: bool) -> Self {
+        let words = SlotSet::words_of(slots);
+        let empty = Entry { row: u64::MAX, links: ACTIVE };
         let mut cache = Self {
             table: vec![empty; entries as usize],
+            uptodate: vec![0; entries as usize * words],
+            words,
             oldest: NONE,
             newest: NONE,
             active_count: entries,
@@ -80,9 +86,8 @@ impl StripeCache {
             }
             by_row.remove(table[entry as usize].row, entry);
             by_row.insert(row, entry, |e| table[e as usize].row);
-            let at = &mut table[entry as usize];
-            at.row = row;
-            at.uptodate = SlotSet::EMPTY;
+            table[entry as usize].row = row;
+            self.clear(entry);
             entry
         };
         assert!(!self.table[entry as usize].is_active(), "a row is held once");
@@ -94,7 +99,7 @@ impl StripeCache {
 
     /// Whether an entry will be the next to be used if it is given back now.
     pub(crate) fn is_next(&self, entry: u32) -> bool {
-        self.empty_first && self.table[entry as usize].uptodate.is_empty()
+        self.empty_first && self.is_empty(entry)
     }
 
     /// Gives an active entry back; it keeps its content.
@@ -140,9 +145,72 @@ impl StripeCache {
         }
     }
 
+    /// Which of the words has the bit of a slot of an entry.
+    #[inline]
+    const fn word(&self, entry: u32, slot: Slot) -> usize {
+        entry as usize * self.words + slot.index() / 64
+    }
+
+    /// An entry's words but the first; most arrays have none.
+    #[inline]
+    fn rest(&self, entry: u32) -> std::ops::Range<usize> {
+        let first = entry as usize * self.words;
+        first + 1..first + self.words
+    }
+
+    /// Whether an entry has no content.
+    #[inline]
+    pub(crate) fn is_empty(&self, entry: u32) -> bool {
+        self.uptodate[entry as usize * self.words] == 0
+            && (self.words == 1 || self.uptodate[self.rest(entry)].iter().all(|word| *word == 0))
+    }
+
+    fn clear(&mut self, entry: u32) {
+        self.uptodate[entry as usize * self.words] = 0;
+        if self.words > 1 {
+            let rest = self.rest(entry);
+            self.uptodate[rest].fill(0);
+        }
+    }
+
     /// Slots whose page of an entry holds what the member holds.
-    pub(crate) fn uptodate(&mut self, entry: u32) -> &mut SlotSet {
-        &mut self.table[entry as usize].uptodate
+    #[inline]
+    pub(crate) fn uptodate(&self, entry: u32) -> SlotSet {
+        let first = self.uptodate[entry as usize * self.words];
+        let rest = if self.words > 1 { &self.uptodate[self.rest(entry)] } else { &[] };
+        SlotSet::from_words(first, rest)
+    }
+
+    /// Whether a slot's page of an entry holds what the member holds.
+    #[inline]
+    pub(crate) fn contains(&self, entry: u32, slot: Slot) -> bool {
+        self.uptodate[self.word(entry, slot)] & (1 << (slot.index() % 64)) != 0
+    }
+
+    /// Notes that the pages of these slots hold what the member holds, and those of others no longer; nothing changes of the
+    /// rest. One that is in both is of the latter.
+    #[inline]
+    pub(crate) fn note(&mut self, entry: u32, known: SlotSet, stale: SlotSet) {
+        let (known, stale) = (known.words(), stale.words());
+        let first = entry as usize * self.words;
+        for word in 0..self.words {
+            let at = &mut self.uptodate[first + word];
+            *at = (*at | known[word]) & !stale[word];
+        }
+    }
+
+    /// Notes that a slot's page holds what the member holds.
+    #[inline]
+    pub(crate) fn insert(&mut self, entry: u32, slot: Slot) {
+        let word = self.word(entry, slot);
+        self.uptodate[word] |= 1 << (slot.index() % 64);
+    }
+
+    /// Notes that a slot's page does not hold what the member holds.
+    #[inline]
+    pub(crate) fn remove(&mut self, entry: u32, slot: Slot) {
+        let word = self.word(entry, slot);
+        self.uptodate[word] &= !(1 << (slot.index() % 64));
     }
 
     /// Forgets the content of rows that changed behind the cache. None of them may be active.
@@ -154,7 +222,7 @@ impl StripeCache {
                     !self.table[index].is_active(),
                     "content is forgotten only where nothing is under way"
                 );
-                self.table[index].uptodate = SlotSet::EMPTY;
+                self.clear(index as u32);
             }
         }
     }
@@ -174,20 +242,23 @@ impl StripeCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Slot;
 
     #[test]
     fn the_least_recently_used_row_is_replaced() {
-        let mut cache = StripeCache::new(3, false);
+        let mut cache = StripeCache::new(3, 65, false);
         let entries: Vec<u32> = (0..3).map(|row| cache.acquire(row).unwrap()).collect();
         assert_eq!(entries, [0, 1, 2], "neighbours, for a run of rows");
         assert_eq!(cache.acquire(9), None);
-        cache.uptodate(1).insert(Slot(4));
+        cache.insert(1, Slot(64));
+        cache.note(1, SlotSet::first(3), SlotSet::one(Slot(2)));
         for entry in [1, 0, 2] {
             cache.release(entry);
         }
         assert_eq!(cache.acquire(1), Some(1), "still there");
-        assert!(cache.uptodate(1).contains(Slot(4)));
+        assert_eq!(cache.uptodate(1), [0, 1, 64].map(Slot).into_iter().collect());
+        cache.remove(1, Slot(64));
+        assert_eq!(cache.uptodate(1), SlotSet::first(2));
+        assert!([0, 2].iter().all(|e| cache.uptodate(*e).is_empty()), "neighbours have their own");
         assert_eq!(cache.acquire(7), Some(0), "row 0 was used least recently");
         cache.release(1);
         cache.forget(1, 1);
@@ -197,9 +268,9 @@ mod tests {
 
     #[test]
     fn entries_without_content_are_next_if_so_wanted() {
-        let mut cache = StripeCache::new(5, true);
+        let mut cache = StripeCache::new(5, 5, true);
         let entries: Vec<u32> = (0..4).map(|row| cache.acquire(row).unwrap()).collect();
-        cache.uptodate(1).insert(Slot(0));
+        cache.insert(1, Slot(0));
         entries.into_iter().rev().for_each(|entry| cache.release(entry));
         cache.check();
         let next: Vec<u32> = (10..15).map(|row| cache.acquire(row).unwrap()).collect();

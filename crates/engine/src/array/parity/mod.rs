@@ -82,7 +82,7 @@ impl Parity {
         let slots = shape.data_disks() + shape.parity_disks();
         Self {
             shape,
-            cache: StripeCache::new(entries, !policy.whole_stripes_fill_cache),
+            cache: StripeCache::new(entries, slots, !policy.whole_stripes_fill_cache),
             windows: Windows::new(chunk_sectors),
             ops: Slab::new(),
             singles: Slab::new(),

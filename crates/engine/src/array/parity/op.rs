@@ -226,7 +226,7 @@ impl Parity {
         let rows = op.range;
         let entries = &self.windows.get(op.window).entries;
         let uptodate = (op.rows.0..op.rows.1)
-            .map(|row| *self.cache.uptodate(entries[row as usize]))
+            .map(|row| self.cache.uptodate(entries[row as usize]))
             .fold(all, SlotSet::and);
         StripeView {
             data: op.data,
@@ -503,8 +503,8 @@ impl Parity {
     fn mark_rows(&mut self, window: u32, rows: Rows, slot: Slot, uptodate: bool) {
         let entries = &self.windows.get(window).entries;
         for row in rows.0..rows.1 {
-            let set = self.cache.uptodate(entries[row as usize]);
-            if uptodate { set.insert(slot) } else { set.remove(slot) }
+            let entry = entries[row as usize];
+            if uptodate { self.cache.insert(entry, slot) } else { self.cache.remove(entry, slot) }
         }
     }
 
@@ -528,8 +528,7 @@ impl Parity {
         let stale = if mutation::is(Mutation::KeepStalePages) { SlotSet::EMPTY } else { stale };
         let entries = &self.windows.get(op.window).entries;
         for row in op.rows.0..op.rows.1 {
-            let set = self.cache.uptodate(entries[row as usize]);
-            *set = set.union(known).minus(stale);
+            self.cache.note(entries[row as usize], known, stale);
         }
     }
 

@@ -264,9 +264,9 @@ impl Parity {
             return run.rows.1;
         }
         let entries = &self.windows.get(index).entries;
-        let uptodate = *self.cache.uptodate(entries[first as usize]);
+        let uptodate = self.cache.uptodate(entries[first as usize]);
         (first + 1..run.rows.1)
-            .find(|row| *self.cache.uptodate(entries[*row as usize]) != uptodate)
+            .find(|row| self.cache.uptodate(entries[*row as usize]) != uptodate)
             .unwrap_or(run.rows.1)
     }
 

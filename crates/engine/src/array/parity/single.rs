@@ -182,15 +182,15 @@ impl Parity {
         }
         let slots = [map.data_slot(piece.data), map.p, map.q.unwrap_or(map.p)];
         let has_q = map.q.is_some();
-        let uptodate = *self.cache.uptodate(entry);
-        let is_empty = uptodate.is_empty();
-        let lacks = |slot: Slot| is_empty || !uptodate.contains(slot);
+        let cache = &self.cache;
+        let is_empty = cache.is_empty(entry);
+        let lacks = |slot: Slot| is_empty || !cache.contains(entry, slot);
         let mut read = [lacks(slots[0]), lacks(slots[1]), has_q && lacks(slots[2])];
         let all_others = usize::from(self.shape.data_disks()) - 1;
         let mut lacking = all_others;
         if !is_empty {
             let own = slots.into_iter().collect();
-            lacking -= uptodate.minus(own).len();
+            lacking -= cache.uptodate(entry).minus(own).len();
         }
         let level = core.policy.rmw_level_of(core.geometry.level());
         let is_rmw = level.prefers_rmw(count(read), lacking);
@@ -269,7 +269,7 @@ impl Parity {
             return is_last;
         }
         let entry = single.entry;
-        self.cache.uptodate(entry).insert(slot);
+        self.cache.insert(entry, slot);
         if is_last {
             self.update_single(out, key);
         }
@@ -387,10 +387,9 @@ impl Parity {
         let &mut Single { window, entry, slots, sector, of, .. } = single;
         let owned = single.owned();
         self.singles.discard(key);
-        let uptodate = self.cache.uptodate(entry);
         // The old data are in its page, and the new parity in the parities'.
-        uptodate.remove(slots[0]);
-        slots[1..blocks].iter().for_each(|slot| uptodate.insert(*slot));
+        self.cache.remove(entry, slots[0]);
+        slots[1..blocks].iter().for_each(|slot| self.cache.insert(entry, *slot));
         self.leave_rows(window, owned);
         match of {
             Of::Request(request) => core.part_ends(out, request, Ok(())),
