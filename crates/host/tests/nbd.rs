@@ -293,3 +293,37 @@ fn the_loss_of_a_member_and_of_the_array_is_told_once() {
         );
     }
 }
+
+#[test]
+fn what_happened_is_kept_for_the_report_only_where_nobody_was_told() {
+    for is_told in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nbd.sock");
+        let volume = volume(Level::Raid5, Layout::default_of(Level::Raid5), 3, 128, 16 << 10);
+        let mut array = Array::open(ArrayConfig::new(volume, files(folder.path(), 3, 16 << 10))).unwrap();
+        let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(0)));
+        let count = Arc::clone(&told);
+        let config = ServeConfig {
+            socket: Some(path.clone()),
+            stop: Arc::clone(&stop),
+            tell: is_told.then(|| Arc::new(move |_: &ServeEvent| *count.lock().unwrap() += 1) as _),
+            ..ServeConfig::default()
+        };
+        let server = NbdServer::bind(config).unwrap();
+        let report = std::thread::scope(|scope| {
+            let serving = scope.spawn(|| server.serve(&mut array));
+            let mut client = Client::new(&path);
+            std::fs::File::options()
+                .write(true)
+                .open(folder.path().join("member2"))
+                .unwrap()
+                .set_len(0)
+                .unwrap();
+            client.write(0, 0, &vec![1; 12 << 20]);
+            stop.store(true, Ordering::Relaxed);
+            serving.join().unwrap().unwrap()
+        });
+        let expected = if is_told { (1, 0) } else { (0, 1) };
+        assert_eq!((*told.lock().unwrap(), report.run.events.len()), expected, "told: {is_told}");
+    }
+}

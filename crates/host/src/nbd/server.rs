@@ -50,7 +50,8 @@ pub struct ServeConfig {
     pub detail: Option<Arc<Detail>>,
     /// Told of every request that was carried out.
     pub observer: Option<Arc<dyn Observer>>,
-    /// Told of what happens to the array; of one on several threads, what fails, once.
+    /// Told of what happens to the array; of one on several threads, what fails, once. Without it all that happens is kept
+    /// for the report.
     pub tell: Option<Arc<Teller>>,
 }
 
@@ -79,7 +80,7 @@ impl ServeConfig {
 pub struct ServeReport {
     /// Its figures at the end.
     pub status: ServeStatus,
-    /// What was asked of the members, and what happened to them.
+    /// What was asked of the members, and what happened that [`ServeConfig::tell`] was not told of: without it, everything.
     pub run: RunReport,
 }
 

@@ -11,12 +11,10 @@ use super::Service;
 use crate::members::Member;
 use crate::shard::Shard;
 
-/// How far the owner was told.
+/// How the array was when the owner was told of it last.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Events of the shard that were.
-    events: usize,
-    /// The members' paths then, by slot: one that failed has left its slot.
+    /// The members' paths, by slot: one that failed has left its slot.
     paths: Vec<Option<PathBuf>>,
 }
 
@@ -28,11 +26,11 @@ impl Told {
 }
 
 impl Service<'_> {
-    /// Tells the owner what has happened since it was told last.
+    /// Tells the owner what has happened since it was told last, and forgets it: a server may run for years.
     pub(super) fn tell(&mut self) {
         let shared = self.shared;
         let Some(tell) = &shared.config.tell else { return };
-        if self.told.events == self.shard.events.len() {
+        if self.shard.events.is_empty() {
             return;
         }
         let shard = &*self.shard;
@@ -41,7 +39,7 @@ impl Service<'_> {
         };
         let (working, all) = (slots(shard).filter(is_whole).count(), slots(shard).count());
         let is_lost = shard.is_array_failed();
-        for happened in &shard.events[self.told.events..] {
+        for happened in &shard.events {
             let event = happened.event;
             let member = match event {
                 ArrayEvent::MemberFailed { slot } => self.told.paths[slot.index()].clone(),
@@ -54,8 +52,8 @@ impl Service<'_> {
                 tell(&ServeEvent::Array { event, member, working, slots: all, is_lost });
             }
         }
-        self.told.events = shard.events.len();
         self.told.look(shard);
+        self.shard.events.clear();
     }
 
     /// Whether no other shard has said so. Each hears of a failure; none of them works by itself on all of the array.
