@@ -14,6 +14,7 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -253,6 +254,8 @@ def main():
     parser.add_argument("--rounds", type=int)
     parser.add_argument("parts", nargs="*", metavar="md|btrfs|attached", help="all if none is named")
     options = parser.parse_intermixed_args()
+    # So that what is mounted and attached is given back.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if unknown := set(options.parts) - {"md", "btrfs", "attached"}:
         parser.error(f"not a part: {', '.join(sorted(unknown))}; there are md, btrfs, attached")
     options.stripewise = os.path.realpath(options.stripewise)

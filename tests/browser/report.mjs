@@ -97,6 +97,8 @@ async function checkWhatIsDrawn(page) {
   const titles = await page.$$eval('#throughput figcaption', (nodes) => nodes.map((node) => node.textContent));
   const words = await page.$$eval('#throughput .chart', (charts) => charts.map((chart) => chart.getAttribute('aria-label')));
   if (both) check('array and drive have charts of their own', ['array', 'single drive'].every((target) => titles.some((title) => title.toLowerCase().includes(target))), titles);
+  const heading = await page.textContent('#throughput-title');
+  if (rates || words.length > 0) check('the charts are headed by what they show', heading === (rates ? 'Rate of resync or recovery' : 'Throughput'), heading);
   if (rates) check('without I/O the rate of the resync is drawn', words.length > 0 && words.every((text) => /\([1-9][^)]* MB\/s\)/.test(text)), words);
 }
 

@@ -104,11 +104,14 @@ function writeNotes() {
   const interval = replicates > 1 ? `Marks are means over up to ${replicates} replicates, whiskers their 95 % interval.` : 'One replicate, so there are no intervals.';
   const fixed = model.fixed.map(({ id, values }) => facetWords(id, values[0])).join(', ');
   const reference = model.references.length > 0 ? ` Dashed: ${model.references.map(referenceName).join(', ')}.` : '';
-  const ownWork = study.cells.some(isOwnWork) ? ' Without a job: the rate of resync or recovery on each member.' : '';
+  const isAllOwnWork = study.cells.every(isOwnWork);
+  if (isAllOwnWork) document.getElementById('throughput-title').textContent = 'Rate of resync or recovery';
+  const whose = isAllOwnWork ? 'of each member.' : 'reads and writes together.';
+  const ownWork = !isAllOwnWork && study.cells.some(isOwnWork) ? ' Without a job: the rate of resync or recovery on each member.' : '';
   const axis = model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : '';
-  document.getElementById('throughput-note').textContent = `MB/s (1 MB = 1,000,000 bytes)${axis}, reads and writes together.${ownWork} ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}${model.implied.map((words) => ` ${words}.`).join('')}`;
+  document.getElementById('throughput-note').textContent = `MB/s (1 MB = 1,000,000 bytes)${axis}, ${whose}${ownWork} ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}${model.implied.map((words) => ` ${words}.`).join('')}`;
   document.getElementById('relative-note').replaceChildren(
-    `Throughput of each ${factorName(study.subject)} in per cent of the best one of the same cell. Blank: no figures. `,
+    `${isAllOwnWork ? 'Rate' : 'Throughput'} of each ${factorName(study.subject)} in per cent of the best one of the same cell. Blank: no figures. `,
     element('span', { class: 'ramp' }, element('span', {}, percent(lowestShare).replace('.0', '')), element('i', { 'aria-hidden': 'true' }), element('span', {}, '100 %')));
   document.getElementById('latency-note').textContent = 'Completion latency for one workload, on a logarithmic axis; with several replicates, the mean of their percentiles.';
 }

@@ -192,7 +192,7 @@ pub(super) fn growth(scale: &Scale) -> Result<Vec<Row>> {
     for (op, name) in [(Op::Read, "random read"), (Op::Write, "RMW")] {
         let mut small = Driven::new(Level::Raid5, 3, STRIPE_CACHE_DEFAULT)?;
         let mut large = Driven::new(Level::Raid5, 384, STRIPE_CACHE_DEFAULT)?;
-        // Of three members one data chunk and P are written as a whole or by RCW; five is the least that does an RMW.
+        // Of three members a page is written by RCW; five is the least that does an RMW.
         let mut least = Driven::new(Level::Raid5, if op == Op::Write { 5 } else { 3 }, STRIPE_CACHE_DEFAULT)?;
         let mut cached = Driven::new(Level::Raid5, 5, STRIPE_CACHE_MAX)?;
         let mut five = Driven::new(Level::Raid5, 5, STRIPE_CACHE_DEFAULT)?;
@@ -213,7 +213,7 @@ pub(super) fn growth(scale: &Scale) -> Result<Vec<Row>> {
                 .asked(Target::RatioAtMost(GROWTH)),
         );
         if op == Op::Write {
-            rows.push(Row::new("a write: 3 members, where it is no RMW", Unit::Nanoseconds, three));
+            rows.push(Row::new("a write: 3 members, by RCW", Unit::Nanoseconds, three));
         }
         rows.push(
             Row::new(format!("a {name}: stripe cache {STRIPE_CACHE_MAX}"), Unit::Nanoseconds, more)
