@@ -91,6 +91,19 @@ fn what_is_left_of_a_failed_array_is_counted() {
 }
 
 #[test]
+fn what_was_answered_under_an_overlay_outlives_a_killed_server() {
+    let folder = array();
+    let folder = folder.path();
+    let serve = "serve a.img b.img c.img --overlay cow --socket nbd.sock --control c.sock";
+    let mut server = server(folder, serve, "nbd.sock");
+    ok(folder, "fail c.img --control c.sock", b"");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let detail = json(folder, "detail --json --overlay cow --scan .");
+    assert_eq!(detail["active_devices"], 2, "{detail}");
+}
+
+#[test]
 fn a_server_is_to_be_reached_in_some_way() {
     let folder = array();
     let said = refused(folder.path(), "serve a.img b.img c.img");

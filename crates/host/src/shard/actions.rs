@@ -188,6 +188,7 @@ impl Shard {
                 let base = overlay.start_bytes(io.area);
                 match io.op {
                     Op::Read => overlay.read(base, io.range, runs),
+                    Op::Write if io.fua => overlay.write(base, io.range, runs).and_then(|()| overlay.flush()),
                     Op::Write => overlay.write(base, io.range, runs),
                     Op::Flush => overlay.flush(),
                     Op::Discard | Op::WriteZeroes => overlay.zero(base, io.range),
