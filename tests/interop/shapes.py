@@ -170,7 +170,8 @@ def one(draw):
         changes["sync"] = draw.random() < 0.25
         changes["spares"] = 1 if draw.random() < 0.2 else 0
     if draw.random() < 0.2 and metadata in ("1.1", "1.2"):
-        changes["data_offset"] = draw.choice([1, 2, 3]) * MIB
+        # A partial parity log of 1 MiB lies before the data.
+        changes["data_offset"] = max(draw.choice([1, 2, 3]), 2 if changes.get("ppl") else 1) * MIB
     if draw.random() < 0.2:
         changes["size"] = draw.choice([3, 3.5]) * MIB // (chunk or 64) * (chunk or 64)
         changes["size"] = int(changes["size"])
