@@ -46,11 +46,13 @@ fn what_was_wrong_once_is_right() {
             "a page of a failed member is written by what the cache still had of it, upon doubtful parity",
         ),
         (68_801, "a write fails with a member though it rewrites what another could not read"),
+        (165_415, "a replacement has less than its member of what was under way before a start by force"),
         (
             168_061,
             "0.90 names a recovered spare in its slot, and power fails when it alone has that superblock",
         ),
         (189_400, "a row that a member did not give is not read from the one that took its slot"),
+        (392_704, "a replacement has more than its member of what was under way before a start by force"),
     ] {
         let failure = run(&Scenario::of(seed), false).failure;
         assert_eq!(failure, None, "seed {seed}: {what}");

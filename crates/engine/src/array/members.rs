@@ -13,6 +13,7 @@
 
 use super::core::{Core, IoRecord, Owner};
 use super::slots::SlotSet;
+use crate::geometry::Shape;
 use crate::io::{Action, ActionQueue, ArrayEvent, IoError, IoResult, Op, SegList};
 use crate::metadata::StateChange;
 use crate::mutation::{self, Mutation};
@@ -250,6 +251,21 @@ impl Core {
             None => &mut self.members.recovered[slot.index()],
         };
         *filled = (*filled).max(sector);
+    }
+
+    /// The array was not stopped: what was under way may be on a member and not on its replacement, or the other way round.
+    /// Replacements are filled again from the first such place on.
+    pub(crate) fn doubt_replacements(&mut self) {
+        // RAID-10's bitmap is of the array's sectors, which do not go up with those of its members.
+        let is_by_member = !matches!(self.geometry.shape(), Shape::Raid10(_));
+        let from = match &self.intent {
+            Some(intent) => intent.first_set().map(|sector| if is_by_member { sector } else { 0 }),
+            None => Some(0),
+        };
+        let Some(from) = from else { return };
+        for replacement in self.members.replacements.iter_mut().flatten() {
+            replacement.filled = replacement.filled.min(from);
+        }
     }
 
     /// A slot's member, or its replacement, holds all of its content.

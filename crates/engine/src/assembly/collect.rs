@@ -20,12 +20,16 @@ pub(super) fn collect(
     let superblock = &freshest.superblock;
     let mut chosen = chosen;
     leave_out_small_spares(candidates, &mut chosen);
-    let (slots, replacements) = slot_states(candidates, &chosen);
+    let (slots, mut replacements) = slot_states(candidates, &chosen);
     // What another member has taken is not to be had back.
     let is_free = |slot: &Slot| slots.get(slot.index()) == Some(&SlotState::Missing);
     chosen.stale.iter_mut().for_each(|stale| stale.re_addable = stale.re_addable.filter(is_free));
     let consistency = consistency(superblock);
     let forced_clean = decide(candidates, &chosen, &slots, consistency, options)?;
+    if forced_clean {
+        // What was under way may be on a member and not on its replacement, or the other way round.
+        replacements.iter_mut().for_each(|replacement| replacement.offset_sectors = 0);
+    }
     let geometry = spec(candidates, &chosen, &slots, options)?;
     let checked = Geometry::new(&geometry)?;
     let bitmap_damage = match consistency {

@@ -315,6 +315,11 @@ fn a_recovering_member_is_no_data_and_a_replacement_stands_in() {
     let assembly = assemble(&members, Options::default()).unwrap();
     assert_eq!(labels(&members, &assembly), ["m0", "m1", "m2"]);
     assert_eq!((assembly.replacements[0].slot, assembly.replacements[0].offset_sectors), (Slot(1), 64));
+    let mut dirty = members.clone();
+    dirty.remove(0);
+    change_all(&mut dirty, |s| s.resync_offset_sectors = 0);
+    let forced = assemble(&dirty, FORCE).unwrap();
+    assert_eq!(forced.replacements[0].offset_sectors, 0, "what was under way may be on one of the two");
     members.remove(1);
     assert_eq!(labels(&members, &assemble(&members, RUN).unwrap()), ["m0", "new", "m2"]);
 }

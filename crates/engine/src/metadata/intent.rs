@@ -252,6 +252,11 @@ impl WriteIntent {
         }
     }
 
+    /// The first sector that a set bit stands for.
+    pub(crate) fn first_set(&self) -> Option<u64> {
+        self.bits.next(0, true).map(|bit| bit * self.chunk_sectors())
+    }
+
     /// The next range from `sector` on that must be resynced or recovered.
     pub fn next_needed(&self, sector: u64) -> Option<SectorRange> {
         let chunk = self.chunk_sectors();

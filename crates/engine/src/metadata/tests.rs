@@ -40,6 +40,8 @@ struct Bench {
     /// A member that fails whatever it is asked.
     broken: Option<u16>,
     superblocks: Vec<Vec<u8>>,
+    /// Recovery offsets as superblocks said them, by member.
+    recovered: Vec<(u16, u64)>,
     ids: u32,
 }
 
@@ -101,6 +103,7 @@ fn bench_of(members: u16, has_bitmap: bool, change: impl FnOnce(&mut VolumeConfi
         told: Vec::new(),
         broken: None,
         superblocks: vec![Vec::new(); members.into()],
+        recovered: Vec::new(),
         ids: 0,
     }
 }
@@ -136,6 +139,7 @@ impl Bench {
                                 block.resize(4096, 0);
                                 let parsed = Superblock1::parse(&block, SUPERBLOCK_SECTOR).unwrap();
                                 assert!(io.fua, "a superblock is durable when it is written");
+                                self.recovered.extend(parsed.recovered_sectors().map(|s| (io.member.0, s)));
                                 Told::Superblock { events: parsed.events, is_clean: parsed.is_clean() }
                             }
                             (Area::Device, _) => Told::Bitmap,
@@ -308,6 +312,40 @@ fn a_member_that_takes_anothers_slot_is_told_before_the_others() {
     let told = bench.told.iter().filter(|(_, told)| *told == clean(events)).map(|(member, _)| *member);
     assert_eq!(told.collect::<Vec<_>>(), [3, 0, 2]);
     assert_eq!((bench.superblock(3).role(), bench.superblock(0).dev_roles[1]), (Role::Slot(1), Role::Faulty));
+}
+
+#[test]
+fn a_replacement_is_filled_again_where_writes_may_have_been_under_way() {
+    for (has_bitmap, is_clean, first) in
+        [(true, false, 2048), (false, false, 0), (true, true, 4096), (false, true, 4096)]
+    {
+        let mut bench = bench_of(3, has_bitmap, |config| {
+            for member in 0..3 {
+                superblock_of(config, member).resync_offset_sectors = if is_clean { MAX_SECTOR } else { 0 };
+            }
+            let mut own = superblock(Level::Raid5, 3, 3, has_bitmap);
+            own.dev_roles[3] = Role::Slot(1);
+            own.features |= Features::REPLACEMENT | Features::RECOVERY_OFFSET;
+            own.recovery_offset_sectors = 4096;
+            let superblock = Superblock::V1(Box::new(own));
+            let replacement = MemberMetadata { superblock, sector: SUPERBLOCK_SECTOR, bad_blocks: None };
+            let metadata = config.metadata.as_mut().unwrap();
+            metadata.members.push(Some(replacement));
+            if let Some(bitmap) = &mut metadata.bitmap {
+                bitmap.bits.set(1..2);
+            }
+            config.replacements = vec![(Slot(1), MemberIndex(3), 4096)];
+        });
+        // What is told first is how far it was filled, whatever it comes to later.
+        bench.write(0);
+        bench.rest();
+        assert_eq!(bench.recovered.first(), Some(&(3, first)), "bitmap {has_bitmap}, clean {is_clean}");
+        assert!(bench.recovered.is_sorted(), "{:?}", bench.recovered);
+        assert_eq!(
+            (bench.superblock(3).role(), bench.superblock(3).recovered_sectors()),
+            (Role::Slot(1), None)
+        );
+    }
 }
 
 #[test]

@@ -203,6 +203,12 @@ impl Volume {
                     keeper
                 },
             );
+        if let Some(keeper) = &keeper {
+            if !keeper.is_clean() {
+                core.doubt_replacements();
+            }
+            keeper.correct(&mut core);
+        }
         let returned =
             if core.intent.is_some() { config.returned.iter().copied().collect() } else { SlotSet::EMPTY };
         if let Some(intent) = core.intent.as_mut().filter(|_| !returned.is_empty()) {

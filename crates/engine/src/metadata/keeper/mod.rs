@@ -100,6 +100,23 @@ impl Keeper {
         }
     }
 
+    /// Whether the members were left with nothing under way.
+    pub(crate) const fn is_clean(&self) -> bool {
+        self.state.is_clean
+    }
+
+    /// Has the superblocks say it where replacements hold less than they say.
+    pub(crate) fn correct(&self, core: &mut Core) {
+        for known in self.members.iter().flatten() {
+            if let Standing::Replacing(slot, said) = known.standing
+                && core.members.replacing.contains(slot)
+                && core.members.filled(slot) < said
+            {
+                core.changed(StateChange::RecoveryOffset { slot, sectors: core.members.filled(slot) });
+            }
+        }
+    }
+
     /// Takes note of the superblock of a member that is about to come in; it replaces what was known of it.
     pub(crate) fn introduce(&mut self, member: MemberIndex, metadata: MemberMetadata) {
         self.introduced = Some((member, metadata));
