@@ -200,6 +200,14 @@ impl Superblock {
         }
     }
 
+    /// How many devices it has room for; each has a [role](Self::role_of).
+    pub const fn device_rows(&self) -> u32 {
+        match self {
+            Self::V0(superblock) => superblock.disks.len() as u32,
+            Self::V1(superblock) => superblock.dev_roles.len() as u32,
+        }
+    }
+
     /// What the device of a number is to the array, as this superblock has it.
     pub fn role_of(&self, dev_number: u32) -> Role {
         match self {

@@ -52,6 +52,7 @@ fn what_was_wrong_once_is_right() {
             "0.90 names a recovered spare in its slot, and power fails when it alone has that superblock",
         ),
         (189_400, "a row that a member did not give is not read from the one that took its slot"),
+        (407_027, "a missing member comes back in sync, an event behind, after a write without it"),
         (392_704, "a replacement has more than its member of what was under way before a start by force"),
     ] {
         let failure = run(&Scenario::of(seed), false).failure;

@@ -66,14 +66,6 @@ impl Candidate {
         }
     }
 
-    /// Rows of its superblock's table of devices.
-    pub(super) fn device_rows(&self) -> u32 {
-        match &self.superblock {
-            Superblock::V0(superblock) => superblock.disks.len() as u32,
-            Superblock::V1(superblock) => superblock.dev_roles.len() as u32,
-        }
-    }
-
     /// Sectors of it that the array uses.
     pub(super) fn used_sectors(&self) -> u64 {
         match self.superblock.level() {

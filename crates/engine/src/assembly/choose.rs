@@ -212,7 +212,8 @@ fn why_stale(candidate: &Candidate, role: Role, freshest: &Candidate, newest: u6
 /// Whether the candidate's superblock has nobody in the freshest member's slot.
 fn disagrees(candidate: &Candidate, freshest: &Candidate) -> bool {
     let Some(slot) = freshest.own_slot() else { return false };
-    (0..candidate.device_rows()).all(|row| slot_of(candidate.superblock.role_of(row)) != Some(slot))
+    (0..candidate.superblock.device_rows())
+        .all(|row| slot_of(candidate.superblock.role_of(row)) != Some(slot))
 }
 
 /// Whether the candidate is a member to the freshest, and knows it as the spare that it was a round before: 0.90 names a spare
@@ -221,7 +222,7 @@ fn is_round_behind(candidate: &Candidate, role: Role, newest: u64) -> bool {
     let (Superblock::V0(_), Role::Slot(_)) = (&candidate.superblock, role) else { return false };
     let events = candidate.superblock.events();
     let knows_spare =
-        (0..candidate.device_rows()).any(|row| candidate.superblock.role_of(row) == Role::Spare);
+        (0..candidate.superblock.device_rows()).any(|row| candidate.superblock.role_of(row) == Role::Spare);
     knows_spare && events < newest && events.saturating_add(EVENTS_MARGIN) >= newest
 }
 

@@ -105,7 +105,7 @@ pub(super) fn decide(
 /// The slots that the freshest superblock has members for.
 fn expected_slots(freshest: &Candidate) -> SlotSet {
     let slots = freshest.superblock.raid_disks();
-    (0..freshest.device_rows())
+    (0..freshest.superblock.device_rows())
         .filter_map(|row| slot_of(freshest.superblock.role_of(row)))
         .filter(|slot| u32::from(*slot) < slots)
         .map(Slot)

@@ -349,6 +349,22 @@ fn a_replacement_is_filled_again_where_writes_may_have_been_under_way() {
 }
 
 #[test]
+fn that_a_member_is_missing_is_said_before_anything_is_written() {
+    for is_clean in [false, true] {
+        let mut bench = bench_of(5, false, |config| {
+            for member in 0..5 {
+                superblock_of(config, member).resync_offset_sectors = if is_clean { MAX_SECTOR } else { 0 };
+            }
+            // It is back after the next crash, with ten events, and nobody else may have but eleven then.
+            config.metadata.as_mut().unwrap().members[4] = None;
+            config.failed = vec![Slot(4)];
+        });
+        assert_eq!(bench.write(0)[..2], [active(11), Told::Data], "clean {is_clean}");
+        assert_eq!(bench.superblock(0).dev_roles[4], Role::Spare, "as Linux calls one that it does not see");
+    }
+}
+
+#[test]
 fn an_array_is_not_said_to_be_clean_with_a_member_that_did_not_flush() {
     let mut bench = bench(5, false);
     bench.write(0);

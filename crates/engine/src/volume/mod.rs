@@ -193,7 +193,7 @@ impl Volume {
                 }
             }
         }
-        let keeper =
+        let mut keeper =
             config.metadata.as_ref().filter(|_| !config.read_only && keeps_state(core.geometry.level())).map(
                 |metadata| {
                     let keeper = Keeper::new(metadata, &core.geometry, core.resync_from);
@@ -203,7 +203,7 @@ impl Volume {
                     keeper
                 },
             );
-        if let Some(keeper) = &keeper {
+        if let Some(keeper) = &mut keeper {
             if !keeper.is_clean() {
                 core.doubt_replacements();
             }

@@ -105,8 +105,9 @@ impl Keeper {
         self.state.is_clean
     }
 
-    /// Has the superblocks say it where replacements hold less than they say.
-    pub(crate) fn correct(&self, core: &mut Core) {
+    /// Has the superblocks say what is otherwise than they say: that replacements hold less, and that members are missing. A
+    /// missing one may be an event behind only, and would come back in sync; of a clean array the first write says so.
+    pub(crate) fn correct(&mut self, core: &mut Core) {
         for known in self.members.iter().flatten() {
             if let Standing::Replacing(slot, said) = known.standing
                 && core.members.replacing.contains(slot)
@@ -114,6 +115,17 @@ impl Keeper {
             {
                 core.changed(StateChange::RecoveryOffset { slot, sectors: core.members.filled(slot) });
             }
+        }
+        let newest = self.members.iter().flatten().map(|known| &known.metadata.superblock);
+        let is_named = |slot: Slot| {
+            let names = |superblock: &Superblock| {
+                (0..superblock.device_rows()).any(|row| superblock.role_of(row) == Role::Slot(slot.0))
+            };
+            newest.clone().any(|superblock| superblock.events() == self.state.events && names(superblock))
+        };
+        if !self.state.is_clean && core.failed.iter().any(is_named) {
+            self.is_superblock_due = true;
+            core.held.is_holding = true;
         }
     }
 
