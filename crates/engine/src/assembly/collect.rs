@@ -28,7 +28,9 @@ pub(super) fn collect(
     let forced_clean = decide(candidates, &chosen, &slots, consistency, options)?;
     if forced_clean {
         // What was under way may be on a member and not on its replacement, or the other way round.
-        replacements.iter_mut().for_each(|replacement| replacement.offset_sectors = 0);
+        for replacement in &mut replacements {
+            replacement.offset_sectors = 0;
+        }
     }
     let geometry = spec(candidates, &chosen, &slots, options)?;
     let checked = Geometry::new(&geometry)?;
