@@ -20,13 +20,17 @@ impl Core {
         self.bad_blocks.get_mut(member.index())?.as_mut()
     }
 
-    /// Whether a slot's member is known not to hold sectors of a range.
+    /// Whether the member that is asked for a slot's sectors is known not to hold some of them.
     #[inline]
     pub(crate) fn is_bad(&self, slot: Slot, range: SectorRange) -> bool {
         if !self.has_bad_blocks {
             return false;
         }
-        let member = self.member_of[slot.index()];
+        self.is_listed_bad(self.source(slot, range), range)
+    }
+
+    /// Whether a member's list says that it does not hold sectors of a range.
+    pub(crate) fn is_listed_bad(&self, member: MemberIndex, range: SectorRange) -> bool {
         matches!(self.bad_blocks.get(member.index()), Some(Some(list)) if list.has(range))
     }
 
@@ -36,7 +40,7 @@ impl Core {
         !self.is_lost(slot, range.end()) && !self.is_bad(slot, range)
     }
 
-    /// Slots whose members are known not to hold sectors of a range.
+    /// Slots of whose sectors in a range some are known not to be held.
     #[inline]
     pub(crate) fn bad(&self, range: SectorRange) -> SlotSet {
         if !self.has_bad_blocks {
@@ -45,9 +49,14 @@ impl Core {
         self.working().filter(|slot| self.is_bad(*slot, range)).collect()
     }
 
-    /// The first sector after `sector` of a slot's member where bad blocks begin or end.
+    /// The first sector after `sector` of a slot where bad blocks begin or end: its member's, or those of its replacement and
+    /// what that holds.
     pub(crate) fn next_bad_edge(&self, slot: Slot, sector: u64) -> Option<u64> {
-        self.bad_blocks.get(self.member_of[slot.index()].index())?.as_ref()?.next_edge(sector)
+        let edge_of = |member: MemberIndex| self.bad_blocks.get(member.index())?.as_ref()?.next_edge(sector);
+        let own = edge_of(self.member_of[slot.index()]);
+        let Some(replacement) = self.members.replacement(slot) else { return own };
+        let filled = Some(replacement.filled).filter(|filled| *filled > sector);
+        [own, edge_of(replacement.member), filled].into_iter().flatten().min()
     }
 
     /// Whether any member has bad blocks.

@@ -234,10 +234,11 @@ impl Core {
         self.send(out, record, fua, segs);
     }
 
-    /// The record of an I/O to a slot's member.
+    /// The record of an I/O to a slot: to its member, but for reads of what its replacement holds.
     #[inline]
     pub(crate) fn record(&self, slot: Slot, op: Op, range: SectorRange, owner: Owner) -> IoRecord {
-        IoRecord { slot, member: self.member_of[slot.index()], op, range, owner }
+        let member = if op == Op::Read { self.source(slot, range) } else { self.member_of[slot.index()] };
+        IoRecord { slot, member, op, range, owner }
     }
 
     /// Asks one member for an I/O, whether or not its slot is being replaced.

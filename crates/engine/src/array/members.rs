@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | in a slot | yes | yes |
 //! | in a slot, recovering | before its recovery offset | yes |
-//! | replacement | no | with the slot's member |
+//! | replacement | before its offset, in place of the slot's member | with the slot's member |
 //! | spare, failed, absent | no | no |
 //!
 //! # Contract
@@ -205,6 +205,31 @@ impl Core {
         }
     }
 
+    /// The member that is asked for a slot's sectors: its replacement where it holds them already (as Linux does), else the
+    /// slot's own.
+    #[inline]
+    pub(crate) fn source(&self, slot: Slot, range: SectorRange) -> MemberIndex {
+        if self.members.replacing.contains(slot) {
+            return self.source_of_two(slot, range);
+        }
+        self.member_of[slot.index()]
+    }
+
+    #[cold]
+    fn source_of_two(&self, slot: Slot, range: SectorRange) -> MemberIndex {
+        let replacement = self.members.replacement(slot).filter(|r| r.filled >= range.end());
+        let held = replacement.map(|r| r.member).filter(|member| !self.is_listed_bad(*member, range));
+        held.unwrap_or(self.member_of[slot.index()])
+    }
+
+    /// A member did not give what was read. A replacement is given up for it. Answers whether there is another member now that
+    /// is asked for the same.
+    pub(crate) fn has_another_source(&mut self, out: &mut ActionQueue, record: &IoRecord) -> bool {
+        self.drop_replacement(out, record.slot, record.member);
+        let is_there = !self.is_lost(record.slot, record.range.end());
+        is_there && self.source(record.slot, record.range) != record.member
+    }
+
     /// Whether no other member than the one that was asked has the slot of an I/O by now.
     fn is_still_its(&self, record: &IoRecord) -> bool {
         self.member_of[record.slot.index()] == record.member
@@ -213,11 +238,6 @@ impl Core {
     /// Whether the slot of an I/O still has the member that was asked.
     pub(crate) fn has_kept(&self, record: &IoRecord) -> bool {
         !self.failed.contains(record.slot) && self.is_still_its(record)
-    }
-
-    /// Whether the slot of an I/O has another member by now.
-    pub(crate) fn is_taken_over(&self, record: &IoRecord) -> bool {
-        !self.failed.contains(record.slot) && !self.is_still_its(record)
     }
 
     /// Puts a member into a slot, to be recovered from a sector on.
@@ -287,7 +307,7 @@ impl Core {
         out.push(Action::Event(ArrayEvent::MemberInSync { slot }));
     }
 
-    /// A replacement does not take writes: it is given up.
+    /// A replacement does not take writes, or give back what it was filled with: it is given up.
     pub(crate) fn drop_replacement(&mut self, out: &mut ActionQueue, slot: Slot, member: MemberIndex) {
         if self.members.replacement(slot).is_some_and(|r| r.member == member) {
             self.members.replacements[slot.index()] = None;

@@ -13,6 +13,8 @@ pub(crate) mod plain_read;
 pub(crate) mod range_lock;
 pub(crate) mod slab;
 pub mod slots;
+#[cfg(test)]
+mod source_tests;
 pub mod sync;
 mod write_mostly;
 

@@ -63,11 +63,12 @@ impl Core {
         Place { slot, sector }: Place,
         segs: SegList,
     ) {
-        let member = self.member_of[slot.index()];
+        let of_member = SectorRange::new(sector, range.count);
+        let member = self.source(slot, of_member);
         let sectors = NonZeroU32::new(range.count as u32).expect("a read wants something");
         let read = PlainRead { whose, slot, member, sectors, sector: range.start };
         let tag = Tag(self.plain_reads.insert(read) | kind);
-        let range = SectorRange::new(sector, range.count);
+        let range = of_member;
         let (area, op) = (Area::Data, Op::Read);
         self.ask(out, slot, MemberIo { tag, member, area, op, range, fua: false, segs });
     }

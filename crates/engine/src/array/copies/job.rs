@@ -178,10 +178,14 @@ impl Copies {
         match (record.op, result) {
             (Op::Read, Ok(())) => job.read.insert(record.slot),
             (Op::Read, Err(error)) => {
-                job.unreadable.insert(record.slot);
                 if error == IoError::Gone || job.step == Step::Verifying {
                     job.writes.remove(record.slot);
                     core.write_failed(out, record, error);
+                }
+                if core.has_another_source(out, record) && job.step == Step::Reading {
+                    io(core, out, key, &mut job, record.slot, Op::Read);
+                } else {
+                    job.unreadable.insert(record.slot);
                 }
             }
             (_, Ok(())) => {}

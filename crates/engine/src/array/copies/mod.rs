@@ -216,7 +216,6 @@ impl Copies {
                 }
                 Err(error) => {
                     let mut tried = self.tried.remove(tried).unwrap_or_default();
-                    tried.insert(record.slot);
                     if error == IoError::Gone {
                         core.fail_member_of(out, record);
                     }
@@ -224,8 +223,13 @@ impl Copies {
                         return core.part_ends(out, request, Err(error));
                     }
                     let part = SectorRange::new(sector, record.range.count);
-                    self.read(core, out, request, part, tried);
-                    self.begin_rewrites(core, record.slot, part);
+                    if core.has_another_source(out, record) {
+                        self.read(core, out, request, part, tried);
+                    } else {
+                        tried.insert(record.slot);
+                        self.read(core, out, request, part, tried);
+                        self.begin_rewrites(core, record.slot, part);
+                    }
                     core.part_ends(out, request, Ok(()));
                 }
             },

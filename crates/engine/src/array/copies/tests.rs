@@ -220,6 +220,23 @@ fn what_others_are_known_not_to_hold_is_read_from_a_member_to_be_spared() {
 }
 
 #[test]
+fn what_a_replacement_is_known_not_to_hold_is_read_from_the_member_it_replaces() {
+    let mut config = config(Level::Raid1, 2, &[false, false, false]);
+    let bad = BadRange { start_sector: DATA_OFFSET + 16, length_sectors: 8 };
+    config.metadata.as_mut().unwrap().members[2].as_mut().unwrap().bad_blocks = Some(vec![bad]);
+    (config.spares, config.replacements) = (0, vec![(Slot(0), MemberIndex(2), 64)]);
+    let mut bench = Bench::new(&config);
+    bench.fail(1);
+    assert_eq!((bench.read(8), bench.read(16), bench.read(24)), (vec![2], vec![0], vec![2]));
+    bench.reads.clear();
+    let range = SectorRange::new(8, 64);
+    bench.input(Input::Request(Request { id: RequestId(1), op: Op::Read, range, flags: Flags::default() }));
+    let parts: Vec<_> =
+        bench.reads.iter().map(|(io, _)| (io.member.0, io.range.start, io.range.count)).collect();
+    assert_eq!(parts, [(2, 8, 8), (0, 16, 8), (2, 24, 40), (0, 64, 8)]);
+}
+
+#[test]
 fn a_member_to_be_spared_is_read_where_another_is_not_recovered_yet_and_not_to_recover_it_unless_it_is_the_only_one()
  {
     let mut one = config(Level::Raid1, 2, &[true, false]);

@@ -91,7 +91,16 @@ impl Parity {
             let readable = to_write.minus(view.lost);
             let rebuilt = to_write.minus(readable);
             let data = if rebuilt.and(both).is_empty() { rebuilt } else { view.data };
-            readable.union(data.and(view.data))
+            let wanted = readable.union(data.and(view.data));
+            // What the cache still has of a member that left is not what the others say, if they disagreed before: it is
+            // rebuilt, as long as it can be.
+            let cached = unfilled.and(rebuilt).and(view.uptodate);
+            let without = StripeView { uptodate: view.uptodate.minus(cached), ..view };
+            if !cached.is_empty() && without.plan_fetch(wanted).is_ok() {
+                cached.iter().for_each(|slot| self.mark(op, slot, false));
+                view = without;
+            }
+            wanted
         } else {
             if is_first {
                 // What the members hold is to be compared, not what the cache knows.

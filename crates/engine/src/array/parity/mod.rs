@@ -453,6 +453,7 @@ impl Parity {
                         if error == IoError::Gone {
                             core.fail_member_of(out, record);
                         }
+                        core.drop_replacement(out, record.slot, record.member);
                         // Read again, rebuilding what this member does not give.
                         Self::read_through_cache(core, request, SectorRange::new(sector, record.range.count));
                         Ok(())

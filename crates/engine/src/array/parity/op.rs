@@ -86,8 +86,9 @@ pub(super) struct StripeOp {
     pub(super) partial: SlotSet,
     /// Slots that did not give these rows although their member works.
     pub(super) unreadable: SlotSet,
-    /// Those of them whose member has left since, and has given its slot to the one that was to replace it.
-    pub(super) taken_over: SlotSet,
+    /// Those of them that another member is there to be asked for: the slot's own after its replacement, or the one that was to
+    /// replace it after the slot's own.
+    pub(super) to_ask_again: SlotSet,
     /// Slots whose member did not take these rows and is kept: they are listed as bad.
     pub(super) unwritten: SlotSet,
     pub(super) plan: WritePlan,
@@ -120,7 +121,7 @@ impl StripeOp {
             covered: SlotSet::EMPTY,
             partial: SlotSet::EMPTY,
             unreadable: SlotSet::EMPTY,
-            taken_over: SlotSet::EMPTY,
+            to_ask_again: SlotSet::EMPTY,
             unwritten: SlotSet::EMPTY,
             plan: WritePlan::NOTHING,
             parity: SlotSet::EMPTY,
@@ -147,7 +148,7 @@ impl StripeOp {
         self.covered = SlotSet::EMPTY;
         self.partial = SlotSet::EMPTY;
         self.unreadable = SlotSet::EMPTY;
-        self.taken_over = SlotSet::EMPTY;
+        self.to_ask_again = SlotSet::EMPTY;
         self.unwritten = SlotSet::EMPTY;
         self.parity = SlotSet::EMPTY;
         self.plan = WritePlan::NOTHING;
@@ -285,7 +286,7 @@ impl Parity {
             op.plan = WritePlan::whole(!op.parity.is_empty());
             return self.set_prereading(op, false);
         }
-        op.unreadable = op.unreadable.minus(std::mem::replace(&mut op.taken_over, SlotSet::EMPTY));
+        op.unreadable = op.unreadable.minus(std::mem::replace(&mut op.to_ask_again, SlotSet::EMPTY));
         let view = self.view(core, op);
         let planned =
             if op.kind == Kind::Job { self.plan_job(core, op, &view) } else { Self::plan(core, op, &view) };
@@ -356,9 +357,9 @@ impl Parity {
             // A member that does not give back what was just written to it is not to be kept.
             if error == IoError::Gone || op.step == Step::Verifying {
                 core.write_failed(out, record, error);
-                if core.is_taken_over(record) {
-                    op.taken_over.insert(record.slot);
-                }
+            }
+            if core.has_another_source(out, record) {
+                op.to_ask_again.insert(record.slot);
             }
             self.mark(&op, record.slot, is_taken_for_read);
         } else {
