@@ -23,7 +23,10 @@ impl Driver {
                 self.doubt_writes();
             }
             ArrayEvent::ReadErrorCorrected { .. } => self.tally.corrected += 1,
-            ArrayEvent::MemberInSync { .. } => self.tally.recovered += 1,
+            ArrayEvent::MemberInSync { slot } => {
+                self.tally.recovered += 1;
+                self.recovered.insert(slot);
+            }
             ArrayEvent::SyncDone(action) => return self.sync_done(action),
             ArrayEvent::SyncInterrupted(action) => {
                 self.tally.interrupted += 1;
@@ -88,6 +91,7 @@ impl Driver {
             format!("request {} ends: {result:?}", id.0)
         });
         if let Err(error) = result
+            && !self.excused[id.0 as usize]
             && !self.may_fail(&request)
         {
             return Err(Failure::Refused(request, error));
@@ -124,6 +128,16 @@ impl Driver {
             || device.flaky_percent > 0
             || device.failing_percent > 0
             || device.storage.is_unreadable(SectorRange::new(sector, 1))
+    }
+
+    /// A member refused something. What may fail for that at this moment may say so later, when another request has had made
+    /// good what could not be read.
+    pub(super) fn excuse(&mut self) {
+        for index in 0..self.in_flight.len() {
+            if let Some((request, _)) = self.in_flight[index] {
+                self.excused[index] = self.excused[index] || self.may_fail(&request);
+            }
+        }
     }
 
     /// Whether faults explain that a request failed.

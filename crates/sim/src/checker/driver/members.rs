@@ -84,11 +84,13 @@ impl Driver {
 
     /// Slots that lack some of their content, or whose member ails.
     pub(super) fn unreliable(&self) -> SlotSet {
-        // Until it is recorded that a device was replaced a power cut brings it back.
+        // Until it is recorded that a device was replaced a power cut brings it back, and until it is that one was recovered
+        // none of the superblocks that are left may know it.
         let is_recorded = self.volume.is_recorded();
         let left = |device: &Device| device.left.filter(|_| !is_recorded).map(|(slot, _)| slot);
         let is_unreliable = |slot: &Slot| {
             self.volume.recovered_sectors(*slot).is_some()
+                || !is_recorded && self.recovered.contains(*slot)
                 || self.device_of(*slot).is_none_or(Device::ails)
                 || self.devices.iter().any(|d| left(d) == Some(*slot) && d.ails())
         };

@@ -14,6 +14,7 @@ mod power;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use stripewise_engine::array::slots::SlotSet;
 use stripewise_engine::array::sync::SyncStatus;
 use stripewise_engine::geometry::Geometry;
 use stripewise_engine::io::{
@@ -74,6 +75,8 @@ pub struct Driver {
     pub(super) oracle: Oracle,
     pending: Vec<Pending>,
     in_flight: Vec<Option<(Request, Watch)>>,
+    /// Those that faults might have failed when a member refused something.
+    excused: [bool; IN_FLIGHT_MAX],
     random: Random,
     now: Instant,
     hash: TraceHash,
@@ -81,6 +84,8 @@ pub struct Driver {
     log: Option<Vec<String>>,
     array_failed: bool,
     reply: Option<AdminReply>,
+    /// Slots whose member was recovered when the superblocks last did not say so yet.
+    recovered: SlotSet,
     /// A bit that was flipped and is not mended.
     flipped: Option<flip::Flipped>,
     /// Whether the write that must be refused was.
@@ -121,12 +126,14 @@ impl Driver {
             data_offset_sectors: plan.data_offset_sectors(),
             pending: Vec::new(),
             in_flight: vec![None; IN_FLIGHT_MAX],
+            excused: [false; IN_FLIGHT_MAX],
             random: Random::new(seed),
             now: Instant::ZERO,
             hash: TraceHash::new(),
             log: logs.then(Vec::new),
             array_failed: false,
             reply: None,
+            recovered: SlotSet::EMPTY,
             flipped: None,
             refused: None,
             cut: None,
@@ -184,6 +191,9 @@ impl Driver {
             }
         }
         self.note_slots();
+        if !self.recovered.is_empty() && self.volume.is_recorded() {
+            self.recovered = SlotSet::EMPTY;
+        }
         Ok(())
     }
 
@@ -243,6 +253,7 @@ impl Driver {
         let watch = if op.is_write() { self.oracle.writes(range, version) } else { self.oracle.asked() };
         let request = Request { id, op, range, flags };
         self.in_flight[index] = Some((request, watch));
+        self.excused[index] = false;
         self.note(&[1, op as u64, range.start, range.count, u64::from(flags.fua)], || {
             let fua = if flags.fua { " fua" } else { "" };
             let more = if flags.more { " more" } else { "" };
@@ -326,6 +337,9 @@ impl Driver {
             let fua = if io.fua { " fua" } else { "" };
             format!("member {} answers {what}{fua}: {result:?}", io.member)
         });
+        if result.is_err() {
+            self.excuse();
+        }
         self.input(Input::IoDone { tag: io.tag, result })?;
         if io.op.is_write() {
             self.tally.member_writes += 1;

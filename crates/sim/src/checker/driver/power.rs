@@ -1,5 +1,6 @@
 //! Power cuts, and what the array must be after them.
 
+use stripewise_engine::array::slots::SlotSet;
 use stripewise_engine::geometry::{Holds, Place};
 use stripewise_engine::io::{AdminCommand, Op, Request};
 use stripewise_engine::level::Level;
@@ -95,6 +96,7 @@ impl Driver {
         self.slot_devices.clear();
         self.note_slots();
         self.array_failed = false;
+        self.recovered = SlotSet::EMPTY;
         self.is_off = false;
         self.now = Instant::ZERO;
         self.tally.restarts += 1;
