@@ -54,6 +54,10 @@ fn what_was_wrong_once_is_right() {
         (189_400, "a row that a member did not give is not read from the one that took its slot"),
         (407_027, "a missing member comes back in sync, an event behind, after a write without it"),
         (231_165, "a row that only a member's replacement has is not read from it while that is filled"),
+        (
+            426_843,
+            "an array is clean to the member that a start by force was recorded on, in as many events as before",
+        ),
         (479_919, "a recovery writes what the cache has of a member that failed in a resync"),
         (392_704, "a replacement has more than its member of what was under way before a start by force"),
     ] {

@@ -30,6 +30,16 @@ impl Chosen {
         self.slots.iter().flat_map(|(member, replacement)| [*member, *replacement]).flatten()
     }
 
+    /// Sectors from which on redundancy may be wrong, as the members in the slots say that are as fresh as any; `u64::MAX` if all
+    /// of them say that it is right. They say different things after a start by force that power cut short: what the array was
+    /// called then has as many events as what it was.
+    pub(super) fn resync_offset_sectors(&self, candidates: &[Candidate]) -> u64 {
+        let members = self.slots.iter().filter_map(|(member, _)| *member).chain([self.freshest]);
+        let freshest =
+            members.map(|member| &candidates[member].superblock).filter(|s| s.events() == self.events);
+        freshest.map(Superblock::resync_offset_sectors).min().unwrap_or(u64::MAX)
+    }
+
     /// Takes stale members into empty slots, the freshest first and those of the same events together, as long as
     /// that is needed.
     pub(super) fn force(&mut self, candidates: &[Candidate]) -> Result<(), AssemblyError> {

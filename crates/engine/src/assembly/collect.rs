@@ -43,7 +43,7 @@ pub(super) fn collect(
     }
     let redundant = !matches!(superblock.level(), Level::Linear | Level::Raid0);
     let resync_offset_sectors =
-        if redundant && !forced_clean { superblock.resync_offset_sectors() } else { u64::MAX };
+        if redundant && !forced_clean { chosen.resync_offset_sectors(candidates) } else { u64::MAX };
     let mut assembly = Assembly {
         metadata: superblock.metadata(),
         uuid: superblock.set_uuid(),

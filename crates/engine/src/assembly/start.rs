@@ -94,7 +94,7 @@ pub(super) fn decide(
         });
     }
     let is_degraded = !missing.is_empty() || !recovering.is_empty();
-    let is_dirty = superblock.resync_offset_sectors() != u64::MAX;
+    let is_dirty = chosen.resync_offset_sectors(candidates) != u64::MAX;
     let may_be_wrong = level.parity_count() > 0 && is_dirty && is_degraded && consistency != Consistency::Ppl;
     if !may_be_wrong || options.readonly {
         return Ok(false);

@@ -294,6 +294,21 @@ fn a_dirty_degraded_array_needs_force_and_is_read_without() {
 }
 
 #[test]
+fn an_array_is_dirty_if_any_of_its_freshest_members_says_so() {
+    for dirty in 0..3 {
+        let mut members = array(Level::Raid5, 3);
+        change(&mut members[dirty], |s| s.resync_offset_sectors = 64);
+        let assembly = assemble(&members, Options::default()).unwrap();
+        assert_eq!((assembly.is_clean, assembly.resync_offset_sectors), (false, 64), "{dirty}");
+        members.remove((dirty + 1) % 3);
+        assert!(matches!(assemble(&members, RUN), Err(AssemblyError::DirtyDegraded { .. })), "{dirty}");
+        // One that is behind has not heard that it was called clean.
+        change_all(&mut members, |s| s.events += u64::from(s.resync_offset_sectors == u64::MAX));
+        assert!(assemble(&members, RUN).unwrap().is_clean, "{dirty}");
+    }
+}
+
+#[test]
 fn a_recovering_member_is_no_data_and_a_replacement_stands_in() {
     let mut members = array(Level::Raid5, 3);
     change(&mut members[1], |s| {
