@@ -15,9 +15,9 @@ use super::core::{Core, IoRecord, Owner};
 use super::slots::SlotSet;
 use crate::geometry::Shape;
 use crate::io::{Action, ActionQueue, ArrayEvent, IoError, IoResult, Op, SegList};
-use crate::metadata::StateChange;
+use crate::metadata::{BadBlocks, StateChange};
 use crate::mutation::{self, Mutation};
-use crate::units::{Instant, MemberIndex, Nanos, SectorRange, Slot};
+use crate::units::{Instant, MemberIndex, Nanos, PAGE_SECTORS, SectorRange, Slot};
 
 /// Corrected read errors, and writes not taken, that a member may have, halved every hour (md's `max_read_errors`).
 pub const READ_ERRORS_MAX: u32 = 20;
@@ -192,17 +192,28 @@ impl Core {
     }
 
     /// A member did not take a write, or not give it back. It is listed that it does not hold these sectors, if it has a log for that and
-    /// answers at all; otherwise, or if this happened too often, it fails.
+    /// answers at all; otherwise, or if this happened in too many places, it fails.
     pub(crate) fn write_failed(&mut self, out: &mut ActionQueue, record: &IoRecord, error: IoError) {
         let is_data = matches!(record.op, Op::Read | Op::Write);
         let can_be_listed = error == IoError::Media && is_data && self.is_still_its(record);
-        if can_be_listed && self.bad_blocks_of(record.member).is_some_and(|l| l.has_all(record.range)) {
-            // It is known already.
-        } else if can_be_listed && self.list_bad(record.member, record.range) {
-            self.count_error(out, record.slot);
+        let is_known = |list: &mut BadBlocks| (list.has_all(record.range), list.touches(record.range));
+        let (is_listed, goes_on) = self.bad_blocks_of(record.member).map_or((false, false), is_known);
+        if can_be_listed && (is_listed || self.list_bad(record.member, record.range)) {
+            if !goes_on {
+                self.count_error(out, record.slot);
+            }
         } else {
             self.fail_member_of(out, record);
         }
+    }
+
+    /// Whether a member that did not take several pages, or not give them back, is to be asked for them one by one: it can be
+    /// listed which of them it does not hold.
+    pub(crate) fn may_be_narrowed(&mut self, record: &IoRecord, error: IoError) -> bool {
+        let is_data = matches!(record.op, Op::Read | Op::Write);
+        let is_long = record.range.count > PAGE_SECTORS;
+        let is_for_pages = is_long && is_data && error == IoError::Media && self.has_kept(record);
+        is_for_pages && self.bad_blocks_of(record.member).is_some()
     }
 
     /// The member that is asked for a slot's sectors: its replacement where it holds them already (as Linux does), else the

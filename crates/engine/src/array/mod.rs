@@ -4,6 +4,8 @@
 //! parity (4, 5, 6) with their stripe cache.
 
 mod bad;
+#[cfg(test)]
+mod bad_tests;
 mod chains;
 pub(crate) mod copies;
 pub(crate) mod core;
@@ -11,6 +13,8 @@ pub mod members;
 pub mod parity;
 pub(crate) mod plain_read;
 pub(crate) mod range_lock;
+#[cfg(test)]
+pub(crate) mod recorded;
 pub(crate) mod slab;
 pub mod slots;
 #[cfg(test)]

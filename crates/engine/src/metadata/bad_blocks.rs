@@ -64,6 +64,13 @@ impl BadBlocks {
         self.ranges.get(first).is_some_and(|r| r.start <= range.start && r.end() >= range.end())
     }
 
+    /// Whether these sectors of the data are listed in part, or what is listed goes on with them.
+    pub(crate) fn touches(&self, data: SectorRange) -> bool {
+        let range = self.on_device(data);
+        let first = self.ranges.partition_point(|r| r.end() < range.start);
+        self.ranges.get(first).is_some_and(|r| r.start <= range.end())
+    }
+
     /// The first sector of the data after `sector` where listed ones begin or end.
     pub(crate) fn next_edge(&self, sector: u64) -> Option<u64> {
         let at = sector + self.data_offset_sectors;
@@ -116,6 +123,12 @@ impl BadBlocks {
         self.ranges = pieces.filter(|r| r.count > 0).collect();
         self.is_changed = true;
         true
+    }
+
+    /// What is listed, in sectors of the data.
+    #[cfg(test)]
+    pub(crate) fn listed(&self) -> impl Iterator<Item = SectorRange> {
+        self.ranges.iter().map(|r| SectorRange::new(r.start - self.data_offset_sectors, r.count))
     }
 
     /// Where the log lies, and its bytes.

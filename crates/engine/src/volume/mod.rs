@@ -328,6 +328,12 @@ impl Volume {
         }
     }
 
+    /// What a member is listed not to hold, in sectors of its data.
+    #[cfg(test)]
+    pub(crate) fn listed_bad(&self, member: MemberIndex) -> Vec<crate::units::SectorRange> {
+        self.core.bad_blocks[member.index()].iter().flat_map(BadBlocks::listed).collect()
+    }
+
     /// Whether no request is in flight, and no job of the array's own.
     pub fn is_idle(&self) -> bool {
         let machine_idle = match &self.machine {

@@ -175,7 +175,11 @@ impl Copies {
     ) {
         let mut job = self.take_job(key);
         job.pending -= 1;
+        let is_for_good = record.op == Op::Write || job.step == Step::Verifying;
         match (record.op, result) {
+            (_, Err(error)) if is_for_good && core.may_be_narrowed(record, error) => {
+                ask_by_pages(core, out, key, &mut job, record);
+            }
             (Op::Read, Ok(())) => job.read.insert(record.slot),
             (Op::Read, Err(error)) => {
                 if error == IoError::Gone || job.step == Step::Verifying {
@@ -375,6 +379,19 @@ fn first_read(core: &Core, job: &CopyJob) -> Slot {
         read.min_by_key(|p| core.is_write_mostly(p.slot))
     };
     first.expect("nothing is written that was not read").slot
+}
+
+/// Asks again, page by page, for what a member did not take, or not give back, as a whole.
+fn ask_by_pages(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, whole: &IoRecord) {
+    let source = if whole.op == Op::Read { whole.slot } else { first_read(core, job) };
+    for done in (0..whole.range.count).step_by(PAGE_SECTORS as usize) {
+        let count = PAGE_SECTORS.min(whole.range.count - done);
+        let segs = out.add_seg(job.pages(source, (done / PAGE_SECTORS) as u32, count));
+        let range = SectorRange::new(whole.range.start + done, count);
+        job.pending += 1;
+        core.send(out, IoRecord { range, owner: Owner::CopyJob { job: key }, ..*whole }, false, segs);
+        core.foreground_sectors[whole.slot.index()] -= count;
+    }
 }
 
 fn compare(out: &mut ActionQueue, key: u64, job: &mut CopyJob, page: u32, sectors: u64) {

@@ -300,9 +300,7 @@ fn holds(core: &Core, place: Place, count: u64) -> bool {
 /// take. Answers whether it is.
 fn narrow(core: &mut Core, out: &mut ActionQueue, record: &IoRecord, error: IoError) -> bool {
     let Owner::Part { request, sector } = record.owner else { return false };
-    let has_log = core.bad_blocks_of(record.member).is_some() && core.geometry.copies() > 1;
-    let is_whole = record.range.count <= PAGE_SECTORS;
-    if error != IoError::Media || record.op != Op::Write || !has_log || is_whole {
+    if record.op != Op::Write || core.geometry.copies() < 2 || !core.may_be_narrowed(record, error) {
         return false;
     }
     let fua = core.request(request).request.flags.fua;

@@ -4,13 +4,13 @@ use super::Parity;
 use super::op::{Kind, Step, StripeOp};
 use super::plan::WriteMethod;
 use super::window::Piece;
-use crate::array::core::{Core, Owner};
+use crate::array::core::{Core, IoRecord, Owner};
 use crate::array::slots::SlotSet;
 use crate::io::{
     Action, ActionQueue, Buf, Compute, IoError, Kernel, Op, Operand, OperandList, Role, Seg, SegList, Tag,
 };
 use crate::mutation::{self, Mutation};
-use crate::units::{PAGE_SECTORS, Slot};
+use crate::units::{PAGE_SECTORS, SectorRange, Slot};
 
 impl Parity {
     /// The pages of a slot between two sectors of the window.
@@ -255,6 +255,37 @@ impl Parity {
         }
         if op.pending == 0 {
             op.result = Err(IoError::Lost);
+        }
+    }
+
+    /// Writes again, row by row, what a member did not take as a whole.
+    pub(super) fn write_rows(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        key: u64,
+        op: &mut StripeOp,
+        whole: &IoRecord,
+    ) {
+        let slot = whole.slot;
+        let is_from_request = op.covered.contains(slot) && !op.drained(core).contains(slot);
+        let fua = op.pieces.iter().any(|p| p.fua);
+        for row in op.rows.0..op.rows.1 {
+            let segs = if is_from_request && !out.is_phantom {
+                let of_slot = op.pieces.iter().filter(|p| op.map.data_slot(p.data) == slot);
+                let of_row = of_slot.filter_map(|p| p.clip((row, row + 1)));
+                out.add_segs(of_row.map(|p| core.request_seg(p.request, p.sector, u64::from(p.count))))
+            } else {
+                let page = PAGE_SECTORS as u32;
+                self.page_segs(out, op, slot, (row * page, (row + 1) * page))
+            };
+            let start = op.range.start + u64::from(row - op.rows.0) * PAGE_SECTORS;
+            op.pending += 1;
+            let range = SectorRange::new(start, PAGE_SECTORS);
+            core.send(out, IoRecord { range, owner: Owner::Stripe { op: key }, ..*whole }, fua, segs);
+            if op.kind == Kind::Job {
+                core.foreground_sectors[slot.index()] -= PAGE_SECTORS;
+            }
         }
     }
 }

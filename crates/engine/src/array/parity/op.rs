@@ -354,6 +354,9 @@ impl Parity {
             if !is_taken_for_read {
                 op.unreadable.insert(record.slot);
             }
+            if op.step == Step::Verifying && self.is_narrowed(core, out, key, &mut op, (record, error)) {
+                return self.go_on(core, out, key, op);
+            }
             // A member that does not give back what was just written to it is not to be kept.
             if error == IoError::Gone || op.step == Step::Verifying {
                 core.write_failed(out, record, error);
@@ -362,11 +365,11 @@ impl Parity {
                 op.to_ask_again.insert(record.slot);
             }
             self.mark(&op, record.slot, is_taken_for_read);
-        } else {
+        } else if !self.is_narrowed(core, out, key, &mut op, (record, error)) {
             core.write_failed(out, record, error);
             core.drop_replacement(out, record.slot, record.member);
-            // What left the array is lost anyway; where another has its slot, that one was written, too.
-            if core.has_kept(record) {
+            // What left the array is lost anyway; where another has its slot, or is to have it, that one was written, too.
+            if core.has_kept(record) && core.source(record.slot, record.range) == record.member {
                 op.unwritten.insert(record.slot);
             }
             let is_kept = op.lacking(core).len() <= usize::from(self.shape.parity_disks());
@@ -375,6 +378,26 @@ impl Parity {
             }
         }
         self.go_on(core, out, key, op);
+    }
+
+    /// Several rows were refused as a whole: what was to be written is asked for row by row, where it can be listed which of
+    /// them a member does not take; what was read, and is written back, is read again so. Answers whether that is done.
+    fn is_narrowed(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        key: u64,
+        op: &mut StripeOp,
+        (record, error): (&IoRecord, IoError),
+    ) -> bool {
+        let is_narrowed = core.may_be_narrowed(record, error);
+        if is_narrowed && op.kind == Kind::Read {
+            op.split = true;
+            op.plan.recover.iter().for_each(|slot| self.mark(op, slot, false));
+        } else if is_narrowed {
+            self.write_rows(core, out, key, op, record);
+        }
+        is_narrowed
     }
 
     /// A slot's member answered an operation as it should.
@@ -414,7 +437,7 @@ impl Parity {
             if op.pending > 0 {
                 return self.put(key, op);
             }
-            if op.result.is_err() || op.split && op.step == Step::Reading {
+            if op.result.is_err() || op.split && (op.step == Step::Reading || op.kind == Kind::Read) {
                 return self.end(core, out, key, op);
             }
             match op.step {
@@ -551,7 +574,7 @@ impl Parity {
         if op.kind == Kind::Job && !core.policy.whole_stripes_fill_cache {
             self.mark_all(&op, SlotSet::EMPTY, SlotSet::first(core.geometry.raid_disks()));
         }
-        if op.result.is_ok() && !op.unreadable.is_empty() {
+        if op.result.is_ok() && !op.split && !op.unreadable.is_empty() {
             report_corrected(out, core, &op);
         }
         if op.split {

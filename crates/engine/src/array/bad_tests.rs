@@ -1,0 +1,208 @@
+//! What is listed as bad of members that refuse some sectors.
+
+use std::collections::VecDeque;
+
+use crate::array::recorded::config;
+use crate::geometry::Geometry;
+use crate::io::{
+    Action, ActionQueue, AdminCommand, AdminReply, Area, ArrayEvent, Flags, Input, IoError, IoResult,
+    MemberIo, Op, Request, RequestId, SyncAction, Verdict,
+};
+use crate::level::Level;
+use crate::units::{Instant, MemberIndex, SectorRange, Slot};
+use crate::volume::{Volume, VolumeConfig};
+
+const LEVELS: [(Level, u16); 5] =
+    [(Level::Raid1, 2), (Level::Raid4, 4), (Level::Raid5, 4), (Level::Raid6, 6), (Level::Raid10, 4)];
+/// Chunks of the array, and the page of its members that is bad.
+const CHUNK: u64 = 128;
+const BAD: SectorRange = SectorRange::new(40, 8);
+
+/// An array and its members, of which some refuse what is said.
+struct Bench<R: Fn(&MemberIo) -> bool> {
+    volume: Volume,
+    refuses: R,
+    events: Vec<ArrayEvent>,
+}
+
+impl<R: Fn(&MemberIo) -> bool> Bench<R> {
+    fn new(config: &VolumeConfig, refuses: R) -> Self {
+        Self { volume: Volume::new(config).unwrap(), refuses, events: Vec::new() }
+    }
+
+    /// Answers how the request ended, if it was one.
+    fn input(&mut self, input: Input) -> Option<IoResult> {
+        let mut completed = None;
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut out = ActionQueue::default();
+            self.volume.handle(Instant::ZERO, input, &mut out);
+            self.volume.check_invariants();
+            for action in &out.actions {
+                match *action {
+                    Action::Io(io) => {
+                        let is_refused = io.area == Area::Data && (self.refuses)(&io);
+                        let result = if is_refused { Err(IoError::Media) } else { Ok(()) };
+                        inputs.push_back(Input::IoDone { tag: io.tag, result });
+                    }
+                    Action::Compute(c) => {
+                        inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
+                    }
+                    Action::Complete { result, .. } => completed = Some(result),
+                    Action::Replied { reply, .. } => assert_eq!(reply, AdminReply::Done),
+                    Action::Event(event) => self.events.push(event),
+                }
+            }
+        }
+        completed
+    }
+
+    fn request(&mut self, op: Op, start: u64, count: u64) -> IoResult {
+        let range = SectorRange::new(start, count);
+        let request = Request { id: RequestId(0), op, range, flags: Flags::default() };
+        self.input(Input::Request(request)).unwrap()
+    }
+
+    fn admin(&mut self, command: AdminCommand) {
+        self.input(Input::Admin { id: 0, command });
+    }
+
+    /// The sectors of data that its list says a member does not hold.
+    fn listed(&self, member: u16) -> Vec<SectorRange> {
+        self.volume.listed_bad(MemberIndex(member))
+    }
+}
+
+fn is_bad(io: &MemberIo, member: u16) -> bool {
+    io.member.0 == member && io.range.start < BAD.end() && io.range.end() > BAD.start
+}
+
+fn first_slot(level: Level, members: u16) -> u16 {
+    Geometry::new(&all_there(level, members).geometry).unwrap().place(0, 0).slot.0
+}
+
+fn all_there(level: Level, members: u16) -> VolumeConfig {
+    config(level, members, &vec![false; members.into()])
+}
+
+/// The last is a spare.
+fn with_spare(level: Level, members: u16) -> VolumeConfig {
+    let mut config = config(level, members, &vec![false; usize::from(members) + 1]);
+    config.sync.start = true;
+    config
+}
+
+#[test]
+fn of_a_long_write_only_the_page_that_a_member_refuses_is_listed() {
+    for (level, members) in LEVELS {
+        let slot = first_slot(level, members);
+        for count in [64, CHUNK, CHUNK * 12, CHUNK * 24] {
+            let mut bench =
+                Bench::new(&all_there(level, members), |io| io.op == Op::Write && is_bad(io, slot));
+            assert_eq!(bench.request(Op::Write, 0, count), Ok(()), "{level} {count}");
+            assert_eq!(bench.listed(slot), [BAD], "{level} {count}");
+            assert_eq!(bench.events, [], "{level} {count}");
+        }
+    }
+}
+
+#[test]
+fn of_a_long_read_only_the_page_that_a_member_does_not_give_and_cannot_be_made_to_is_listed() {
+    for ((level, members), takes) in LEVELS.into_iter().flat_map(|level| [(level, false), (level, true)]) {
+        let slot = first_slot(level, members);
+        let what = format!("{level} {}", if takes { "takes it" } else { "refuses it" });
+        for count in [64, CHUNK, CHUNK * 12] {
+            let refuses = |io: &MemberIo| is_bad(io, slot) && (io.op == Op::Read || !takes);
+            let mut bench = Bench::new(&all_there(level, members), refuses);
+            // Copies are read in turn.
+            for _ in 0..if matches!(level, Level::Raid1 | Level::Raid10) { 2 } else { 1 } {
+                assert_eq!(bench.request(Op::Read, 0, count), Ok(()), "{what} {count}");
+            }
+            assert_eq!((bench.listed(slot), &bench.events[..]), (vec![BAD], &[][..]), "{what} {count}");
+        }
+    }
+}
+
+#[test]
+fn neither_is_more_of_a_member_that_lost_blocks_are_rebuilt_from() {
+    for takes in [false, true] {
+        let mut config = all_there(Level::Raid6, 6);
+        let lost = first_slot(Level::Raid6, 6);
+        config.failed = vec![Slot(lost)];
+        let from = lost + 1;
+        let mut bench = Bench::new(&config, |io| is_bad(io, from) && (io.op == Op::Read || !takes));
+        assert_eq!(bench.request(Op::Read, 0, CHUNK), Ok(()), "{takes}");
+        assert_eq!((bench.listed(from), &bench.events[..]), (vec![BAD], &[][..]), "{takes}");
+    }
+}
+
+#[test]
+fn of_a_recovery_only_the_page_that_the_new_member_refuses_is_listed() {
+    for (level, members) in LEVELS {
+        let slot = first_slot(level, members);
+        let mut bench =
+            Bench::new(&with_spare(level, members), |io| io.op == Op::Write && is_bad(io, members));
+        bench.admin(AdminCommand::Fail(Slot(slot)));
+        assert_eq!(bench.events.last(), Some(&ArrayEvent::SyncDone(SyncAction::Recover)), "{level}");
+        assert_eq!(bench.volume.member_of(Slot(slot)), Some(MemberIndex(members)), "{level}");
+        assert_eq!(bench.listed(members), [BAD], "{level}");
+    }
+}
+
+/// A member that is replaced refuses a write, and its replacement takes it: the slot lacks nothing.
+#[test]
+fn what_a_replacement_took_is_not_missed() {
+    for (level, members) in [(Level::Raid4, 4), (Level::Raid5, 4)] {
+        let mut config = config(level, members, &vec![false; usize::from(members) + 1]);
+        config.replacements = vec![(Slot(0), MemberIndex(members), 2 * CHUNK)];
+        let other = members - 1;
+        for (start, count) in [(BAD.start, 8), (0, 64), (0, CHUNK * 3)] {
+            let mut bench =
+                Bench::new(&config, |io| io.op == Op::Write && (is_bad(io, 0) || is_bad(io, other)));
+            assert_eq!(bench.request(Op::Write, start, count), Ok(()), "{level} {count}");
+            assert_eq!(bench.events, [], "{level} {count}");
+            assert_eq!((bench.listed(0), bench.listed(other)), (vec![BAD], vec![BAD]), "{level} {count}");
+        }
+    }
+}
+
+#[test]
+fn of_a_member_that_is_copied_from_only_the_page_that_it_does_not_give_and_cannot_be_made_to_is_listed() {
+    for (level, members, from) in [(Level::Raid1, 3, 0), (Level::Raid6, 6, 2)] {
+        for takes in [false, true] {
+            let refuses = |io: &MemberIo| is_bad(io, from) && (io.op == Op::Read || !takes);
+            let mut bench = Bench::new(&with_spare(level, members), refuses);
+            bench.admin(AdminCommand::Fail(Slot(1)));
+            assert_eq!(bench.events.last(), Some(&ArrayEvent::SyncDone(SyncAction::Recover)), "{level}");
+            assert_eq!((bench.listed(from), bench.listed(members)), (vec![BAD], vec![]), "{level} {takes}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_refuses_a_long_range_is_kept_and_one_that_refuses_many_places_is_not() {
+    for (level, members) in LEVELS {
+        let slot = first_slot(level, members);
+        let is_its = |io: &MemberIo| io.op == Op::Write && io.member.0 == slot;
+        let mut bench = Bench::new(&all_there(level, members), |io| is_its(io) && io.range.start < 2 * CHUNK);
+        assert_eq!(bench.request(Op::Write, 0, CHUNK * 24), Ok(()), "{level}");
+        assert_eq!((bench.listed(slot), &bench.events[..]), (vec![SectorRange::new(0, 2 * CHUNK)], &[][..]));
+        let is_odd = |io: &MemberIo| io.range.count > 8 || io.range.start % 16 == 8;
+        let mut bench = Bench::new(&all_there(level, members), |io| is_its(io) && is_odd(io));
+        assert_eq!(bench.request(Op::Write, 0, CHUNK * 24), Ok(()), "{level}");
+        assert_eq!(bench.events, [ArrayEvent::MemberFailed { slot: Slot(slot) }], "{level}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_again_row_by_row_is_not_corrected_yet() {
+    let mut config = all_there(Level::Raid5, 4);
+    config.failed = vec![Slot(1)];
+    let mut bench = Bench::new(&config, |io| io.op == Op::Read && is_bad(io, 0));
+    assert_eq!(
+        bench.request(Op::Write, 0, 64),
+        Err(IoError::Media),
+        "there is nothing to make its parity from"
+    );
+    assert_eq!(bench.events, []);
+}
