@@ -59,6 +59,12 @@ fn what_was_wrong_once_is_right() {
             "an array is clean to the member that a start by force was recorded on, in as many events as before",
         ),
         (479_919, "a recovery writes what the cache has of a member that failed in a resync"),
+        (
+            684_942,
+            "P and Q say different things after a start by force without one member, and nothing resyncs them",
+        ),
+        (1_226_910, "a recovery by the bitmap leaves nothing to the resync that is due after it"),
+        (1_355_767, "the member that took the slot of one that refused a read is not asked for it"),
         (392_704, "a replacement has more than its member of what was under way before a start by force"),
     ] {
         let failure = run(&Scenario::of(seed), false).failure;

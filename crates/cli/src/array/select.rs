@@ -189,7 +189,8 @@ pub(crate) fn tell(assembled: &Assembled) {
         );
     }
     if assembly.forced_clean {
-        say!("stripewise: the array was not stopped cleanly; its parity is taken as right");
+        let rest = if assembly.is_clean { "" } else { " for what is missing, and the rest is resynced" };
+        say!("stripewise: the array was not stopped cleanly; its parity is taken as right{rest}");
     }
     if let Some(damage) = &assembly.bitmap_damage {
         say!("stripewise: {damage}; the bitmap is not used");

@@ -65,6 +65,12 @@ impl Core {
         self.has_bad_blocks
     }
 
+    /// Whether any member, in a slot or not, has bad blocks among these sectors.
+    #[inline]
+    pub(crate) fn has_bad_among(&self, range: SectorRange) -> bool {
+        self.has_bad_blocks && self.bad_blocks.iter().flatten().any(|list| list.has(range))
+    }
+
     fn look_for_bad_blocks(&mut self) {
         self.has_bad_blocks = self.bad_blocks.iter().flatten().any(|list| !list.is_empty());
     }

@@ -1,7 +1,9 @@
 //! What is listed as bad of members that refuse some sectors.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
+use crate::array::members::READ_ERRORS_MAX;
 use crate::array::recorded::config;
 use crate::geometry::Geometry;
 use crate::io::{
@@ -180,16 +182,20 @@ fn of_a_member_that_is_copied_from_only_the_page_that_it_does_not_give_and_canno
 }
 
 #[test]
-fn a_member_that_refuses_a_long_range_is_kept_and_one_that_refuses_many_places_is_not() {
+fn a_long_write_that_a_member_refuses_counts_as_one_error() {
     for (level, members) in LEVELS {
+        let config = all_there(level, members);
         let slot = first_slot(level, members);
-        let is_its = |io: &MemberIo| io.op == Op::Write && io.member.0 == slot;
-        let mut bench = Bench::new(&all_there(level, members), |io| is_its(io) && io.range.start < 2 * CHUNK);
-        assert_eq!(bench.request(Op::Write, 0, CHUNK * 24), Ok(()), "{level}");
-        assert_eq!((bench.listed(slot), &bench.events[..]), (vec![SectorRange::new(0, 2 * CHUNK)], &[][..]));
-        let is_odd = |io: &MemberIo| io.range.count > 8 || io.range.start % 16 == 8;
-        let mut bench = Bench::new(&all_there(level, members), |io| is_its(io) && is_odd(io));
-        assert_eq!(bench.request(Op::Write, 0, CHUNK * 24), Ok(()), "{level}");
+        let mut bench = Bench::new(&config, |io| io.op == Op::Write && io.member.0 == slot);
+        let geometry = Geometry::new(&config.geometry).unwrap();
+        let chunks =
+            (0..).map(|chunk| chunk * CHUNK).filter(|start| geometry.place(*start, 0).slot.0 == slot);
+        let mut writes = chunks.take(READ_ERRORS_MAX as usize + 1);
+        for start in writes.by_ref().take(READ_ERRORS_MAX as usize) {
+            assert_eq!(bench.request(Op::Write, start, 64), Ok(()), "{level}");
+        }
+        assert_eq!(bench.events, [], "{level}");
+        assert_eq!(bench.request(Op::Write, writes.next().unwrap(), 64), Ok(()), "{level}");
         assert_eq!(bench.events, [ArrayEvent::MemberFailed { slot: Slot(slot) }], "{level}");
     }
 }
@@ -205,4 +211,23 @@ fn what_is_asked_for_again_row_by_row_is_not_corrected_yet() {
         "there is nothing to make its parity from"
     );
     assert_eq!(bench.events, []);
+}
+
+#[test]
+fn other_rows_than_those_of_a_bad_page_are_written_and_read_as_ever() {
+    for (level, members) in LEVELS {
+        let slot = first_slot(level, members);
+        let asked = RefCell::new(Vec::new());
+        let refuses = |io: &MemberIo| {
+            asked.borrow_mut().push(*io);
+            io.op == Op::Write && is_bad(io, slot)
+        };
+        let mut bench = Bench::new(&all_there(level, members), refuses);
+        assert_eq!(bench.request(Op::Write, 0, CHUNK), Ok(()), "{level}");
+        assert_eq!(bench.listed(slot), [BAD], "{level}");
+        asked.borrow_mut().clear();
+        assert_eq!(bench.request(Op::Write, CHUNK * 12, CHUNK), Ok(()), "{level}");
+        assert_eq!(bench.request(Op::Read, CHUNK * 12, CHUNK * 2), Ok(()), "{level}");
+        assert!(asked.borrow().iter().all(|io| io.range.count >= CHUNK), "{level}: {asked:?}");
+    }
 }

@@ -90,6 +90,8 @@ pub(crate) struct IoRecord {
     /// The slot's member when the I/O began, or its replacement.
     pub(crate) member: MemberIndex,
     pub(crate) op: Op,
+    /// It asks again for a part of what was refused, and counted as an error.
+    pub(crate) is_again: bool,
     pub(crate) range: SectorRange,
     pub(crate) owner: Owner,
 }
@@ -217,7 +219,8 @@ impl Core {
     ) {
         self.metadata_ios += 1;
         // No slot is busier for it: the members' load steers reads of data.
-        let tag = Tag(self.ios.insert(IoRecord { slot: Slot(u16::MAX), member, op, range, owner }));
+        let slot = Slot(u16::MAX);
+        let tag = Tag(self.ios.insert(IoRecord { slot, member, op, is_again: false, range, owner }));
         let (area, fua) = (Area::Device, op == Op::Write);
         out.push(Action::Io(MemberIo { tag, member, area, op, range, fua, segs }));
     }
@@ -238,7 +241,7 @@ impl Core {
     #[inline]
     pub(crate) fn record(&self, slot: Slot, op: Op, range: SectorRange, owner: Owner) -> IoRecord {
         let member = if op == Op::Read { self.source(slot, range) } else { self.member_of[slot.index()] };
-        IoRecord { slot, member, op, range, owner }
+        IoRecord { slot, member, op, is_again: false, range, owner }
     }
 
     /// Asks one member for an I/O, whether or not its slot is being replaced.

@@ -15,7 +15,7 @@ use super::core::{Core, IoRecord, Owner};
 use super::slots::SlotSet;
 use crate::geometry::Shape;
 use crate::io::{Action, ActionQueue, ArrayEvent, IoError, IoResult, Op, SegList};
-use crate::metadata::{BadBlocks, StateChange};
+use crate::metadata::StateChange;
 use crate::mutation::{self, Mutation};
 use crate::units::{Instant, MemberIndex, Nanos, PAGE_SECTORS, SectorRange, Slot};
 
@@ -66,6 +66,8 @@ pub(crate) struct Members {
     pub(crate) replacing: SlotSet,
     replacements: Vec<Option<Replacement>>,
     read_errors: Vec<(u32, Instant)>,
+    /// How often a slot came to another member.
+    pub(crate) moves: u64,
 }
 
 impl Members {
@@ -79,6 +81,7 @@ impl Members {
             replacing: SlotSet::EMPTY,
             replacements: vec![None; slots],
             read_errors: vec![(0, Instant::ZERO); slots],
+            moves: 0,
         }
     }
 
@@ -192,14 +195,14 @@ impl Core {
     }
 
     /// A member did not take a write, or not give it back. It is listed that it does not hold these sectors, if it has a log for that and
-    /// answers at all; otherwise, or if this happened in too many places, it fails.
+    /// answers at all; otherwise, or if this happened too often, it fails.
     pub(crate) fn write_failed(&mut self, out: &mut ActionQueue, record: &IoRecord, error: IoError) {
         let is_data = matches!(record.op, Op::Read | Op::Write);
         let can_be_listed = error == IoError::Media && is_data && self.is_still_its(record);
-        let is_known = |list: &mut BadBlocks| (list.has_all(record.range), list.touches(record.range));
-        let (is_listed, goes_on) = self.bad_blocks_of(record.member).map_or((false, false), is_known);
-        if can_be_listed && (is_listed || self.list_bad(record.member, record.range)) {
-            if !goes_on {
+        if can_be_listed && self.bad_blocks_of(record.member).is_some_and(|l| l.has_all(record.range)) {
+            // It is known already.
+        } else if can_be_listed && self.list_bad(record.member, record.range) {
+            if !record.is_again {
                 self.count_error(out, record.slot);
             }
         } else {
@@ -208,12 +211,16 @@ impl Core {
     }
 
     /// Whether a member that did not take several pages, or not give them back, is to be asked for them one by one: it can be
-    /// listed which of them it does not hold.
-    pub(crate) fn may_be_narrowed(&mut self, record: &IoRecord, error: IoError) -> bool {
+    /// listed which of them it does not hold. All count as one error.
+    pub(crate) fn is_narrowed(&mut self, out: &mut ActionQueue, record: &IoRecord, error: IoError) -> bool {
         let is_data = matches!(record.op, Op::Read | Op::Write);
         let is_long = record.range.count > PAGE_SECTORS;
         let is_for_pages = is_long && is_data && error == IoError::Media && self.has_kept(record);
-        is_for_pages && self.bad_blocks_of(record.member).is_some()
+        if !is_for_pages || self.bad_blocks_of(record.member).is_none() {
+            return false;
+        }
+        self.count_error(out, record.slot);
+        self.has_kept(record)
     }
 
     /// The member that is asked for a slot's sectors: its replacement where it holds them already (as Linux does), else the
@@ -258,6 +265,7 @@ impl Core {
         self.members.set_standing(member, Standing::InSlot(slot));
         self.members.recovering.insert(slot);
         self.members.recovered[slot.index()] = from;
+        self.members.moves += 1;
         self.members.read_errors[slot.index()].0 = 0;
         self.changed(StateChange::SpareStarted { slot, member });
         if from > 0 {
@@ -306,6 +314,7 @@ impl Core {
             self.members.set_standing(self.member_of[slot.index()], Standing::Failed);
             self.members.set_standing(member, Standing::InSlot(slot));
             self.member_of[slot.index()] = member;
+            self.members.moves += 1;
             self.members.read_errors[slot.index()].0 = 0;
             self.changed(StateChange::ReplacementDone { slot, member });
             // From now on the old member misses what is written, and it would come back after a crash.

@@ -106,6 +106,7 @@ impl Core {
         } else {
             Owner::Part { request, sector }
         };
-        IoRecord { slot, member, op: Op::Read, range: SectorRange::new(place.sector, count), owner }
+        let range = SectorRange::new(place.sector, count);
+        IoRecord { slot, member, op: Op::Read, is_again: false, range, owner }
     }
 }

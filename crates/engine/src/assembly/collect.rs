@@ -42,8 +42,9 @@ pub(super) fn collect(
         return Err(AssemblyError::Bitmap { label: label.clone(), problem: problem.clone() });
     }
     let redundant = !matches!(superblock.level(), Level::Linear | Level::Raid0);
+    let is_taken_as_right = forced_clean && has_nothing_to_compare(superblock.level(), &slots);
     let resync_offset_sectors =
-        if redundant && !forced_clean { chosen.resync_offset_sectors(candidates) } else { u64::MAX };
+        if redundant && !is_taken_as_right { chosen.resync_offset_sectors(candidates) } else { u64::MAX };
     let mut assembly = Assembly {
         metadata: superblock.metadata(),
         uuid: superblock.set_uuid(),
@@ -65,6 +66,14 @@ pub(super) fn collect(
     };
     assembly.resume_by_bitmap(candidates);
     Ok(assembly)
+}
+
+/// Whether what is there of a level with parity agrees with all that is made of it, for it has no more than it needs.
+fn has_nothing_to_compare(level: Level, slots: &[SlotState]) -> bool {
+    let is_made_anew = |state: &&SlotState| {
+        matches!(state, SlotState::Missing | SlotState::Recovering { offset_sectors: 0, .. })
+    };
+    slots.iter().filter(is_made_anew).count() >= usize::from(level.parity_count())
 }
 
 fn leave_out_small_spares(candidates: &[Candidate], chosen: &mut Chosen) {

@@ -205,7 +205,8 @@ pub struct Assembly {
     pub resync_offset_sectors: u64,
     /// Whether all writes that were begun have ended; always for levels without redundancy.
     pub is_clean: bool,
-    /// Whether `force` took a dirty degraded array as clean, whose parity may be wrong where writes were under way.
+    /// Whether `force` took the parity of a dirty degraded array for what is missing, though it may be wrong where writes were
+    /// under way. Such an array is clean unless it has more than it needs, which a resync is to make agree.
     pub forced_clean: bool,
     /// What follows a crash.
     pub consistency: Consistency,

@@ -293,6 +293,35 @@ fn a_dirty_degraded_array_needs_force_and_is_read_without() {
     assert!(forced.is_clean && forced.forced_clean);
 }
 
+/// P and Q may say different things of what is missing, and so may the rows of a member that is recovered in part.
+#[test]
+fn what_force_leaves_to_be_compared_is_resynced() {
+    for (level, members, missing, recovered, is_clean) in [
+        (Level::Raid5, 3, 1, None, true),
+        (Level::Raid5, 3, 0, Some(0), true),
+        (Level::Raid5, 3, 0, Some(64), false),
+        (Level::Raid6, 4, 1, None, false),
+        (Level::Raid6, 4, 1, Some(0), true),
+        (Level::Raid6, 4, 1, Some(64), false),
+        (Level::Raid6, 4, 2, None, true),
+    ] {
+        let mut members = array(level, members);
+        change_all(&mut members, |s| s.resync_offset_sectors = 8);
+        if let Some(recovered) = recovered {
+            change(&mut members[0], |s| {
+                s.features |= Features::RECOVERY_OFFSET;
+                s.recovery_offset_sectors = recovered;
+            });
+        }
+        members.truncate(members.len() - missing);
+        let forced = assemble(&members, FORCE).unwrap();
+        let what = format!("{level} without {missing}, {recovered:?} recovered");
+        assert!(forced.forced_clean, "{what}");
+        let from = if is_clean { u64::MAX } else { 8 };
+        assert_eq!((forced.is_clean, forced.resync_offset_sectors), (is_clean, from), "{what}");
+    }
+}
+
 #[test]
 fn an_array_is_dirty_if_any_of_its_freshest_members_says_so() {
     for dirty in 0..3 {

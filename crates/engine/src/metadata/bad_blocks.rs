@@ -64,13 +64,6 @@ impl BadBlocks {
         self.ranges.get(first).is_some_and(|r| r.start <= range.start && r.end() >= range.end())
     }
 
-    /// Whether these sectors of the data are listed in part, or what is listed goes on with them.
-    pub(crate) fn touches(&self, data: SectorRange) -> bool {
-        let range = self.on_device(data);
-        let first = self.ranges.partition_point(|r| r.end() < range.start);
-        self.ranges.get(first).is_some_and(|r| r.start <= range.end())
-    }
-
     /// The first sector of the data after `sector` where listed ones begin or end.
     pub(crate) fn next_edge(&self, sector: u64) -> Option<u64> {
         let at = sector + self.data_offset_sectors;

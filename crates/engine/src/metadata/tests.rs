@@ -12,8 +12,8 @@ use stripewise_format::uuid::Uuid;
 use super::{BitmapConfig, MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
 use crate::geometry::GeometrySpec;
 use crate::io::{
-    Action, ActionQueue, AdminCommand, AdminReply, Area, Flags, Input, IoError, IoResult, Op, Request,
-    RequestId, Verdict,
+    Action, ActionQueue, AdminCommand, AdminReply, Area, Flags, Input, IoError, IoResult, Kernel, Op,
+    Request, RequestId, SyncAction, Verdict,
 };
 use crate::policy::Policy;
 use crate::units::{Instant, MemberIndex, Nanos, SectorRange, Slot};
@@ -42,6 +42,8 @@ struct Bench {
     superblocks: Vec<Vec<u8>>,
     /// Recovery offsets as superblocks said them, by member.
     recovered: Vec<(u16, u64)>,
+    /// Comparisons of rows.
+    checks: usize,
     ids: u32,
 }
 
@@ -104,6 +106,7 @@ fn bench_of(members: u16, has_bitmap: bool, change: impl FnOnce(&mut VolumeConfi
         broken: None,
         superblocks: vec![Vec::new(); members.into()],
         recovered: Vec::new(),
+        checks: 0,
         ids: 0,
     }
 }
@@ -150,6 +153,7 @@ impl Bench {
                         inputs.push_back(Input::IoDone { tag: io.tag, result });
                     }
                     Action::Compute(compute) => {
+                        self.checks += usize::from(compute.kernel == Kernel::Check);
                         inputs.push_back(Input::Computed { tag: compute.tag, verdict: Verdict::Consistent });
                     }
                     Action::Complete { result, .. } => self.told.push((0, Told::Answer(result))),
@@ -268,6 +272,23 @@ fn an_array_that_was_stopped_during_a_resync_is_active_before_its_first_write() 
         bench.input(Input::Admin { id: 0, command: AdminCommand::Stop });
         assert_eq!(bench.superblock(0).resync_offset_sectors, 64, "it goes on from there");
     }
+}
+
+/// What a member that comes back has missed is less than what may disagree, and both go by the same bits.
+#[test]
+fn a_resync_that_is_due_is_not_over_with_a_recovery_by_the_bitmap() {
+    let mut bench = bench_of(3, true, |config| {
+        (0..3).for_each(|member| superblock_of(config, member).resync_offset_sectors = 0);
+        (config.resync_from, config.sync.start) = (Some(0), false);
+        config.metadata.as_mut().unwrap().bitmap.as_mut().unwrap().bits.set(0..1);
+    });
+    let (slot, member) = (Slot(1), MemberIndex(1));
+    bench.input(Input::Admin { id: 0, command: AdminCommand::Fail(slot) });
+    bench.input(Input::Admin { id: 0, command: AdminCommand::ReAdd { slot, member } });
+    assert_eq!(bench.checks, 0);
+    bench.input(Input::Admin { id: 0, command: AdminCommand::Sync(SyncAction::Idle) });
+    assert_eq!((bench.volume.recovered_sectors(slot), bench.volume.resync_due_from()), (None, None));
+    assert!(bench.checks > 0, "rows are compared");
 }
 
 #[test]

@@ -52,13 +52,13 @@ impl Found {
         Self { candidates, owners }
     }
 
-    /// A member's metadata as they were found, or called clean where that was forced.
-    fn metadata(&self, candidate: usize, forced: bool) -> MemberMetadata {
+    /// A member's metadata as they were found, or called clean.
+    fn metadata(&self, candidate: usize, is_called_clean: bool) -> MemberMetadata {
         let Candidate { superblock, at_sector, .. } = &self.candidates[candidate];
         let mut superblock = superblock.clone();
         match &mut superblock {
-            Superblock::V0(superblock) if forced => superblock.state |= Superblock0::CLEAN,
-            Superblock::V1(superblock) if forced => superblock.resync_offset_sectors = MAX_SECTOR,
+            Superblock::V0(superblock) if is_called_clean => superblock.state |= Superblock0::CLEAN,
+            Superblock::V1(superblock) if is_called_clean => superblock.resync_offset_sectors = MAX_SECTOR,
             _ => {}
         }
         MemberMetadata { superblock, sector: *at_sector, bad_blocks: None }
@@ -80,12 +80,13 @@ impl ArrayPlan {
             result => (result, false),
         };
         let assembly = assembly.map_err(|error| Failure::NotStarted(error.to_string()))?;
+        let is_called_clean = forced && assembly.is_clean;
         let slots = assembly.slots.iter().map(|state| state.candidate());
         let behind = assembly.spares.iter().copied().chain(assembly.replacements.iter().map(|r| r.candidate));
         let members: Vec<Option<usize>> = slots.chain(behind.map(Some)).collect();
         let bitmap = self.bitmap(&assembly, &found, devices)?;
         let metadata = MetadataConfig {
-            members: members.iter().map(|c| c.map(|c| found.metadata(c, forced))).collect(),
+            members: members.iter().map(|c| c.map(|c| found.metadata(c, is_called_clean))).collect(),
             bitmap: bitmap.clone(),
             clock_start: Timestamp::from_seconds(1_700_000_000),
             safe_mode_delay: SAFE_MODE_DELAY,

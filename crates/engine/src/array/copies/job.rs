@@ -177,7 +177,7 @@ impl Copies {
         job.pending -= 1;
         let is_for_good = record.op == Op::Write || job.step == Step::Verifying;
         match (record.op, result) {
-            (_, Err(error)) if is_for_good && core.may_be_narrowed(record, error) => {
+            (_, Err(error)) if is_for_good && core.is_narrowed(out, record, error) => {
                 ask_by_pages(core, out, key, &mut job, record);
             }
             (Op::Read, Ok(())) => job.read.insert(record.slot),
@@ -389,7 +389,8 @@ fn ask_by_pages(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut Copy
         let segs = out.add_seg(job.pages(source, (done / PAGE_SECTORS) as u32, count));
         let range = SectorRange::new(whole.range.start + done, count);
         job.pending += 1;
-        core.send(out, IoRecord { range, owner: Owner::CopyJob { job: key }, ..*whole }, false, segs);
+        let owner = Owner::CopyJob { job: key };
+        core.send(out, IoRecord { is_again: true, range, owner, ..*whole }, false, segs);
         core.foreground_sectors[whole.slot.index()] -= count;
     }
 }

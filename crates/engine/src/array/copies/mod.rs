@@ -26,7 +26,7 @@ pub(crate) struct Copies {
     /// Where each member's last read ended: a sequential reader stays on its member.
     last_end: Vec<u64>,
     /// Copies that reads were refused by.
-    tried: Slab<SlotSet>,
+    tried: Slab<Tried>,
     /// Empty while it is being worked on.
     jobs: Slab<Option<Box<CopyJob>>>,
     /// First pages for jobs.
@@ -35,6 +35,14 @@ pub(crate) struct Copies {
     waiting: VecDeque<RequestKey>,
     /// Rewrites that are under way or wait.
     rewrites: usize,
+}
+
+/// Copies that a read was refused by.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tried {
+    slots: SlotSet,
+    /// How often slots had come to another member by then: what others have by now is not what was tried.
+    moves: u64,
 }
 
 impl Copies {
@@ -126,7 +134,7 @@ impl Copies {
             let error = if is_lost { IoError::Lost } else { IoError::Media };
             return core.part_ends(out, key, Err(error));
         };
-        let tried = self.tried.insert(tried);
+        let tried = self.tried.insert(Tried { slots: tried, moves: core.members.moves });
         let range = SectorRange::new(sector, part.count);
         let seg = core.request_seg(key, part.start, part.count);
         let segs = out.add_seg(seg);
@@ -215,7 +223,8 @@ impl Copies {
                     core.part_ends(out, request, Ok(()));
                 }
                 Err(error) => {
-                    let mut tried = self.tried.remove(tried).unwrap_or_default();
+                    let Tried { slots, moves } = self.tried.remove(tried).unwrap_or_default();
+                    let mut tried = if moves == core.members.moves { slots } else { SlotSet::EMPTY };
                     if error == IoError::Gone {
                         core.fail_member_of(out, record);
                     }
@@ -300,7 +309,7 @@ fn holds(core: &Core, place: Place, count: u64) -> bool {
 /// take. Answers whether it is.
 fn narrow(core: &mut Core, out: &mut ActionQueue, record: &IoRecord, error: IoError) -> bool {
     let Owner::Part { request, sector } = record.owner else { return false };
-    if record.op != Op::Write || core.geometry.copies() < 2 || !core.may_be_narrowed(record, error) {
+    if record.op != Op::Write || core.geometry.copies() < 2 || !core.is_narrowed(out, record, error) {
         return false;
     }
     let fua = core.request(request).request.flags.fua;
@@ -313,7 +322,7 @@ fn narrow(core: &mut Core, out: &mut ActionQueue, record: &IoRecord, error: IoEr
         let segs = out.add_seg(seg);
         let owner = Owner::Part { request, sector: sector + done };
         let range = SectorRange::new(start, count);
-        core.send(out, IoRecord { range, owner, ..*record }, fua, segs);
+        core.send(out, IoRecord { is_again: true, range, owner, ..*record }, fua, segs);
         done += count;
     }
     true

@@ -248,6 +248,25 @@ fn the_flag_goes_with_the_member_and_not_with_the_slot() {
     assert_eq!(bench.readers(), [2], "both are to be spared, and the first slot's is read");
 }
 
+/// While a read goes from copy to copy, a spare takes the slot of the first that refused it.
+#[test]
+fn what_took_the_slot_of_a_member_that_was_tried_is_read() {
+    let mut config = config(Level::Raid1, 2, &[false, false, false]);
+    config.sync.start = true;
+    let mut bench = Bench::new(&config);
+    let gone = |io: &MemberIo| Input::IoDone { tag: io.tag, result: Err(IoError::Gone) };
+    let first = bench.step(Bench::request(Op::Read, 1, 0), &mut VecDeque::new());
+    let (_, mut inputs) = (bench.reads.clear(), VecDeque::new());
+    let ios = bench.step(gone(&first[0]), &mut inputs);
+    let (second, others): (Vec<MemberIo>, Vec<MemberIo>) =
+        ios.into_iter().partition(|io| io.area == Area::Data && io.range.count == 8);
+    assert_eq!((second.len(), first[0].member == second[0].member), (1, false));
+    bench.answer(&others);
+    assert_eq!(bench.volume.member_of(Slot(first[0].member.0)), Some(MemberIndex(2)), "and is recovered");
+    bench.input(gone(&second[0]));
+    assert_eq!((&bench.completed[..], bench.reads.last().unwrap().0.member), (&[Ok(())][..], MemberIndex(2)));
+}
+
 #[test]
 fn other_levels_read_all_their_members_alike() {
     assert_eq!(bench(Level::Raid10, &[true, false, false, false]).readers(), [0, 1, 2, 3]);

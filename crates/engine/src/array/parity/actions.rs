@@ -282,7 +282,8 @@ impl Parity {
             let start = op.range.start + u64::from(row - op.rows.0) * PAGE_SECTORS;
             op.pending += 1;
             let range = SectorRange::new(start, PAGE_SECTORS);
-            core.send(out, IoRecord { range, owner: Owner::Stripe { op: key }, ..*whole }, fua, segs);
+            let owner = Owner::Stripe { op: key };
+            core.send(out, IoRecord { is_again: true, range, owner, ..*whole }, fua, segs);
             if op.kind == Kind::Job {
                 core.foreground_sectors[slot.index()] -= PAGE_SECTORS;
             }

@@ -390,7 +390,7 @@ impl Parity {
         op: &mut StripeOp,
         (record, error): (&IoRecord, IoError),
     ) -> bool {
-        let is_narrowed = core.may_be_narrowed(record, error);
+        let is_narrowed = core.is_narrowed(out, record, error);
         if is_narrowed && op.kind == Kind::Read {
             op.split = true;
             op.plan.recover.iter().for_each(|slot| self.mark(op, slot, false));

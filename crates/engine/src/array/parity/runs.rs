@@ -52,7 +52,7 @@ impl Parity {
         self.choose(index, &map, together, &mut chosen);
         // An operation that ends at once must not free the window under the others.
         self.windows.get(index).gathering = true;
-        let by_rows = core.has_bad_blocks() || self.windows.get(index).by_rows;
+        let by_rows = self.goes_by_rows(core, index);
         let run = if by_rows || self.logs.is_some() { None } else { run_of_all(&map, &chosen) };
         if let Some(run) = run.filter(|run| self.alike(index, run.rows.0, run) == run.rows.1) {
             let mut op = self.empty_op(core, index, run.rows, Kind::Write, map);
@@ -133,14 +133,23 @@ impl Parity {
         true
     }
 
+    /// The sectors of every member that a window stands for.
+    fn sectors_of(&self, index: u32) -> SectorRange {
+        let sectors = self.windows.rows * PAGE_SECTORS;
+        SectorRange::new(self.windows.number(index) * sectors, sectors)
+    }
+
+    /// Whether each row of a window is worked on by itself: one of them could not be read, or written.
+    fn goes_by_rows(&mut self, core: &Core, index: u32) -> bool {
+        self.windows.get(index).by_rows || core.has_bad_among(self.sectors_of(index))
+    }
+
     /// How reads of the same rows of a window go together.
     fn together(&mut self, core: &Core, index: u32) -> Together {
-        let rows = self.windows.rows;
-        let window = self.windows.get(index);
-        let has_reads = window.queue.iter().any(|p| p.read);
-        if !has_reads || window.by_rows || core.has_bad_blocks() {
+        let has_reads = self.windows.get(index).queue.iter().any(|p| p.read);
+        if !has_reads || self.goes_by_rows(core, index) {
             Together::Never
-        } else if core.lost((window.number + 1) * rows * PAGE_SECTORS).is_empty() {
+        } else if core.lost(self.sectors_of(index).end()).is_empty() {
             Together::Beside
         } else {
             Together::Merged

@@ -145,7 +145,8 @@ impl Single {
     /// The record of an I/O of a block, as an operation's.
     const fn record(&self, block: usize, owner: Owner) -> IoRecord {
         let op = if matches!(self.phase, Phase::Writing) { Op::Write } else { Op::Read };
-        IoRecord { slot: self.asked(block), member: self.members[block], op, range: self.range(), owner }
+        let (slot, member, range) = (self.asked(block), self.members[block], self.range());
+        IoRecord { slot, member, op, is_again: false, range, owner }
     }
 }
 
@@ -155,7 +156,7 @@ fn is_plain(core: &Core, end: u64) -> bool {
     core.failed.is_empty()
         && core.members.recovering.is_empty()
         && core.members.replacing.is_empty()
-        && !core.has_bad_blocks()
+        && !core.has_bad_among(SectorRange::new(end - PAGE_SECTORS, PAGE_SECTORS))
         && !core.read_only
         && core.is_redundant(end)
 }

@@ -476,7 +476,9 @@ impl Run {
 
     /// Notes how far it came. No member's standing has changed since it began.
     fn progress(&mut self, core: &mut Core, before: u64) {
-        let by_intent = self.by_intent && !self.goes_by_slots(core);
+        // A resync that is due after a recovery needs what that went by, too.
+        let is_last = self.action == SyncAction::Resync || core.resync_from == u64::MAX;
+        let by_intent = self.by_intent && is_last && !self.goes_by_slots(core);
         if let Some(intent) = core.intent.as_mut().filter(|_| by_intent) {
             intent.synced(SectorRange::new(before, self.done - before));
         }

@@ -26,6 +26,10 @@ impl Driver {
             ArrayEvent::MemberInSync { slot } => {
                 self.tally.recovered += 1;
                 self.recovered.insert(slot);
+                // What it was filled with can be made anew only from parity that is right.
+                if self.device_of(slot).is_none_or(Device::ails) {
+                    self.doubt(slot);
+                }
             }
             ArrayEvent::SyncDone(action) => return self.sync_done(action),
             ArrayEvent::SyncInterrupted(action) => {

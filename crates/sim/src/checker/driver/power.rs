@@ -114,7 +114,7 @@ impl Driver {
                 start.forced
             )
         });
-        if start.forced {
+        if start.forced && start.config.resync_from.is_none() {
             self.forced.extend(&self.doubtful);
         }
         for slot in self.slots() {
