@@ -181,6 +181,10 @@ class Case:
                 theirs, ours = compare.mdadm("--examine", *words, path), self._host("examine", *words, path).decode()
                 for difference in compared(theirs, ours):
                     self._found(f"{' '.join(words) or 'text'}: {difference}")
+        everyone = self._shuffled(self.members + self.spares)
+        theirs, ours = compare.mdadm("--examine", "--brief", *everyone), self._host("examine", "--brief", *everyone)
+        if theirs != ours.decode():
+            self._found(f"--brief: {ours.decode()!r} where mdadm says {theirs!r}")
         if self.shape.bitmap:  # in the guest: in plain files mdadm 4.2 does not find every bitmap
             path = self.members[0]
             theirs = self.guest.request("examine_bitmap", path=path)

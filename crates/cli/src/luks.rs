@@ -5,6 +5,7 @@ mod payload;
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,7 @@ use stripewise_crypt::hash::Hash;
 use stripewise_crypt::kdf::Limits;
 use stripewise_crypt::store::Store;
 use stripewise_format::luks::{Encryption, Kdf, Luks};
+use stripewise_host::claim;
 
 use crate::exit::{Exit, Impossible, cannot_open};
 use crate::output::{Document, print};
@@ -160,7 +162,8 @@ fn open_error(file: &Path, error: OpenError) -> anyhow::Error {
     }
 }
 
-/// Opens the file; for writing, a device that is mounted or otherwise in use is refused by the kernel.
+/// Opens the file; for writing, a device that is mounted or otherwise in use is refused by the kernel, and a file that is a
+/// member of a running array by its lock.
 fn open_file(file: &Path, writes: bool) -> Result<File> {
     let is_device = std::fs::metadata(file).is_ok_and(|m| m.file_type().is_block_device());
     let mut options = OpenOptions::new();
@@ -168,7 +171,16 @@ fn open_file(file: &Path, writes: bool) -> Result<File> {
     if writes && is_device {
         options.custom_flags(libc::O_EXCL);
     }
-    options.open(file).map_err(|error| cannot_open(file, error))
+    let store = options.open(file).map_err(|error| cannot_open(file, error))?;
+    if writes {
+        claim(&store).map_err(|error| match error.kind() {
+            ErrorKind::ResourceBusy => {
+                impossible(file, "another stripewise has it in use; stop that one first")
+            }
+            _ => anyhow::Error::new(error).context(file.display().to_string()),
+        })?;
+    }
+    Ok(store)
 }
 
 fn open(args: &OpenArgs, writes: bool) -> Result<(File, Unlocked)> {

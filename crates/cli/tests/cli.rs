@@ -198,7 +198,7 @@ fn impossible_plans_say_file_line_and_what_would_be_right() {
 fn impossible_arguments_are_refused_with_exit_code_2() {
     let folder = folder_with_plan(SMALL);
     std::fs::write(folder.path().join("small.img"), "small").unwrap();
-    let cases: [(&[&str], &str); 29] = [
+    let cases: [(&[&str], &str); 30] = [
         (&["study", "run", "nosuch"], "chunk-size"),
         (&["study", "run", "nosuch.toml"], "nosuch.toml"),
         (&["study", "run", "plan.toml", "--on", "tape"], "memory"),
@@ -229,6 +229,7 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["models", "calibrate", "nosuch.img"], "nosuch.img"),
         (&["models", "calibrate", "--output", "nosuch/model.toml"], "nosuch/model.toml"),
         (&["luks", "dump", "nosuch.img"], "nosuch.img"),
+        (&["luks", "dump", "small.img"], "no LUKS header"),
         (&["bench", "--shards", "2"], "modelled"),
         (&["bench", "--on", "memory", "--member-size", "8m", "--shards", "2", "--direct", "0"], "page cache"),
     ];

@@ -117,3 +117,30 @@ fn what_cannot_be_created_leaves_the_overlay_alone() {
     assert!(!output.status.success() && stderr(&output).contains("absent"), "{}", stderr(&output));
     assert!(!folder.join("absent").exists());
 }
+
+/// What the overlay holds are changes to members as they were.
+#[test]
+fn an_overlay_is_not_used_over_members_that_were_written_to_without_it() {
+    for metadata in ["0.90", "1.0", "1.1", "1.2"] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        blanks(folder, &MEMBERS, 4 << 20);
+        let create = "create -l 5 -n 3 -c 16K --assume-clean";
+        ok(folder, &format!("{create} -e {metadata} a.img b.img c.img"), b"");
+        ok(folder, "write --scan . --overlay try --offset 100000", b"tried");
+        ok(folder, "write --scan . --overlay try --offset 200000", b"again");
+        ok(folder, "write --scan .", b"directly");
+        for command in [
+            "read --scan . --overlay try",
+            "detail --scan . --overlay try",
+            "assemble --scan . --overlay try",
+        ] {
+            let refusal = refused(folder, command);
+            assert!(
+                refusal.contains("was written to since it was added to this overlay"),
+                "{metadata}: {refusal}"
+            );
+        }
+        assert_eq!(ok(folder, "read --scan . --length 8", b""), b"directly");
+    }
+}

@@ -223,8 +223,8 @@ impl Array {
         self.shards.len()
     }
 
-    /// Members out of use, as any shard knows.
-    pub(crate) fn failed_slots(&self) -> Vec<Slot> {
+    /// Slots without a member, as any shard knows.
+    pub fn failed_slots(&self) -> Vec<Slot> {
         let mut failed: Vec<_> = self.shards.iter().flat_map(Shard::failed_slots).collect();
         failed.sort_unstable();
         failed.dedup();

@@ -45,7 +45,7 @@ pub use fuse::{MountProblem, check_mount};
 pub use layers::{CacheStatus, CryptLayer, Layers};
 pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus, NotReAddable};
 pub use members::{
-    Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, create_member_file, member_file_sectors,
+    Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, claim, create_member_file, member_file_sectors,
 };
 pub use nbd::{
     Detail, DriveServer, NbdServer, Observed, Observer, ServeConfig, ServeEvent, ServeReport, ServeStatus,

@@ -337,6 +337,8 @@ impl Drop for Ring {
                 self.in_kernel -= u32::from(completion.user_data() != WAKE);
             }
         }
+        // The kernel takes a ring down later, and its table would keep the files open until then.
+        let _ = self.uring.submitter().unregister_files();
     }
 }
 

@@ -9,6 +9,8 @@ use anyhow::Result;
 use clap::Args;
 use stripewise_format::examine::{self, Context};
 use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::Role;
+use stripewise_format::uuid::Uuid;
 use stripewise_host::md::overlay::Overlay;
 use stripewise_host::md::probe::{Found, Probe, Source, open, probe_source, read_bad_blocks, read_bitmap};
 use stripewise_host::md::signature;
@@ -36,7 +38,7 @@ pub(crate) struct ExamineArgs {
     /// NAME=value lines
     #[arg(long, short = 'Y', group = "what")]
     export: bool,
-    /// The line of mdadm.conf that names the array
+    /// The line of mdadm.conf that names each array
     #[arg(long, short, group = "what")]
     brief: bool,
     /// Look at devices as this copy-on-write file has them
@@ -45,6 +47,34 @@ pub(crate) struct ExamineArgs {
     /// Print JSON: superblock, bitmap and bad blocks of each device
     #[arg(long, group = "what")]
     json: bool,
+}
+
+/// What `--brief` says of an array.
+struct Brief {
+    uuid: Uuid,
+    line: String,
+    /// Devices without a slot.
+    spares: usize,
+}
+
+impl Brief {
+    /// Counts a device to its array.
+    fn add(briefs: &mut Vec<Self>, superblock: &Superblock) {
+        let (uuid, is_spare) = (superblock.set_uuid(), superblock.role() == Role::Spare);
+        match briefs.iter_mut().find(|brief| brief.uuid == uuid) {
+            Some(brief) => brief.spares += usize::from(is_spare),
+            None => {
+                briefs.push(Self { uuid, line: examine::brief(superblock), spares: usize::from(is_spare) });
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Brief {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}", self.line)?;
+        if self.spares > 0 { writeln!(f, "   spares={}", self.spares) } else { Ok(()) }
+    }
 }
 
 /// A device that is open, and what was found on it.
@@ -56,6 +86,7 @@ struct Device {
 pub(crate) fn run(args: &ExamineArgs) -> Result<Exit> {
     let overlay = args.overlay.as_deref().map(Overlay::open_readonly).transpose()?;
     let mut text = String::new();
+    let mut briefs: Vec<Brief> = Vec::new();
     let mut documents = Vec::new();
     let mut problems = Vec::new();
     for path in &args.devices {
@@ -63,11 +94,18 @@ pub(crate) fn run(args: &ExamineArgs) -> Result<Exit> {
         if args.json {
             documents.push(json::device(&device));
         }
-        match device.describe(args) {
-            Ok(description) => text.push_str(&description),
+        let described = if args.brief {
+            device.superblock().map(|(_, superblock)| Brief::add(&mut briefs, superblock))
+        } else {
+            device.describe(args).map(|description| text.push_str(&description))
+        };
+        match described {
+            Ok(()) => {}
             Err(problem) => problems.push(format!("{}: {problem}", path.display())),
         }
     }
+    // As mdadm prints them: the array of the last device first.
+    briefs.iter().rev().for_each(|brief| text.push_str(&brief.to_string()));
     if args.json {
         print_json(&json::document(documents))?;
     } else {
@@ -116,8 +154,6 @@ impl Device {
                 let _ = writeln!(text, "{name}={value}");
             }
             Ok(text)
-        } else if args.brief {
-            Ok(format!("{}\n", examine::brief(superblock)))
         } else {
             Ok(self.whole(found, superblock))
         }

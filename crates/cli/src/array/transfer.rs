@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result, anyhow};
 use clap::Args;
 use stripewise_engine::geometry::Geometry;
+use stripewise_engine::units::Slot;
 use stripewise_host::md::assemble::Assembled;
 use stripewise_host::md::paths::is_same;
 use stripewise_host::{Array, HostError};
@@ -81,27 +82,29 @@ pub(crate) fn read(args: &ReadArgs) -> Result<Exit> {
     let mut array = args.select.open(&mut assembled, Use::Read, |config| config.stop = Arc::clone(&stop))?;
     let to: Box<dyn Write + Send> = match &args.output {
         Some(path) => {
-            refuse_member(path, &assembled, &args.select)?;
+            refuse_member(path, &format!("--output {}", path.display()), &assembled, &args.select)?;
             Box::new(File::create(path).map_err(|error| cannot_open(path, error))?)
         }
-        None => Box::new(io::stdout()),
+        None => {
+            refuse_member(Path::new("/dev/stdout"), "standard output", &assembled, &args.select)?;
+            Box::new(io::stdout())
+        }
     };
+    let failed_before = array.failed_slots();
     let reading = Reading::new(range.clone(), to, byte_bar(Some(range.end - range.start)));
     let (_, readings) = array.run_with_payload(vec![reading])?;
     for reading in readings {
         reading.finish(&stop).map_err(|trouble| explain(trouble, "read"))?;
     }
+    tell_of_failed(&array, &failed_before, &assembled);
     Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Done })
 }
 
 /// A file that is to be made must not be one that the array is made of.
-fn refuse_member(path: &Path, assembled: &Assembled, select: &SelectArgs) -> Result<()> {
+fn refuse_member(path: &Path, what: &str, assembled: &Assembled, select: &SelectArgs) -> Result<()> {
     let mut taken = assembled.found.paths.iter().chain(&select.members).chain(&select.overlay);
     if taken.any(|other| is_same(path, other)) {
-        return Err(impossible(format!(
-            "--output {} is a member of the array or its overlay; name another file",
-            path.display()
-        )));
+        return Err(impossible(format!("{what} is a member of the array or its overlay; name another file")));
     }
     Ok(())
 }
@@ -141,14 +144,33 @@ pub(crate) fn write(args: &WriteArgs) -> Result<Exit> {
         )));
     }
     let mut array = args.select.open(&mut assembled, Use::Write, |config| config.stop = Arc::clone(&stop))?;
+    let failed_before = array.failed_slots();
     let total = input_bytes.map_or(args.range.length, |bytes| Some(bytes.min(room)));
     let written =
         write_range(&mut array, &range, Source::new(from), &stop, total, args.range.length.is_none());
     // What was written before something went wrong is left clean as well; the first trouble is the one to tell.
     let closed = array.close();
+    let has_lost = tell_of_failed(&array, &failed_before, &assembled);
     written?;
     closed?;
-    Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Done })
+    Ok(match (stop.load(Ordering::Relaxed), has_lost) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Failed,
+        (false, false) => Exit::Done,
+    })
+}
+
+/// Says which members failed meanwhile. Answers whether any did.
+fn tell_of_failed(array: &Array, before: &[Slot], assembled: &Assembled) -> bool {
+    let slots = &assembled.assembly.slots;
+    let failed: Vec<Slot> = array.failed_slots().into_iter().filter(|slot| !before.contains(slot)).collect();
+    for slot in &failed {
+        let path =
+            slots[slot.index()].candidate().map(|candidate| assembled.found.paths[candidate].display());
+        let path = path.map_or_else(|| format!("the member of slot {slot}"), |path| path.to_string());
+        say!("stripewise: {path} failed and is out of use: the array is degraded");
+    }
+    !failed.is_empty()
 }
 
 /// The input, and its length if it is a regular file.

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use stripewise_crypt::store::Store;
 
 use super::{ReadArgs, WriteArgs, impossible, open};
@@ -73,10 +73,17 @@ pub(super) fn write(args: &WriteArgs) -> Result<Exit> {
         let whole = filled.next_multiple_of(sector_bytes);
         if at.checked_add(filled as u64).is_none_or(|end| end > payload.len_bytes) {
             let len = payload.len_bytes;
-            let why = format_args!(
-                "the payload has {len} bytes; the input is longer, and was written up to byte {at}"
+            if at == args.offset {
+                return Err(impossible(
+                    file,
+                    format_args!("the payload has {len} bytes; the input is longer"),
+                ));
+            }
+            store.flush().with_context(|| file.display().to_string())?;
+            let file = file.display();
+            bail!(
+                "{file}: the payload has {len} bytes; the input is longer, and was written up to byte {at}"
             );
-            return Err(impossible(file, why));
         }
         if whole > filled {
             let last = &mut bounce[..sector_bytes];

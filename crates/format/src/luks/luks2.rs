@@ -175,11 +175,11 @@ impl Luks2 {
         let what = if offset == 0 { "first LUKS2 header" } else { "second LUKS2 header" };
         let found = start.get(offset as usize..).unwrap_or_default();
         let truncated = |needed_bytes| LuksError::Truncated { what, found_bytes: found.len(), needed_bytes };
-        let block = found.get(..BINARY_BYTES).ok_or_else(|| truncated(BINARY_BYTES))?;
         let magic = if offset == 0 { MAGIC } else { SECONDARY_MAGIC };
-        if block[..6] != magic {
+        if !found.starts_with(&magic) {
             return Err(LuksError::Magic);
         }
+        let block = found.get(..BINARY_BYTES).ok_or_else(|| truncated(BINARY_BYTES))?;
         let version = u16::from_be_bytes(array_at(block, 6));
         if version != 2 {
             return Err(LuksError::Version(version));

@@ -144,6 +144,8 @@ pub fn find(selection: &Selection) -> Result<Found, AssembleError> {
                     paths.push(path);
                 }
                 Ok(None) => {}
+                // The overlay was named, and is no good for what it knows.
+                Err(error @ AssembleError::Host(HostError::Overlay { .. })) => return Err(error),
                 Err(error) => skipped.push(Skipped { path, why: why(error) }),
             }
         }

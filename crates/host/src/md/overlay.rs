@@ -13,7 +13,7 @@
 //! | at | bytes | |
 //! |---|---|---|
 //! | 0 | 4096 | header: magic, version, number of members |
-//! | 4096 × (1 + n) | 4096 | member n: size, where its region begins, length of its path, its path |
+//! | 4096 × (1 + n) | 4096 | member n: size, where its region begins, length of its path, sum of its ends, its path |
 //! | from 2 MiB on | | regions: presence bits (one for each 4 KiB, least significant first), padded to 4 KiB, then the data, sparse |
 
 mod error;
@@ -87,7 +87,7 @@ impl Overlay {
     /// A file or device as this overlay has it; one that it does not know yet is added where writing is allowed.
     ///
     /// # Errors
-    /// The member cannot be opened, is in use by a writer, or has another size than when it was added.
+    /// The member cannot be opened, is in use by a writer, or is not what it was when it was added.
     pub fn member(&self, path: &Path) -> Result<OverlayMember, HostError> {
         self.open_member(path, self.0.writable)
     }
@@ -124,6 +124,7 @@ impl Overlay {
         let (base, device_sectors) = probe::open(path)?;
         lock(&base, false).map_err(member_problem)?;
         let size_bytes = device_sectors * 512;
+        let ends_sum = table::ends_sum(&base, size_bytes).map_err(member_problem)?;
         let mut rows = lock_of(&self.0.rows);
         let known = rows.iter().find(|row| row.path == canonical);
         let region = match known {
@@ -135,10 +136,13 @@ impl Overlay {
                 };
                 return Err(problem.at(self.path()));
             }
+            Some(row) if ![0, ends_sum].contains(&row.ends_sum) => {
+                return Err(OverlayProblem::MemberWritten { member: path.to_owned() }.at(self.path()));
+            }
             Some(row) => Some(Arc::clone(&row.region)),
             None if may_add => {
-                let row =
-                    table::add(&self.0.file, &rows, canonical, size_bytes).map_err(|p| p.at(self.path()))?;
+                let row = table::add(&self.0.file, &rows, canonical, (size_bytes, ends_sum))
+                    .map_err(|p| p.at(self.path()))?;
                 rows.push(row);
                 rows.last().map(|row| Arc::clone(&row.region))
             }

@@ -262,6 +262,14 @@ pub(crate) fn lock(file: &File, alone: bool) -> std::io::Result<()> {
     Err(std::io::Error::from_raw_os_error(libc::EBUSY))
 }
 
+/// Claims an open file alone, as a member of an array that runs is, for as long as it is open.
+///
+/// # Errors
+/// Another program, or another array of this one, has it ([`std::io::ErrorKind::ResourceBusy`]), or the system's error.
+pub fn claim(file: &File) -> std::io::Result<()> {
+    lock(file, true)
+}
+
 /// Opens the file once more: an open file of its own is told of each failed write-back.
 fn open_flusher(spec: &FileSpec, metadata: &Metadata) -> std::io::Result<File> {
     let file = open_with(spec, 0)?;

@@ -22,7 +22,7 @@ use stripewise_engine::io::{IoError, IoResult};
 use stripewise_engine::units::SECTOR_BYTES;
 
 pub(crate) use caches::Caches;
-pub use file::{Access, Caching, FileSpec, Fill, create_member_file, member_file_sectors};
+pub use file::{Access, Caching, FileSpec, Fill, claim, create_member_file, member_file_sectors};
 pub(crate) use file::{FileMember, Route, lock, size_of};
 pub(crate) use memory::{MemoryMember, STREAM_BYTES_MIN};
 pub(crate) use overlay::OverlaidMember;

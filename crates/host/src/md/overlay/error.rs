@@ -36,6 +36,11 @@ pub enum OverlayProblem {
         /// Its size now.
         is_bytes: u64,
     },
+    /// A member was written to without the overlay.
+    MemberWritten {
+        /// The member.
+        member: PathBuf,
+    },
     /// No more members fit the table.
     Full {
         /// How many there may be.
@@ -94,6 +99,11 @@ impl fmt::Display for OverlayProblem {
             Self::SizeChanged { member, was_bytes, is_bytes } => write!(
                 f,
                 "{} had {was_bytes} bytes when it was added to this overlay and has {is_bytes} now; take a new overlay",
+                member.display()
+            ),
+            Self::MemberWritten { member } => write!(
+                f,
+                "{} was written to since it was added to this overlay, whose changes are to what it was; take a new overlay",
                 member.display()
             ),
             Self::Full { most } => write!(f, "the overlay has {most} members, the most there may be"),

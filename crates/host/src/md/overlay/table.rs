@@ -29,14 +29,16 @@ pub(super) struct Row {
     /// Canonical.
     pub(super) path: PathBuf,
     pub(super) size_bytes: u64,
+    /// Of the member's first and last bytes, where superblocks lie, when it was added; 0 where nobody looked.
+    pub(super) ends_sum: u32,
     start_bytes: u64,
     pub(super) region: Arc<Mutex<Region>>,
 }
 
 impl Row {
-    fn new(path: PathBuf, size_bytes: u64, start_bytes: u64) -> Self {
+    fn new(path: PathBuf, size_bytes: u64, ends_sum: u32, start_bytes: u64) -> Self {
         let region = Arc::new(Mutex::new(Region::new(start_bytes, size_bytes)));
-        Self { path, size_bytes, start_bytes, region }
+        Self { path, size_bytes, ends_sum, start_bytes, region }
     }
 
     fn end_bytes(&self) -> Option<u64> {
@@ -49,6 +51,7 @@ impl Row {
         record[..8].copy_from_slice(&self.size_bytes.to_le_bytes());
         record[8..16].copy_from_slice(&self.start_bytes.to_le_bytes());
         record[16..20].copy_from_slice(&(path.len() as u32).to_le_bytes());
+        record[20..24].copy_from_slice(&self.ends_sum.to_le_bytes());
         record[PATH_AT..PATH_AT + path.len()].copy_from_slice(path);
         seal(record)
     }
@@ -57,7 +60,8 @@ impl Row {
         check_seal(record)?;
         let length = u32_at(record, 16) as usize;
         let path = record[PATH_AT..SUM_AT].get(..length).ok_or(format!("a path of {length} bytes"))?;
-        Ok(Self::new(PathBuf::from(OsStr::from_bytes(path)), u64_at(record, 0), u64_at(record, 8)))
+        let path = PathBuf::from(OsStr::from_bytes(path));
+        Ok(Self::new(path, u64_at(record, 0), u32_at(record, 20), u64_at(record, 8)))
     }
 }
 
@@ -144,7 +148,12 @@ pub(super) fn read(file: &File) -> Result<Vec<Row>, OverlayProblem> {
 }
 
 /// Adds a member after those that are there. The header that counts it is written last.
-pub(super) fn add(file: &File, rows: &[Row], path: PathBuf, size_bytes: u64) -> Result<Row, OverlayProblem> {
+pub(super) fn add(
+    file: &File,
+    rows: &[Row],
+    path: PathBuf,
+    (size_bytes, ends_sum): (u64, u32),
+) -> Result<Row, OverlayProblem> {
     if rows.len() >= ROWS_MAX {
         return Err(OverlayProblem::Full { most: ROWS_MAX });
     }
@@ -153,7 +162,7 @@ pub(super) fn add(file: &File, rows: &[Row], path: PathBuf, size_bytes: u64) -> 
         return Err(OverlayProblem::LongPath { bytes, most: PATH_BYTES_MAX });
     }
     let start_bytes = rows.last().and_then(Row::end_bytes).unwrap_or(REGIONS_AT);
-    let row = Row::new(path, size_bytes, start_bytes);
+    let row = Row::new(path, size_bytes, ends_sum, start_bytes);
     let end = row.end_bytes().ok_or(OverlayProblem::System { errno: libc::EFBIG })?;
     let record_at = (rows.len() as u64 + 1) * RECORD_BYTES as u64;
     let write = || {
@@ -167,4 +176,19 @@ pub(super) fn add(file: &File, rows: &[Row], path: PathBuf, size_bytes: u64) -> 
     };
     write().map_err(|e: io::Error| OverlayProblem::from_io(&e))?;
     Ok(row)
+}
+
+/// Tells a member that was written to from the one that it was: a sum over its first bytes and its last, which have the superblock
+/// of every version. It is never 0.
+pub(super) fn ends_sum(base: &File, size_bytes: u64) -> io::Result<u32> {
+    const FIRST_BYTES: u64 = 16 << 10;
+    const LAST_BYTES: u64 = 144 << 10;
+    let mut sum = 0;
+    let last = size_bytes.saturating_sub(LAST_BYTES).max(FIRST_BYTES.min(size_bytes));
+    for (start, end) in [(0, FIRST_BYTES.min(size_bytes)), (last, size_bytes)] {
+        let mut bytes = vec![0; (end - start) as usize];
+        base.read_exact_at(&mut bytes, start)?;
+        sum = crc32c::crc32c_append(sum, &bytes);
+    }
+    Ok(sum.max(1))
 }
