@@ -256,7 +256,7 @@ fn what_took_the_slot_of_a_member_that_was_tried_is_read() {
     let mut bench = Bench::new(&config);
     let gone = |io: &MemberIo| Input::IoDone { tag: io.tag, result: Err(IoError::Gone) };
     let first = bench.step(Bench::request(Op::Read, 1, 0), &mut VecDeque::new());
-    let (_, mut inputs) = (bench.reads.clear(), VecDeque::new());
+    let mut inputs = VecDeque::new();
     let ios = bench.step(gone(&first[0]), &mut inputs);
     let (second, others): (Vec<MemberIo>, Vec<MemberIo>) =
         ios.into_iter().partition(|io| io.area == Area::Data && io.range.count == 8);
