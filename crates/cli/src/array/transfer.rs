@@ -80,15 +80,12 @@ pub(crate) fn read(args: &ReadArgs) -> Result<Exit> {
     let stop = stop_flag()?;
     let range = args.range.within(array_bytes(&assembled)?)?;
     let mut array = args.select.open(&mut assembled, Use::Read, |config| config.stop = Arc::clone(&stop))?;
-    let to: Box<dyn Write + Send> = match &args.output {
-        Some(path) => {
-            refuse_member(path, &format!("--output {}", path.display()), &assembled, &args.select)?;
-            Box::new(File::create(path).map_err(|error| cannot_open(path, error))?)
-        }
-        None => {
-            refuse_member(Path::new("/dev/stdout"), "standard output", &assembled, &args.select)?;
-            Box::new(io::stdout())
-        }
+    let to: Box<dyn Write + Send> = if let Some(path) = &args.output {
+        refuse_member(path, &format!("--output {}", path.display()), &assembled, &args.select)?;
+        Box::new(File::create(path).map_err(|error| cannot_open(path, error))?)
+    } else {
+        refuse_member(Path::new("/dev/stdout"), "standard output", &assembled, &args.select)?;
+        Box::new(io::stdout())
     };
     let failed_before = array.failed_slots();
     let reading = Reading::new(range.clone(), to, byte_bar(Some(range.end - range.start)));
