@@ -102,7 +102,6 @@ fn cell(
         }
     }
     besides(&mut parameters)?;
-    parameters.check()?;
     for (name, _) in args.parameters() {
         if parameters.work == Work::Trace && !(find(name)?.applies)(&parameters) {
             return Err(format!(
@@ -111,6 +110,7 @@ fn cell(
             ));
         }
     }
+    parameters.check()?;
     parameters.job.randseed = args.randseed;
     Ok(Cell::single(parameters))
 }
@@ -167,11 +167,12 @@ fn text(document: &Measurement<'_>) -> String {
 
 fn direction_lines(text: &mut String, name: &str, direction: &DirectionResult, seconds: f64) {
     let micros = |nanos: u64| format!("{:.1}", nanos as f64 / 1e3);
+    let bandwidth = direction.bytes as f64 / seconds / 1e6;
+    let places = if bandwidth < 1.0 { 3 } else { 1 };
     let _ = writeln!(
         text,
-        "{name:>6}: IOPS {:.0}, BW {:.1} MB/s, {} I/Os in {seconds:.3} s",
+        "{name:>6}: IOPS {:.0}, BW {bandwidth:.places$} MB/s, {} I/Os in {seconds:.3} s",
         direction.ios as f64 / seconds,
-        direction.bytes as f64 / seconds / 1e6,
         direction.ios
     );
     let _ = writeln!(

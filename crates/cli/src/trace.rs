@@ -70,6 +70,9 @@ pub(crate) struct ReplayArgs {
 
 pub(crate) fn run(command: &TraceCommand) -> Result<Exit> {
     match command {
+        TraceCommand::Record(args) if args.serve.trace.is_some() => {
+            Err(Impossible("--trace: --output names the trace; leave it out".to_owned()).into())
+        }
         TraceCommand::Record(args) => match &args.device {
             Some(device) => run_device(&args.serve, device, &args.output),
             None => run_traced(&args.serve, Some(&args.output)),

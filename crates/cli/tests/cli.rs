@@ -198,7 +198,7 @@ fn impossible_plans_say_file_line_and_what_would_be_right() {
 fn impossible_arguments_are_refused_with_exit_code_2() {
     let folder = folder_with_plan(SMALL);
     std::fs::write(folder.path().join("small.img"), "small").unwrap();
-    let cases: [(&[&str], &str); 30] = [
+    let cases: [(&[&str], &str); 32] = [
         (&["study", "run", "nosuch"], "chunk-size"),
         (&["study", "run", "nosuch.toml"], "nosuch.toml"),
         (&["study", "run", "plan.toml", "--on", "tape"], "memory"),
@@ -226,6 +226,8 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["bench", "--member-size", "8m"], "has its own"),
         (&["bench", "--on", "files:.", "--member-size", "900t"], "are free"),
         (&["models", "calibrate", "small.img"], "too small"),
+        (&["study", "sensitivity", "stride", "--model", "nosuch"], "nosuch: no such model"),
+        (&["bench", "--bs", "64k", "--size", "32k"], "does not fit in size 32k"),
         (&["models", "calibrate", "nosuch.img"], "nosuch.img"),
         (&["models", "calibrate", "--output", "nosuch/model.toml"], "nosuch/model.toml"),
         (&["luks", "dump", "nosuch.img"], "nosuch.img"),
@@ -418,4 +420,21 @@ fn a_folder_that_cannot_be_written_is_named() {
         0,
         "no member file is left"
     );
+}
+
+#[test]
+fn a_dry_run_refuses_the_store_that_a_run_would() {
+    let folder = folder_with_plan(SMALL);
+    std::fs::create_dir(folder.path().join("r")).unwrap();
+    std::fs::write(
+        folder.path().join("r/store.sqlite"),
+        "no database at all, however long it is. ".repeat(40),
+    )
+    .unwrap();
+    for more in [&["--dry-run"][..], &[]] {
+        let output =
+            stripewise(folder.path(), &[&["study", "run", "plan.toml", "--results", "r"], more].concat());
+        assert_eq!(code(&output), 1, "{more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("damaged or no store"), "{more:?}: {}", stderr(&output));
+    }
 }

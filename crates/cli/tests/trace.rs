@@ -50,7 +50,12 @@ fn what_a_client_asks_is_recorded_shown_and_replayed() {
         assert_eq!(replayed["read"]["bytes"].as_u64(), Some(8192), "{on}");
         assert_eq!(replayed["figures"]["flushes"].as_f64(), Some(1.0), "{on}");
     }
-    assert!(refused(folder, "trace replay t.trace --bs 4k").contains("--bs: makes no difference"));
+    for option in ["--bs 4k", "--runtime 1s", "--runtime 0", "--ramp_time 1s"] {
+        let refusal = refused(folder, &format!("trace replay t.trace {option}"));
+        assert!(refusal.contains(": makes no difference to a trace"), "{option}: {refusal}");
+    }
+    let recorded = refused(folder, "trace record -o a.trace --trace b.trace a.img b.img c.img --socket s");
+    assert!(recorded.contains("--output names the trace"), "{recorded}");
     assert!(refused(folder, "trace replay t.trace --speed 9").contains("--speed: '9' is no speed"));
 }
 

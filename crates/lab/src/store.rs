@@ -211,7 +211,10 @@ impl Store {
         self.connection.pragma_update(None, "synchronous", "NORMAL")?;
         let transaction = self.connection.unchecked_transaction()?;
         let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if version == 0 {
+        let tables: i64 =
+            transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+        // What holds something else is told of by the version that it lacks.
+        if version == 0 && tables == 0 {
             transaction.execute_batch(TABLES)?;
             transaction.pragma_update(None, "user_version", STORE_VERSION)?;
         }
@@ -226,7 +229,7 @@ impl Store {
         match version {
             STORE_VERSION => Ok(()),
             newer if newer > STORE_VERSION => Err(StoreError::Newer(self.path.clone(), newer)),
-            _ => Err(StoreError::Damaged(self.path.clone(), "it has no tables".to_owned())),
+            _ => Err(StoreError::Damaged(self.path.clone(), "it has no tables of a store".to_owned())),
         }
     }
 

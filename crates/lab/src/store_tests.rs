@@ -111,6 +111,18 @@ fn a_file_that_is_no_store_is_refused() {
 }
 
 #[test]
+fn a_database_of_something_else_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(STORE_FILE);
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE photos (name TEXT)").unwrap();
+    let error = Store::open(folder.path()).unwrap_err();
+    assert!(matches!(error, StoreError::Damaged(..)), "{error:?}");
+    let tables: i64 = other.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 1);
+}
+
+#[test]
 fn a_damaged_store_is_told_as_such() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(STORE_FILE);

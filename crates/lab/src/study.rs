@@ -247,9 +247,16 @@ impl Study {
         let mut fixed = base.printed();
         let mut studied: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
         let is_of_array = |cell: &&Cell| cell.replicate == 0 && cell.parameters.target == CellTarget::Array;
-        for cell in self.cells.iter().filter(is_of_array) {
-            let mut values = cell.parameters.printed();
-            let subject = values.remove(self.resolved.subject).unwrap_or_default();
+        let arrays = self.cells.iter().filter(is_of_array).map(|cell| cell.parameters.printed());
+        let arrays: Vec<BTreeMap<String, String>> = arrays.collect();
+        // What the subject makes no difference to is not judged by it.
+        let has_subject = arrays.iter().any(|values| values.contains_key(self.resolved.subject));
+        for mut values in arrays {
+            let subject = values.remove(self.resolved.subject);
+            if subject.is_none() && has_subject {
+                continue;
+            }
+            let subject = subject.unwrap_or_default();
             for (name, value) in values {
                 let of_subject = studied.entry(name).or_default().entry(subject.clone()).or_default();
                 if !of_subject.contains(&value) {

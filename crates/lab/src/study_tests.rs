@@ -122,6 +122,19 @@ fn the_command_is_of_the_arrays_that_were_studied() {
             &format!("level = [\"raid6\", \"raid10\"]\n{chunks}"),
             "--level=<6|10> --raid-devices=5 --chunk=64K",
         ),
+        // A RAID-1 has no chunk.
+        (
+            "chunk",
+            "level = 5",
+            &format!("level = [\"raid1\", \"raid0\"]\n{chunks}"),
+            "--level=0 --raid-devices=5 --chunk=64K",
+        ),
+        (
+            "chunk",
+            "",
+            &format!("level = [\"raid5\", \"raid1\", \"raid0\"]\n{chunks}"),
+            "--level=<5|0> --raid-devices=5 --chunk=64K",
+        ),
         (
             "chunk",
             "",

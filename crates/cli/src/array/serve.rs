@@ -53,7 +53,7 @@ pub(crate) struct ServeArgs {
     export_name: Option<String>,
     /// Record every request in a trace (see `stripewise trace`).
     #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    pub(crate) trace: Option<PathBuf>,
     /// Threads, each with stripes of its own, of an array without redundancy.
     #[arg(long, value_name = "N", default_value_t = 1)]
     shards: u32,

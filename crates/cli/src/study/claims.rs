@@ -14,6 +14,7 @@ use stripewise_lab::results::Provenance;
 use stripewise_lab::sensitivity::{self, Moved};
 use stripewise_lab::store::Store;
 use stripewise_lab::study::{self, Study};
+use stripewise_sim::models::Model;
 
 use super::{stored, tables};
 use crate::args::{SensitivityArgs, VerifyArgs};
@@ -115,6 +116,9 @@ fn text(verified: &Verified) -> String {
 }
 
 pub(crate) fn sensitivity(args: &SensitivityArgs) -> Result<Exit> {
+    for name in &args.model {
+        Model::load(name)?;
+    }
     let plan = plans(std::slice::from_ref(&args.study))?.remove(0);
     let folder =
         args.results.clone().unwrap_or_else(|| stored::default_folder(plan.name()).join("sensitivity"));
@@ -128,12 +132,21 @@ pub(crate) fn sensitivity(args: &SensitivityArgs) -> Result<Exit> {
         let left = began.elapsed().as_secs_f64() / done as f64 * (total - done) as f64;
         say!("{done}/{total} {}, ETA {}", line(moved), clock(left as u64));
     })?;
+    let is_interrupted = cancel.load(Ordering::Relaxed);
+    let unused = args.model.iter().find(|name| !moved.iter().any(|moved| moved.model == **name));
+    if let Some(name) = unused.filter(|_| !is_interrupted) {
+        let kinds =
+            if args.kind.is_empty() { String::new() } else { format!(" that is {}", args.kind.join(" or ")) };
+        let message =
+            format!("--model {name}: study {} has no parameter of it{kinds}; leave it out", args.study);
+        return Err(Impossible(message).into());
+    }
     if args.json {
         Document::new("stripewise.study-sensitivity/1", Moves { moves: &moved }).print()?;
     } else {
         print(&flips(&moved))?;
     }
-    Ok(if cancel.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Done })
+    Ok(if is_interrupted { Exit::Interrupted } else { Exit::Done })
 }
 
 /// A moved parameter in a line.

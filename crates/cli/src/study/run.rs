@@ -10,7 +10,7 @@ use serde::Serialize;
 use stripewise_lab::plan::Plan;
 use stripewise_lab::report::render;
 use stripewise_lab::results::StudyResults;
-use stripewise_lab::store::Store;
+use stripewise_lab::store::{Store, StoreError};
 use stripewise_lab::study::{self, Estimate, RunOutcome, Study, StudyOptions};
 use stripewise_lab::workload::parse_size;
 
@@ -137,7 +137,10 @@ struct DryCell {
 }
 
 fn dry_run(args: &RunArgs, study: &Study, folder: &Path) -> Result<Exit> {
-    let store = Store::open_existing(folder).ok();
+    let store = match Store::open_existing(folder) {
+        Err(StoreError::Absent(_)) => None,
+        opened => Some(opened?),
+    };
     let estimate = study.estimate(store.as_ref())?;
     if args.json {
         let cells = study.cells().iter();

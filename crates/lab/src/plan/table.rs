@@ -15,6 +15,11 @@ const fn always(_: &Parameters) -> bool {
     true
 }
 
+/// A trace has a length of its own.
+fn takes_its_time(p: &Parameters) -> bool {
+    p.work != Work::Trace
+}
+
 fn on_array(p: &Parameters) -> bool {
     p.target == CellTarget::Array
 }
@@ -225,8 +230,10 @@ pub static PARAMETERS: &[Parameter] = &[
         |p, v| p.job.offset_increment = Some(parse_size(v)?),
         |p| p.job.offset_increment.map_or_else(|| "default".to_owned(), print_size)
     ),
-    parameter!("runtime", Job, always, |p, v| p.job.runtime = parse_time(v)?, |p| print_time(p.job.runtime)),
-    parameter!("ramp_time", Job, always, |p, v| p.job.ramp_time = parse_time(v)?, |p| print_time(
+    parameter!("runtime", Job, takes_its_time, |p, v| p.job.runtime = parse_time(v)?, |p| print_time(
+        p.job.runtime
+    )),
+    parameter!("ramp_time", Job, takes_its_time, |p, v| p.job.ramp_time = parse_time(v)?, |p| print_time(
         p.job.ramp_time
     )),
     parameter!("time_based", Job, runs_a_job, |p, v| p.job.time_based = switch(v)?, |p| u8::from(

@@ -81,6 +81,8 @@ fn words(cost: Cost, writes: bool) -> String {
 fn because(best: Cost, worst: Cost, writes: bool) -> &'static str {
     if writes && worst.read > best.read * (1.0 + TELLING) + 0.01 {
         " More of its writes cover only part of a stripe and must read before they write."
+    } else if best.ios < 1.0 - TELLING && worst.ios > best.ios * (1.0 + TELLING) {
+        " The page cache answers, or joins, fewer of its requests."
     } else if worst.ios > best.ios * (1.0 + TELLING) {
         " Its requests are cut into more pieces, each with its own positioning."
     } else if worst.ios < best.ios * (1.0 - TELLING) {
@@ -148,5 +150,14 @@ mod tests {
         );
         let close = FamilyBest { scores: vec![1.0, 0.97], ..best };
         assert!(reasons(&[cell("16K", 0), cell("1024K", 20)], &question, &[close]).is_empty());
+    }
+    /// Less than one member I/O for a request is what a cache above the array makes.
+    #[test]
+    fn requests_that_reach_the_members_are_not_called_cut() {
+        let cost = |ios: f64| Cost { ios, bytes: ios, read: ios };
+        let cached = " The page cache answers, or joins, fewer of its requests.";
+        assert_eq!(because(cost(0.01), cost(0.5), false), cached);
+        assert_eq!(because(cost(0.01), cost(1.2), false), cached);
+        assert!(because(cost(1.0), cost(2.0), false).contains("cut into more pieces"));
     }
 }

@@ -16,9 +16,12 @@ fn hero(html: &mut Html, results: &StudyResults) {
     let advice = &results.recommendation;
     section(html, results, "recommendation", "Recommendation");
     if advice.best.is_empty() {
-        html.raw(
-            "<p class=\"empty\">No recommendation: the study has too few figures to compare values.</p>",
-        );
+        let has_weight = advice.weights.is_empty() || advice.weights.values().any(|weight| *weight > 0.0);
+        html.raw(if has_weight {
+            "<p class=\"empty\">No recommendation: the study has too few figures to compare values.</p>"
+        } else {
+            "<p class=\"empty\">No recommendation: every workload that was studied has weight 0.</p>"
+        });
         if !advice.summary.is_empty() {
             html.raw("<p>").text(&advice.summary).raw("</p>");
         }

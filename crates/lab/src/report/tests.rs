@@ -171,6 +171,8 @@ fn a_study_without_cells_or_ranking_says_so() {
     let html = render(&results).unwrap();
     assert!(html.contains("No recommendation"));
     assert!(html.contains("no cells yet"));
+    results.recommendation.weights.values_mut().for_each(|weight| *weight = 0.0);
+    assert!(render(&results).unwrap().contains("every workload that was studied has weight 0"));
     assert!(!html.contains("id=\"controls\""));
 }
 

@@ -219,7 +219,10 @@ impl Job {
         let Some(rest) = target_bytes.checked_sub(self.offset) else { return Err(too_large) };
         let span = self.size.map_or(rest, |size| size.min(rest));
         if span < self.run.unwrap_or(self.bs) {
-            return Err(too_large);
+            return Err(match self.size {
+                Some(size) if size < rest => JobError::SmallSize { block: self.run.unwrap_or(self.bs), size },
+                _ => too_large,
+            });
         }
         (0..u64::from(self.numjobs)).map(|number| self.region(number, span, rest)).collect()
     }
@@ -269,6 +272,13 @@ pub enum JobError {
     InFlight(u64),
     /// Neither time nor size ends it.
     Endless,
+    /// Not one block fits the size.
+    SmallSize {
+        /// Block size in bytes.
+        block: u64,
+        /// `size` in bytes.
+        size: u64,
+    },
     /// Not one block fits between the offset and the end.
     TooLarge {
         /// Block size in bytes.
@@ -307,6 +317,12 @@ impl fmt::Display for JobError {
                 write!(f, "iodepth × numjobs is {count}: it is at least 1, at most {IN_FLIGHT_MAX}")
             }
             Self::Endless => f.write_str("runtime of 0 never ends with time_based=1; give a runtime"),
+            Self::SmallSize { block, size } => write!(
+                f,
+                "bs {} does not fit in size {}; use a smaller bs or a larger size",
+                print_size(*block),
+                print_size(*size)
+            ),
             Self::TooLarge { block, offset, target } => write!(
                 f,
                 "bs {} at offset {} does not fit in the target of {}",

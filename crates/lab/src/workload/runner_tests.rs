@@ -158,6 +158,9 @@ fn what_cannot_run_is_refused_with_what_would_be_right() {
     assert!(refused(Job { numjobs: 0, ..Job::default() }).contains("at least 1"));
     assert!(refused(Job { iodepth: 65_536, numjobs: 2, ..Job::default() }).contains("65536"));
     assert!(refused(Job { bs: 64 << 20, ..Job::default() }).contains("does not fit in the target of 32m"));
+    assert!(
+        refused(Job { bs: 64 << 10, size: Some(32 << 10), ..Job::default() }).contains("not fit in size 32k")
+    );
     assert!(refused(Job { offset: 1 << 30, ..Job::default() }).contains("does not fit"));
     assert!(refused(Job { runtime: Nanos(0), ..Job::default() }).contains("never ends"));
     let far = Job { offset_increment: Some(32 << 20), numjobs: 2, ..Job::default() };
