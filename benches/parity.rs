@@ -136,21 +136,30 @@ impl Case {
     }
 
     /// Bytes of data a second, stripe after stripe, with blocks so far from where they would be packed.
+    ///
+    /// What a caller knows before (the lists of its blocks) is made before the time is taken.
     fn rate(self, contender: &Contender<'_>, memory: &mut [u8], displacement: usize, scale: &Scale) -> f64 {
         let stride = self.block_bytes + displacement;
         let stripe_bytes = (self.width + self.operation.targets()) * stride;
-        let stripes = (self.bytes.min(memory.len()) / stripe_bytes).max(1);
-        let mut next = 0;
+        let bytes = self.bytes.min(memory.len()).max(stripe_bytes);
+        let stripes = memory[..bytes].chunks_exact_mut(stripe_bytes);
+        let mut works: Vec<Work<'_>> = stripes
+            .map(|stripe| {
+                let blocks = stripe.chunks_exact_mut(stride).map(|block| &mut block[..self.block_bytes]);
+                work(contender, self.operation, blocks.collect())
+            })
+            .collect();
+        let (mut next, count) = (0, works.len());
         let stripes_per_second = steps_per_second(scale.sample / 4, 4, || {
-            let stripe = &mut memory[next * stripe_bytes..][..stripe_bytes];
-            next = if next + 1 == stripes { 0 } else { next + 1 };
-            let mut blocks: Vec<&mut [u8]> =
-                stripe.chunks_exact_mut(stride).map(|block| &mut block[..self.block_bytes]).collect();
-            compute(contender, self.operation, &mut blocks);
+            works[next]();
+            next = if next + 1 == count { 0 } else { next + 1 };
         });
         stripes_per_second * (self.width * self.block_bytes) as f64
     }
 }
+
+/// Does an operation on one stripe.
+type Work<'a> = Box<dyn FnMut() + 'a>;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -258,31 +267,35 @@ fn run_case(
         .collect()
 }
 
-/// Does the operation once; the blocks that are computed come first.
-fn compute(contender: &Contender<'_>, operation: Operation, blocks: &mut [&mut [u8]]) {
-    let (targets, data) = blocks.split_at_mut(operation.targets());
+/// The operation on a stripe; the blocks that are computed come first.
+fn work<'a>(contender: &'a Contender<'_>, operation: Operation, mut targets: Vec<&'a mut [u8]>) -> Work<'a> {
+    let data = targets.split_off(operation.targets());
     match contender {
         Contender::Isal { library, by_matrix: true } => library.encode(targets, data),
-        Contender::Isal { library, .. } if operation == Operation::Xor => library.xor(targets[0], data),
-        Contender::Isal { library, .. } => library.pq(targets, data),
-        Contender::Streaming => compute_ours(kernels(), true, operation, targets, data),
-        Contender::Ours(kernels) => compute_ours(kernels, false, operation, targets, data),
-        Contender::ReedSolomon(code) => compute_reed_solomon(code, operation, targets, data),
+        Contender::Isal { library, .. } => library.generate(targets, data),
+        Contender::Streaming => work_ours(kernels(), true, operation, targets, data),
+        Contender::Ours(kernels) => work_ours(kernels, false, operation, targets, data),
+        Contender::ReedSolomon(code) => work_reed_solomon(code, operation, targets, data),
     }
-    black_box(targets);
 }
 
-fn compute_ours(
-    kernels: &Kernels,
+fn work_ours<'a>(
+    kernels: &'a Kernels,
     is_streaming: bool,
     operation: Operation,
-    targets: &mut [&mut [u8]],
-    data: &mut [&mut [u8]],
-) {
-    let sources: Vec<&[u8]> = data.iter().map(|block| &**block).collect();
+    mut targets: Vec<&'a mut [u8]>,
+    data: Vec<&'a mut [u8]>,
+) -> Work<'a> {
+    let sources: Vec<&[u8]> = data.into_iter().map(|block| &*block).collect();
     let mut optional: Vec<Option<&[u8]>> = sources.iter().copied().map(Some).collect();
     let last = sources.len() - 1;
-    let recover = |stripe: &Stripe<'_>, lost: &mut [Lost<'_>]| {
+    // In the recoveries as much is read as in a stripe of that width: the last blocks stand for P and Q.
+    match operation {
+        Operation::RecoverOneByP | Operation::RecoverOneByQ => optional[last] = None,
+        Operation::RecoverTwo => optional[last - 1..].fill(None),
+        _ => {}
+    }
+    let recover = move |stripe: &Stripe<'_>, lost: &mut [Lost<'_>]| {
         let result = if is_streaming {
             kernels.recover_streaming(stripe, lost)
         } else {
@@ -290,59 +303,60 @@ fn compute_ours(
         };
         result.expect("no more is lost than there is parity");
     };
-    match (operation, targets) {
-        (Operation::Xor, [target]) if is_streaming => kernels.xor_streaming(target, &sources),
-        (Operation::Xor, [target]) => kernels.xor(target, &sources),
-        (Operation::Pq, [p, q]) if is_streaming => kernels.pq_streaming(p, q, &optional),
-        (Operation::Pq, [p, q]) => kernels.pq(p, q, &optional),
-        (Operation::Update, [p, q]) => {
-            // Each pair of data blocks stands for the old and new contents of one block.
-            let changes: Vec<Change<'_>> = (0..)
-                .zip(sources.chunks_exact(2))
-                .map(|(index, pair)| Change { index, old: pair[0], new: pair[1] })
-                .collect();
-            kernels.pq_update(Some(p), Some(q), &changes);
+    Box::new(move || {
+        match (operation, &mut targets[..]) {
+            (Operation::Xor, [target]) if is_streaming => kernels.xor_streaming(target, &sources),
+            (Operation::Xor, [target]) => kernels.xor(target, &sources),
+            (Operation::Pq, [p, q]) if is_streaming => kernels.pq_streaming(p, q, &optional),
+            (Operation::Pq, [p, q]) => kernels.pq(p, q, &optional),
+            (Operation::Update, [p, q]) => {
+                // Each pair of data blocks stands for the old and new contents of one block.
+                let changes: Vec<Change<'_>> = (0..)
+                    .zip(sources.chunks_exact(2))
+                    .map(|(index, pair)| Change { index, old: pair[0], new: pair[1] })
+                    .collect();
+                kernels.pq_update(Some(p), Some(q), &changes);
+            }
+            (Operation::RecoverOneByP, [target]) => {
+                let stripe = Stripe { data: &optional, p: Some(sources[last]), q: None };
+                recover(&stripe, &mut [Lost::wanted(Role::Data(last as u16), target)]);
+            }
+            (Operation::RecoverOneByQ, [target]) => {
+                let stripe = Stripe { data: &optional, p: None, q: Some(sources[last]) };
+                let lost = Lost::wanted(Role::Data(last as u16), target);
+                recover(&stripe, &mut [lost, Lost::unwanted(Role::P)]);
+            }
+            (Operation::RecoverTwo, [x, y]) => {
+                let stripe = Stripe { data: &optional, p: Some(sources[last - 1]), q: Some(sources[last]) };
+                let (x_role, y_role) = (Role::Data(last as u16 - 1), Role::Data(last as u16));
+                recover(&stripe, &mut [Lost::wanted(x_role, x), Lost::wanted(y_role, y)]);
+            }
+            // The blocks do not agree, and a check with Q would go on to locate the culprit.
+            (Operation::Check, [p]) => {
+                black_box(kernels.check(&optional, p, None));
+            }
+            (operation, _) => unreachable!("{operation:?} has as many targets as it says"),
         }
-        // In the recoveries as much is read as in a stripe of that width: the last blocks stand for P and Q.
-        (Operation::RecoverOneByP, [target]) => {
-            optional[last] = None;
-            let stripe = Stripe { data: &optional, p: Some(sources[last]), q: None };
-            recover(&stripe, &mut [Lost::wanted(Role::Data(last as u16), target)]);
-        }
-        (Operation::RecoverOneByQ, [target]) => {
-            optional[last] = None;
-            let stripe = Stripe { data: &optional, p: None, q: Some(sources[last]) };
-            recover(&stripe, &mut [Lost::wanted(Role::Data(last as u16), target), Lost::unwanted(Role::P)]);
-        }
-        (Operation::RecoverTwo, [x, y]) => {
-            (optional[last - 1], optional[last]) = (None, None);
-            let stripe = Stripe { data: &optional, p: Some(sources[last - 1]), q: Some(sources[last]) };
-            let (x_role, y_role) = (Role::Data(last as u16 - 1), Role::Data(last as u16));
-            recover(&stripe, &mut [Lost::wanted(x_role, x), Lost::wanted(y_role, y)]);
-        }
-        // The blocks do not agree, and a check with Q would go on to locate the culprit.
-        (Operation::Check, [p]) => {
-            black_box(kernels.check(&optional, p, None));
-        }
-        (operation, _) => unreachable!("{operation:?} has as many targets as it says"),
-    }
+        black_box(&mut targets);
+    })
 }
 
-fn compute_reed_solomon(
-    code: &ReedSolomon,
+fn work_reed_solomon<'a>(
+    code: &'a ReedSolomon,
     operation: Operation,
-    targets: &mut [&mut [u8]],
-    data: &mut [&mut [u8]],
-) {
+    mut targets: Vec<&'a mut [u8]>,
+    mut data: Vec<&'a mut [u8]>,
+) -> Work<'a> {
     if matches!(operation, Operation::Xor | Operation::Pq) {
-        return code.encode_sep(data, targets).expect("blocks of one length");
+        return Box::new(move || code.encode_sep(&data, &mut targets).expect("blocks of one length"));
     }
     // The last data blocks are lost: what is computed takes their places, and they stand for parity.
-    let lost_from = data.len() - targets.len();
-    let (left, parity) = data.split_at_mut(lost_from);
-    let blocks = left.iter_mut().map(|block| (&mut **block, true));
-    let blocks = blocks.chain(targets.iter_mut().map(|block| (&mut **block, false)));
-    let mut blocks: Vec<(&mut [u8], bool)> =
-        blocks.chain(parity.iter_mut().map(|block| (&mut **block, true))).collect();
-    code.reconstruct_data(&mut blocks).expect("as many blocks are lost as there is parity");
+    let parity = data.split_off(data.len() - targets.len());
+    let lost = data.len()..data.len() + targets.len();
+    let blocks = data.into_iter().chain(targets).chain(parity);
+    let mut blocks: Vec<(&mut [u8], bool)> = blocks.map(|block| (block, true)).collect();
+    Box::new(move || {
+        blocks[lost.clone()].iter_mut().for_each(|(_, is_there)| *is_there = false);
+        code.reconstruct_data(&mut blocks).expect("as many blocks are lost as there is parity");
+    })
 }

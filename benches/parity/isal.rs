@@ -2,6 +2,9 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_int, c_uchar, c_void};
+use std::rc::Rc;
+
+use super::Work;
 
 /// The library's two raid functions: vectors in all, bytes of each, sources followed by targets.
 type Generate = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void) -> c_int;
@@ -16,7 +19,7 @@ pub(crate) struct Isal {
     ec_init_tables: InitTables,
     ec_encode_data: EncodeData,
     /// Sources, targets, and 32 bytes of table for each pair: made once, as a caller of ISA-L would.
-    tables: RefCell<(usize, usize, Vec<u8>)>,
+    tables: RefCell<(usize, usize, Rc<[u8]>)>,
 }
 
 impl Isal {
@@ -41,54 +44,53 @@ impl Isal {
                 pq_gen: std::mem::transmute::<*mut c_void, Generate>(pq_gen),
                 ec_init_tables: std::mem::transmute::<*mut c_void, InitTables>(init),
                 ec_encode_data: std::mem::transmute::<*mut c_void, EncodeData>(encode),
-                tables: RefCell::default(),
+                tables: RefCell::new((0, 0, Rc::from([]))),
             })
         }
     }
 
-    /// Computes the xor of `data`.
-    pub(crate) fn xor(&self, target: &mut [u8], data: &[&mut [u8]]) {
-        Self::generate(self.xor_gen, &mut [target], data);
-    }
-
-    /// Computes P and Q of `data`.
-    pub(crate) fn pq(&self, parity: &mut [&mut [u8]], data: &[&mut [u8]]) {
-        Self::generate(self.pq_gen, parity, data);
-    }
-
-    fn generate(function: Generate, targets: &mut [&mut [u8]], data: &[&mut [u8]]) {
-        let len = targets[0].len();
-        let sources = data.iter().map(|block| block.as_ptr().cast_mut().cast());
-        let mut vectors: Vec<*mut c_void> = sources.collect();
-        vectors.extend(targets.iter_mut().map(|target| target.as_mut_ptr().cast::<c_void>()));
-        // SAFETY: all blocks are page-aligned, of one length that is a multiple of 32, and disjoint;
-        // sources are only read.
-        let result = unsafe { function(vectors.len() as c_int, len as c_int, vectors.as_mut_ptr()) };
-        assert_eq!(result, 0, "ISA-L refused its arguments");
+    /// Computes the xor of `data` into one target, or P and Q into two.
+    pub(crate) fn generate<'a>(&'a self, targets: Vec<&'a mut [u8]>, data: Vec<&'a mut [u8]>) -> Work<'a> {
+        let function = if targets.len() == 1 { self.xor_gen } else { self.pq_gen };
+        let len = targets[0].len() as c_int;
+        let vectors = data.into_iter().chain(targets);
+        let mut vectors: Vec<*mut c_void> = vectors.map(|block| block.as_mut_ptr().cast()).collect();
+        Box::new(move || {
+            // SAFETY: all blocks are aligned to 256 bytes, of one length that is a multiple of 32, disjoint, and
+            // borrowed for as long as this closure lives; sources are only read.
+            let result = unsafe { function(vectors.len() as c_int, len, vectors.as_mut_ptr()) };
+            assert_eq!(result, 0, "ISA-L refused its arguments");
+        })
     }
 
     /// Computes `targets` from `data` by a general matrix: ones for P, powers of 2 for Q. A recovery
     /// costs ISA-L the same with other coefficients.
-    pub(crate) fn encode(&self, targets: &mut [&mut [u8]], data: &[&mut [u8]]) {
+    pub(crate) fn encode<'a>(&'a self, targets: Vec<&'a mut [u8]>, data: Vec<&'a mut [u8]>) -> Work<'a> {
+        let dimensions = (data.len(), targets.len());
         let mut cached = self.tables.borrow_mut();
-        if (cached.0, cached.1) != (data.len(), targets.len()) {
-            *cached = (data.len(), targets.len(), self.tables_of(data.len(), targets.len()));
+        if (cached.0, cached.1) != dimensions {
+            *cached = (dimensions.0, dimensions.1, self.tables_of(dimensions.0, dimensions.1).into());
         }
-        let mut sources: Vec<*mut u8> = data.iter().map(|block| block.as_ptr().cast_mut()).collect();
+        let tables = Rc::clone(&cached.2);
         let len = targets[0].len() as c_int;
-        let mut outputs: Vec<*mut u8> = targets.iter_mut().map(|target| target.as_mut_ptr()).collect();
-        // SAFETY: the tables are of these dimensions; all blocks are of `len` bytes; sources are only
-        // read.
-        unsafe {
-            (self.ec_encode_data)(
-                len,
-                sources.len() as c_int,
-                outputs.len() as c_int,
-                cached.2.as_ptr(),
-                sources.as_mut_ptr(),
-                outputs.as_mut_ptr(),
-            );
-        }
+        let pointers = |blocks: Vec<&'a mut [u8]>| -> Vec<*mut u8> {
+            blocks.into_iter().map(<[u8]>::as_mut_ptr).collect()
+        };
+        let (mut sources, mut outputs) = (pointers(data), pointers(targets));
+        Box::new(move || {
+            // SAFETY: the tables are of these dimensions; all blocks are of `len` bytes and borrowed for as long as
+            // this closure lives; sources are only read.
+            unsafe {
+                (self.ec_encode_data)(
+                    len,
+                    sources.len() as c_int,
+                    outputs.len() as c_int,
+                    tables.as_ptr(),
+                    sources.as_mut_ptr(),
+                    outputs.as_mut_ptr(),
+                );
+            }
+        })
     }
 
     fn tables_of(&self, sources: usize, targets: usize) -> Vec<u8> {

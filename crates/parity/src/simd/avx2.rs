@@ -8,7 +8,7 @@ use std::arch::x86_64::{
 };
 
 use super::kernel_set;
-use super::vector::Vector;
+use super::vector::{Pace, Vector};
 use crate::field::{NIBBLES, POLYNOMIAL_LOW};
 
 kernel_set!(kernels, "avx2", Avx2, "avx2");
@@ -23,9 +23,7 @@ impl Vector for Avx2 {
     const BYTES: usize = 32;
     // What a CPU of AMD's fetches by itself ends with the page, and it fetches for several places at one time. It puts lines
     // together that go past the caches, and gives them up half written where too many are begun.
-    const COPY_PLACES: usize = 4;
-    const COPY_PLACES_BYTES_MIN: usize = 16 << 10;
-    const COPY_RUN_BYTES: [usize; 2] = [64, 1024];
+    const COPY: Pace = Pace { places: 4, bytes_min: 16 << 10, run_bytes: [64, 1024], ahead: 0 };
 
     #[inline(always)]
     unsafe fn zero() -> Self {

@@ -1,19 +1,15 @@
 //! Copies of long blocks, for any [`Vector`].
 //!
-//! A core waits for memory the least when it is asked for lines at several places at a time: what is copied is taken from
-//! [`Vector::COPY_PLACES`] of them in turn, each fetched a little ahead if the CPU does not do so by itself.
+//! What is best differs from core to core (docs/performance.md): what is copied is taken from [`Pace::places`] in turn, each
+//! fetched a little ahead if the CPU does not do so by itself; or the CPU's own instruction does it.
 
-use super::vector::{At, Vector, each_group, each_register, load, store_or_stream};
+use super::vector::{At, Pace, Vector, each_group, each_register, load, store_or_stream};
 
 /// The places lie at most this far apart.
 const APART_MAX: usize = 16 << 10;
-/// How far ahead a line is fetched.
-const AHEAD: usize = 256;
 
-/// Whether a copy of so many bytes goes on at several places.
-pub(super) const fn is_long<V: Vector>(bytes: usize) -> bool {
-    V::COPY_PLACES > 1 && bytes >= V::COPY_PLACES_BYTES_MIN
-}
+/// Shorter copies through the caches are left to the C library.
+const STRING_BYTES_MIN: usize = 4096;
 
 /// Copies `source` to `target`, past the caches if `STREAM`.
 ///
@@ -22,44 +18,132 @@ pub(super) const fn is_long<V: Vector>(bytes: usize) -> bool {
 /// before another thread looks at it.
 #[inline(always)]
 pub(super) unsafe fn copy<V: Vector, const STREAM: bool>(target: &mut [u8], source: &[u8]) {
+    let bytes = target.len();
+    // SAFETY: upheld by the caller.
+    unsafe {
+        if V::BYTES == 64 && is_since_zen_5() {
+            match (STREAM, bytes < STRING_BYTES_MIN) {
+                (true, _) => paced::<V, STREAM, true>(target, source),
+                (false, true) => target.copy_from_slice(source),
+                (false, false) => by_string(target, source),
+            }
+        } else if STREAM || is_long(V::COPY, bytes) {
+            paced::<V, STREAM, false>(target, source);
+        } else {
+            target.copy_from_slice(source);
+        }
+    }
+}
+
+/// Whether a copy of so many bytes goes on at several places.
+const fn is_long(pace: Pace, bytes: usize) -> bool {
+    pace.places > 1 && bytes >= pace.bytes_min
+}
+
+/// Whether the CPU is AMD's and as new as Zen 5.
+#[cfg(target_arch = "x86_64")]
+fn is_since_zen_5() -> bool {
+    use std::arch::x86_64::__cpuid;
+    use std::sync::LazyLock;
+
+    static IS: LazyLock<bool> = LazyLock::new(|| {
+        #[allow(unused_unsafe, reason = "safe since Rust 1.94")]
+        // SAFETY: every CPU of 64 bits has the instruction, and these leaves.
+        let (name, version) = unsafe { (__cpuid(0), __cpuid(1).eax) };
+        let is_amd = [name.ebx, name.edx, name.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD";
+        is_amd && family(version) >= 0x1A
+    });
+    *IS
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+const fn is_since_zen_5() -> bool {
+    false
+}
+
+/// The family of a CPU by EAX of CPUID's leaf 1: the extended family counts where the family is 15.
+#[cfg(target_arch = "x86_64")]
+const fn family(version: u32) -> u32 {
+    match version >> 8 & 0xF {
+        0xF => 0xF + (version >> 20 & 0xFF),
+        family => family,
+    }
+}
+
+/// Copies by the instruction that copies strings.
+///
+/// # Safety
+/// Both are of equal length.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn by_string(target: &mut [u8], source: &[u8]) {
+    // SAFETY: the instruction reads and writes as many bytes as both have, upwards, as the ABI has it; it changes these
+    // registers alone.
+    unsafe {
+        std::arch::asm!(
+            "rep movsb",
+            inout("rcx") target.len() => _,
+            inout("rdi") target.as_mut_ptr() => _,
+            inout("rsi") source.as_ptr() => _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn by_string(target: &mut [u8], source: &[u8]) {
+    target.copy_from_slice(source);
+}
+
+/// Copies at the set's own pace, or that of Zen 5.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+pub(super) unsafe fn paced<V: Vector, const STREAM: bool, const ZEN_5: bool>(
+    target: &mut [u8],
+    source: &[u8],
+) {
+    let pace = if ZEN_5 { Pace::ZEN_5 } else { V::COPY };
     let len = target.len();
     let (to, from) = (target.as_mut_ptr(), source.as_ptr());
     let mut start = 0;
-    if is_long::<V>(len) {
-        let run_bytes = V::COPY_RUN_BYTES[usize::from(STREAM)];
+    if is_long(pace, len) {
+        let run_bytes = pace.run_bytes[usize::from(STREAM)];
         loop {
-            let apart = usize::min(APART_MAX, (len - start) / V::COPY_PLACES) / run_bytes * run_bytes;
+            let apart = usize::min(APART_MAX, (len - start) / pace.places) / run_bytes * run_bytes;
             if apart == 0 {
                 break;
             }
             for offset in (start..start + apart).step_by(run_bytes) {
-                for place in 0..V::COPY_PLACES {
+                for place in 0..pace.places {
                     let (mut start, end) = (offset + place * apart, offset + place * apart + run_bytes);
-                    // SAFETY: the last place ends at `start + COPY_PLACES * apart`, which is at most `len`.
+                    // SAFETY: the last place ends at `start + places * apart`, which is at most `len`.
                     unsafe {
-                        each_group!(V, 4, start, end, step::<V, STREAM>(from, to));
-                        each_group!(V, 2, start, end, step::<V, STREAM>(from, to));
+                        each_group!(V, 4, start, end, step::<V, STREAM, ZEN_5>(from, to));
+                        each_group!(V, 2, start, end, step::<V, STREAM, ZEN_5>(from, to));
                     }
                 }
             }
-            start += V::COPY_PLACES * apart;
+            start += pace.places * apart;
         }
     }
     // SAFETY: `start..len` is within both.
-    unsafe { each_register!(V, start, len, step::<V, STREAM>(from, to)) };
+    unsafe { each_register!(V, start, len, step::<V, STREAM, ZEN_5>(from, to)) };
 }
 
-/// Copies `UNROLL` registers from `at` on, and has those fetched that come [`AHEAD`] of them.
+/// Copies `UNROLL` registers from `at` on, and has those fetched that come [`Pace::ahead`] of them.
 #[inline(always)]
-unsafe fn step<V: Vector, const STREAM: bool, const UNROLL: usize, const PARTIAL: bool>(
+unsafe fn step<V: Vector, const STREAM: bool, const ZEN_5: bool, const UNROLL: usize, const PARTIAL: bool>(
     from: *const u8,
     to: *mut u8,
     at: At,
 ) {
+    let ahead = if ZEN_5 { Pace::ZEN_5.ahead } else { V::COPY.ahead };
     // SAFETY: `copy` keeps `at` within both; what is fetched may be any address.
     unsafe {
-        if V::COPY_PLACES > 1 && !PARTIAL {
-            (0..UNROLL).for_each(|lane| V::fetch(from.wrapping_add(at.lane::<V>(lane).offset + AHEAD)));
+        if ahead > 0 && !PARTIAL {
+            (0..UNROLL).for_each(|lane| V::fetch(from.wrapping_add(at.lane::<V>(lane).offset + ahead)));
         }
         let mut values = [V::zero(); UNROLL];
         for (lane, value) in values.iter_mut().enumerate() {
@@ -67,6 +151,30 @@ unsafe fn step<V: Vector, const STREAM: bool, const UNROLL: usize, const PARTIAL
         }
         for (lane, value) in values.iter().enumerate() {
             store_or_stream::<V, PARTIAL, STREAM>(to, at.lane::<V>(lane), *value);
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::{by_string, family};
+
+    #[test]
+    fn families_are_read_as_the_manuals_have_them() {
+        // Zen 3, Zen 4 and Zen 5 of EPYC, and a Xeon.
+        let found = [0x00A0_0F11, 0x00A1_0F11, 0x00B0_0F21, 0x0005_0657].map(family);
+        assert_eq!(found, [0x19, 0x19, 0x1A, 6]);
+    }
+
+    #[test]
+    fn the_string_instruction_copies_all_and_no_more() {
+        let source: Vec<u8> = (0..5000_u32).map(|i| i as u8 ^ 0x5A).collect();
+        for (at, bytes) in [(0, 4096), (1, 4999), (64, 0), (63, 1)] {
+            let mut target = vec![0; source.len()];
+            // SAFETY: both are of equal length.
+            unsafe { by_string(&mut target[at..at + bytes], &source[at..at + bytes]) };
+            assert_eq!(target[at..at + bytes], source[at..at + bytes]);
+            assert!(target[..at].iter().chain(&target[at + bytes..]).all(|byte| *byte == 0));
         }
     }
 }

@@ -150,11 +150,7 @@ macro_rules! kernel_set {
 
             #[target_feature(enable = $features)]
             unsafe fn copy(target: &mut [u8], source: &[u8]) {
-                if copy::is_long::<V>(target.len()) {
-                    unsafe { copy::copy::<V, false>(target, source) }
-                } else {
-                    target.copy_from_slice(source);
-                }
+                unsafe { copy::copy::<V, false>(target, source) }
             }
 
             #[target_feature(enable = $features)]

@@ -14,14 +14,8 @@ pub(super) trait Vector: Copy {
     /// How far before they are used the lines of a stripe that is copied past the caches are fetched; 0 if the CPU is left to do so.
     const COPY_AHEAD: usize = 0;
 
-    /// At how many places a long copy goes on at a time.
-    const COPY_PLACES: usize = 1;
-
-    /// Shorter copies go on at one place.
-    const COPY_PLACES_BYTES_MIN: usize = 0;
-
-    /// Bytes of a place copied at a time: through the caches, and past them.
-    const COPY_RUN_BYTES: [usize; 2] = [4 * Self::BYTES; 2];
+    /// How long blocks are copied.
+    const COPY: Pace = Pace::PLAIN;
 
     /// Has a line fetched into the second cache; a hint, which may name any address.
     #[inline(always)]
@@ -66,6 +60,28 @@ pub(super) trait Vector: Copy {
 
     /// Whether every bit is clear.
     unsafe fn is_zero(self) -> bool;
+}
+
+/// How long blocks are copied.
+#[derive(Clone, Copy)]
+pub(super) struct Pace {
+    /// At how many places a copy goes on at a time.
+    pub(super) places: usize,
+    /// Shorter copies go on at one place.
+    pub(super) bytes_min: usize,
+    /// Bytes of a place copied at a time: through the caches, and past them.
+    pub(super) run_bytes: [usize; 2],
+    /// How far ahead a line is fetched; 0 if the CPU is left to do so.
+    pub(super) ahead: usize,
+}
+
+impl Pace {
+    /// From the first byte to the last.
+    const PLAIN: Self = Self { places: 1, bytes_min: usize::MAX, run_bytes: [0; 2], ahead: 0 };
+
+    /// Past the caches with 64-byte registers on AMD's cores since Zen 5: at one place, whose lines the CPU fetches across
+    /// pages, if it is told where they will be.
+    pub(super) const ZEN_5: Self = Self { ahead: 4096, ..Self::PLAIN };
 }
 
 /// One register's worth of a block: its offset and how many of its bytes exist.
