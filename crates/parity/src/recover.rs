@@ -79,13 +79,19 @@ type LostData<'a> = (u16, Option<&'a mut [u8]>);
 #[derive(Default)]
 struct Targets<'a> {
     /// The first two lost data blocks, lower index first.
-    data: [Option<LostData<'a>>; 2],
+    first: Option<LostData<'a>>,
+    second: Option<LostData<'a>>,
     data_lost: usize,
     p: Option<&'a mut [u8]>,
     q: Option<&'a mut [u8]>,
 }
 
 impl<'a> Targets<'a> {
+    #[expect(
+        clippy::inline_always,
+        reason = "returned through memory, it is written in parts and read whole, which waits until the sums before are written"
+    )]
+    #[inline(always)]
     fn sort(stripe: &Stripe<'_>, lost: &'a mut [Lost<'_>]) -> Self {
         let mut targets = Self::default();
         for index in 0..lost.len() {
@@ -106,21 +112,24 @@ impl<'a> Targets<'a> {
                 }
             }
         }
-        if let [Some((first, _)), Some((second, _))] = &targets.data
+        if let (Some((first, _)), Some((second, _))) = (&targets.first, &targets.second)
             && first > second
         {
-            targets.data.swap(0, 1);
+            std::mem::swap(&mut targets.first, &mut targets.second);
         }
         targets
     }
 
+    #[inline]
     fn add_data(&mut self, stripe: &Stripe<'_>, index: u16, target: Option<&'a mut [u8]>) {
         let block = stripe.data.get(usize::from(index));
         assert!(block.is_some(), "data index {index} is outside the stripe");
         assert!(block == Some(&None), "data block {index} is both lost and given");
         assert!(index <= INDEX_MAX || stripe.q.is_none(), "data index {index} is above {INDEX_MAX}");
-        if let Some(slot) = self.data.get_mut(self.data_lost) {
-            *slot = Some((index, target));
+        match self.data_lost {
+            0 => self.first = Some((index, target)),
+            1 => self.second = Some((index, target)),
+            _ => {}
         }
         self.data_lost += 1;
     }
@@ -151,7 +160,7 @@ impl Kernels {
         stripe: &Stripe<'_>,
         lost: &mut [Lost<'_>],
     ) -> Result<(), RecoverError> {
-        let Targets { data: [first, second], data_lost, p, q } = Targets::sort(stripe, lost);
+        let Targets { first, second, data_lost, p, q } = Targets::sort(stripe, lost);
         let parity = usize::from(stripe.p.is_some()) + usize::from(stripe.q.is_some());
         match (data_lost, first, second) {
             (0, ..) => self.recompute::<STREAM>(stripe, p, q),

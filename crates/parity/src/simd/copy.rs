@@ -3,6 +3,7 @@
 //! What is best differs from core to core (docs/performance.md): what is copied is taken from [`Pace::places`] in turn, each
 //! fetched a little ahead if the CPU does not do so by itself; or the CPU's own instruction does it.
 
+use super::cpu::is_since_zen_5;
 use super::vector::{At, Pace, Vector, each_group, each_register, load, store_or_stream};
 
 /// The places lie at most this far apart.
@@ -38,36 +39,6 @@ pub(super) unsafe fn copy<V: Vector, const STREAM: bool>(target: &mut [u8], sour
 /// Whether a copy of so many bytes goes on at several places.
 const fn is_long(pace: Pace, bytes: usize) -> bool {
     pace.places > 1 && bytes >= pace.bytes_min
-}
-
-/// Whether the CPU is AMD's and as new as Zen 5.
-#[cfg(target_arch = "x86_64")]
-fn is_since_zen_5() -> bool {
-    use std::arch::x86_64::__cpuid;
-    use std::sync::LazyLock;
-
-    static IS: LazyLock<bool> = LazyLock::new(|| {
-        #[allow(unused_unsafe, reason = "safe since Rust 1.94")]
-        // SAFETY: every CPU of 64 bits has the instruction, and these leaves.
-        let (name, version) = unsafe { (__cpuid(0), __cpuid(1).eax) };
-        let is_amd = [name.ebx, name.edx, name.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD";
-        is_amd && family(version) >= 0x1A
-    });
-    *IS
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-const fn is_since_zen_5() -> bool {
-    false
-}
-
-/// The family of a CPU by EAX of CPUID's leaf 1: the extended family counts where the family is 15.
-#[cfg(target_arch = "x86_64")]
-const fn family(version: u32) -> u32 {
-    match version >> 8 & 0xF {
-        0xF => 0xF + (version >> 20 & 0xFF),
-        family => family,
-    }
 }
 
 /// Copies by the instruction that copies strings.
@@ -157,14 +128,7 @@ unsafe fn step<V: Vector, const STREAM: bool, const ZEN_5: bool, const UNROLL: u
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use super::{by_string, family};
-
-    #[test]
-    fn families_are_read_as_the_manuals_have_them() {
-        // Zen 3, Zen 4 and Zen 5 of EPYC, and a Xeon.
-        let found = [0x00A0_0F11, 0x00A1_0F11, 0x00B0_0F21, 0x0005_0657].map(family);
-        assert_eq!(found, [0x19, 0x19, 0x1A, 6]);
-    }
+    use super::by_string;
 
     #[test]
     fn the_string_instruction_copies_all_and_no_more() {

@@ -13,6 +13,7 @@ mod avx2;
 mod avx512;
 mod copy;
 mod copying;
+mod cpu;
 mod finish;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -36,6 +37,9 @@ const GROUP: usize = 8;
 /// Bytes of each block taken in one go: a multiple of every unrolled register, small enough that two
 /// strips of partial sums stay in L1 beside the data.
 const STRIP: usize = 4096;
+
+/// Longer blocks are not summed at a pace: they may come from memory, of which more lines have to be asked for.
+const PACED_BYTES_MAX: usize = 4096;
 
 /// Room for the partial sums of a strip, at whatever offset of a page the strip has to be.
 ///
