@@ -61,7 +61,7 @@ impl Fetching {
     pub(crate) fn of_cpu() -> Self {
         #[cfg(target_arch = "x86_64")]
         if std::is_x86_feature_detected!("avx2") {
-            return if is_intel() { Self::INTEL } else { Self::AMD };
+            return if stripewise_parity::cpu::is_intel() { Self::INTEL } else { Self::AMD };
         }
         Self::OTHERS
     }
@@ -177,15 +177,6 @@ unsafe fn copy_in_turn<const COPIES: usize>(copies: [Ends; COPIES], bytes: usize
         // SAFETY: as above.
         unsafe { to.add(done).copy_from_nonoverlapping(from.add(done), bytes - done) };
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn is_intel() -> bool {
-    // CPUID leaf 0: the vendor's name in EBX, EDX, ECX.
-    #[allow(unused_unsafe, reason = "safe since Rust 1.94")]
-    // SAFETY: every CPU of 64 bits has the instruction.
-    let leaf = unsafe { std::arch::x86_64::__cpuid(0) };
-    [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
 }
 
 /// Has the CPU fetch a line; a hint, which may name any address.

@@ -12,11 +12,12 @@
 //! does: the most advanced of those that come near the fastest; [`Kernels::all`] lists every set that runs here. Every set gives the same
 //! bytes.
 //!
-//! `unsafe` is in `simd` alone, but for [`Kernels::copy_streaming_unfenced`], which asks something of its caller.
+//! `unsafe` is in `simd` alone, but for [`Kernels::copy_streaming_unfenced`], which asks something of its caller, and the
+//! question which CPU it is.
 //!
 //! # What has been run where
 //! The tests were run with scalar, SSE2, SSSE3 and AVX2 natively (AMD Zen 3, Intel Sapphire Rapids), with AVX-512BW and
-//! AVX-512 with GFNI natively (the latter CPU), with NEON under `qemu-aarch64`, and one stripe through every operation but
+//! AVX-512 with GFNI natively (the latter CPU, and AMD Zen 5, which goes ways of its own), with NEON under `qemu-aarch64`, and one stripe through every operation but
 //! the streaming ones with the AVX-512 sets under Miri:
 //! ```text
 //! RUSTFLAGS="-C target-feature=+avx2,+avx512f,+avx512bw,+gfni" MIRIFLAGS=-Zmiri-disable-isolation \
@@ -25,6 +26,7 @@
 //! NEON has not been run on, nor timed on, a CPU that has it.
 
 mod check;
+pub mod cpu;
 mod field;
 mod kernels;
 mod race;

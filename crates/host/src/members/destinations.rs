@@ -7,6 +7,8 @@
 //! A copy is known by where it starts: of buffers that are used now in one piece and now in another, some copies go the
 //! slower way.
 
+use stripewise_parity::cpu::is_since_zen_5;
+
 use super::STREAM_BYTES_MIN;
 use super::recent::Recent;
 
@@ -14,8 +16,12 @@ use super::recent::Recent;
 /// cache, through which what is read passes, too, and which other cores use.
 const KEPT_BYTES: u64 = 8 << 20;
 
+/// As much is kept since Zen 5, where the instruction that copies strings reads memory at its full speed, half as fast again
+/// as what goes past the caches, while what it writes is in the caches: of 32 MiB that are written in turn, no less.
+const KEPT_BYTES_ZEN_5: u64 = 32 << 20;
+
 /// Twice as many as the shortest copies that fit in that, so that few of them share a row.
-const ROWS: usize = 1024;
+const ROWS: usize = 4096;
 
 /// See the module's description. A shard's own.
 #[derive(Debug)]
@@ -26,7 +32,12 @@ pub(super) struct Destinations {
 impl Destinations {
     /// Those of one of so many shards: what the others copy passes through the same cache.
     pub(super) fn new(shards: u32) -> Self {
-        Self { recent: Recent::new(KEPT_BYTES / u64::from(shards)) }
+        Self::keeping(if is_since_zen_5() { KEPT_BYTES_ZEN_5 } else { KEPT_BYTES }, shards)
+    }
+
+    /// Of caches that keep so many bytes.
+    fn keeping(bytes: u64, shards: u32) -> Self {
+        Self { recent: Recent::new(bytes / u64::from(shards)) }
     }
 
     /// Notes a copy of at least [`STREAM_BYTES_MIN`] and answers whether it should go past the caches.
@@ -43,7 +54,7 @@ mod tests {
 
     /// Whether copies in turn to as many buffers go past the caches, in the last of three rounds.
     fn goes_past(buffers: usize, buffer_bytes: usize, copy_bytes: usize) -> usize {
-        let mut destinations = Destinations::new(1);
+        let mut destinations = Destinations::keeping(KEPT_BYTES, 1);
         let mut round = || {
             let places = (0..buffers * (buffer_bytes / copy_bytes)).map(|i| (1 << 30) + i * copy_bytes);
             places
@@ -68,7 +79,7 @@ mod tests {
 
     #[test]
     fn buffers_at_strides_of_powers_of_two_are_told_apart() {
-        let mut destinations = Destinations::new(1);
+        let mut destinations = Destinations::keeping(KEPT_BYTES, 1);
         let mut is_past =
             |i: usize| destinations.is_past(std::ptr::without_provenance((i + 1) << 24), MIB / 8);
         assert!((0..32).all(&mut is_past));
@@ -79,7 +90,7 @@ mod tests {
     fn shards_share_what_the_caches_keep() {
         // Six buffers of 1 MiB fit for one shard; of two, each reads half of every buffer, but the caches see all of it.
         let half = |shards: u32, buffers: usize| {
-            let mut destinations = Destinations::new(shards);
+            let mut destinations = Destinations::keeping(KEPT_BYTES, shards);
             let mut round = || {
                 let place = |i: usize| std::ptr::without_provenance((1 << 30) + i * MIB);
                 (0..buffers).filter(|i| destinations.is_past(place(*i), MIB / 2)).count()

@@ -10,9 +10,9 @@ use std::arch::x86_64::{
     _mm512_stream_si512, _mm512_ternarylogic_epi32, _mm512_test_epi64_mask, _mm512_xor_si512,
 };
 
-use super::cpu::is_since_zen_5;
 use super::kernel_set;
 use super::vector::{Pace, Vector};
+use crate::cpu::is_since_zen_5;
 use crate::field::{NIBBLES, POLYNOMIAL_LOW, affine_matrix};
 
 kernel_set!(bw, "avx512bw", Avx512<ByShuffle>, "avx512f,avx512bw");

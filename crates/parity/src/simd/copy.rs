@@ -3,8 +3,8 @@
 //! What is best differs from core to core (docs/performance.md): what is copied is taken from [`Pace::places`] in turn, each
 //! fetched a little ahead if the CPU does not do so by itself; or the CPU's own instruction does it.
 
-use super::cpu::is_since_zen_5;
 use super::vector::{At, Pace, Vector, each_group, each_register, load, store_or_stream};
+use crate::cpu::is_since_zen_5;
 
 /// The places lie at most this far apart.
 const APART_MAX: usize = 16 << 10;

@@ -13,7 +13,6 @@ mod avx2;
 mod avx512;
 mod copy;
 mod copying;
-mod cpu;
 mod finish;
 #[cfg(target_arch = "aarch64")]
 mod neon;

@@ -1,0 +1,73 @@
+//! Which core it is, where cores of one instruction set differ in what is best. What is best is measured
+//! (docs/performance.md).
+
+#[cfg(target_arch = "x86_64")]
+pub use x86::{is_intel, is_since_zen_5};
+
+/// Whether the CPU is Intel's.
+#[cfg(not(target_arch = "x86_64"))]
+pub const fn is_intel() -> bool {
+    false
+}
+
+/// Whether the CPU is AMD's and as new as Zen 5.
+#[cfg(not(target_arch = "x86_64"))]
+pub const fn is_since_zen_5() -> bool {
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{__cpuid, CpuidResult};
+    use std::sync::LazyLock;
+
+    /// Whether the CPU is Intel's.
+    pub fn is_intel() -> bool {
+        vendor(leaf(0)) == *b"GenuineIntel"
+    }
+
+    /// Whether the CPU is AMD's and as new as Zen 5.
+    pub fn is_since_zen_5() -> bool {
+        static IS: LazyLock<bool> =
+            LazyLock::new(|| vendor(leaf(0)) == *b"AuthenticAMD" && family(leaf(1).eax) >= 0x1A);
+        *IS
+    }
+
+    #[allow(unused_unsafe, reason = "safe since Rust 1.94")]
+    fn leaf(number: u32) -> CpuidResult {
+        // SAFETY: every CPU of 64 bits has the instruction, and the leaves 0 and 1.
+        unsafe { __cpuid(number) }
+    }
+
+    /// The vendor's name, which CPUID's leaf 0 has in EBX, EDX, ECX.
+    fn vendor(leaf: CpuidResult) -> [u8; 12] {
+        let mut name = [0; 12];
+        name.copy_from_slice([leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).as_flattened());
+        name
+    }
+
+    /// The family by EAX of CPUID's leaf 1: the extended family counts where the family is 15.
+    const fn family(version: u32) -> u32 {
+        match version >> 8 & 0xF {
+            0xF => 0xF + (version >> 20 & 0xFF),
+            family => family,
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn families_are_read_as_the_manuals_have_them() {
+            // Zen 3, Zen 4 and Zen 5 of EPYC, and a Xeon.
+            let found = [0x00A0_0F11, 0x00A1_0F11, 0x00B0_0F21, 0x0005_0657].map(family);
+            assert_eq!(found, [0x19, 0x19, 0x1A, 6]);
+        }
+
+        #[test]
+        fn a_cpu_is_of_one_vendor() {
+            assert!(!(is_intel() && is_since_zen_5()));
+        }
+    }
+}
