@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::bail;
 use stripewise_engine::cache::Cache;
 use stripewise_engine::io::{IoResult, RequestId, SyncAction};
-use stripewise_engine::units::{Instant, PAGE_BYTES, SECTOR_BYTES};
+use stripewise_engine::units::{Instant, Nanos, PAGE_BYTES, SECTOR_BYTES};
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::models::Model;
 use stripewise_sim::{Phantom, Rig, RigNames, SimConfig, SimError, SimReport, World};
@@ -183,15 +183,14 @@ impl Target for ModelTarget {
         let runner = JobRunner::new(&job(cell), sectors).map_err(|e| CellError(e.to_string()))?;
         let mut runner = runner.with_cancel(Arc::clone(cancel));
         let mut world = world(cell, &config)?;
-        let (report, recovery) = match &file {
+        let ran = match &file {
             Some(file) => run_job(cell, &mut world, &mut InFile::new(file, &mut runner))?,
             None => run_job(cell, &mut world, &mut runner)?,
         };
         let measured = runner.measured();
         let (requests, flushes) = (measured.read.ios + measured.write.ios, measured.flushes);
-        let mut measurement = Measurement::of_job(&cell.parameters.job, measured, members(&report))?;
-        measurement.figures = figures(&report);
-        measurement.figures.extend(recovery);
+        let mut measurement = Measurement::of_job(&cell.parameters.job, measured, members(&ran.end))?;
+        measurement.figures = ran.figures;
         if flushes > 0 {
             let each = requests as f64 / flushes as f64;
             measurement.figures.insert("requests_per_flush".to_owned(), each);
@@ -219,28 +218,36 @@ fn job(cell: &Cell) -> Job {
     job
 }
 
+/// What a cell's job left.
+struct Ran {
+    /// At the end of everything: the job's ramp, its timed part, and what was written back after it.
+    end: SimReport,
+    /// Of the timed part.
+    figures: BTreeMap<String, f64>,
+}
+
 /// Runs the cell's job, beside a recovery if that is the cell's work: with the figures of that recovery.
-fn run_job(
-    cell: &Cell,
-    world: &mut World<Phantom>,
-    workload: &mut impl Workload,
-) -> Result<(SimReport, Vec<(String, f64)>), CellError> {
+fn run_job(cell: &Cell, world: &mut World<Phantom>, workload: &mut impl Workload) -> Result<Ran, CellError> {
     let failed = |e: SimError| CellError(e.to_string());
-    if cell.parameters.work != Work::Rebuild {
-        return Ok((world.run(workload, None).map_err(failed)?, Vec::new()));
-    }
-    // The drives never come to rest while the recovery goes on, so that the clock ends the run.
     let job = &cell.parameters.job;
     let ramp_end = Instant::ZERO + job.ramp_time;
-    world.run(workload, Some(ramp_end)).map_err(failed)?;
+    let ramp = world.run(workload, Some(ramp_end)).map_err(failed)?;
     let before = world.volume().sync_status();
-    let report = world.run(workload, Some(ramp_end + job.runtime)).map_err(failed)?;
+    // A job without a runtime is timed until it has done its size.
+    let end = (job.runtime > Nanos(0)).then(|| ramp_end + job.runtime);
+    let timed = world.run(workload, end).map_err(failed)?;
+    let mut figures = figures(Some(&ramp), &timed);
+    if cell.parameters.work != Work::Rebuild {
+        return Ok(Ran { end: world.run(workload, None).map_err(failed)?, figures });
+    }
+    // The drives never come to rest while the recovery goes on, so that the clock ends the run.
     let after = world.volume().sync_status();
     let (Some(before), Some(after)) = (before, after.filter(|s| s.action == SyncAction::Recover)) else {
         return Err(recovered_early(job));
     };
     let done_sectors = after.done_sectors - before.done_sectors;
-    Ok((report, recovery_figures(done_sectors, after.total_sectors, job.runtime.as_secs_f64())))
+    figures.extend(recovery_figures(done_sectors, after.total_sectors, job.runtime.as_secs_f64()));
+    Ok(Ran { end: timed, figures })
 }
 
 /// Reads, read bytes, writes and written bytes of each member.
@@ -250,15 +257,18 @@ fn members(report: &SimReport) -> impl Iterator<Item = [u64; 4]> {
     stats.map(move |s| [s.reads, bytes(s.sectors_read), s.writes, bytes(s.sectors_written)])
 }
 
-fn figures(report: &SimReport) -> BTreeMap<String, f64> {
-    let seconds = report.end.0 as f64 / 1e9;
-    let busiest = report.bus_busy_share.iter().copied().fold(0.0, f64::max);
-    let moved = report.bus_bytes.first().map_or(0.0, |bytes| *bytes as f64 / 1e6 / seconds.max(1e-9));
+/// The figures of what went on between two reports, the first at the start if there is none.
+fn figures(from: Option<&SimReport>, to: &SimReport) -> BTreeMap<String, f64> {
+    let seconds = |report: &SimReport| report.end.0 as f64 / 1e9;
+    let elapsed = (seconds(to) - from.map_or(0.0, seconds)).max(1e-9);
+    let rate = |total: &dyn Fn(&SimReport) -> f64| (total(to) - from.map_or(0.0, total)) / elapsed;
+    let busy = |share: &dyn Fn(&SimReport) -> f64| rate(&|report| share(report) * seconds(report));
+    let buses = 0..to.bus_busy_share.len();
     let figures = [
-        ("cpu_busy_share", report.cpu_busy_share),
-        ("parity_busy_share", report.parity_busy_share),
-        ("bus_busy_share", busiest),
-        ("bus_mb_s", moved),
+        ("cpu_busy_share", busy(&|report| report.cpu_busy_share)),
+        ("parity_busy_share", busy(&|report| report.parity_busy_share)),
+        ("bus_busy_share", buses.map(|bus| busy(&|report| report.bus_busy_share[bus])).fold(0.0, f64::max)),
+        ("bus_mb_s", rate(&|report| report.bus_bytes.first().map_or(0.0, |bytes| *bytes as f64 / 1e6))),
     ];
     figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -276,12 +286,13 @@ fn sync(cell: &Cell, config: &SimConfig) -> Result<Measurement, CellError> {
             || CellError("the array had nothing left to do before the time was over".to_owned());
         Ok((report, status.ok_or_else(nothing_left)?.done_sectors))
     };
-    let before = if job.ramp_time.0 > 0 { until(ramp_end)?.1 } else { 0 };
+    let ramp = if job.ramp_time.0 > 0 { Some(until(ramp_end)?) } else { None };
     let (report, after) = until(end)?;
+    let before = ramp.as_ref().map_or(0, |(_, done)| *done);
     let (done, seconds) = (after - before, end.since(ramp_end).as_secs_f64());
     let measured = Measured { seconds, ..Measured::default() };
     let mut measurement = Measurement::of(measured, members(&report))?;
-    measurement.figures = figures(&report);
+    measurement.figures = figures(ramp.as_ref().map(|(report, _)| report), &report);
     measurement.figures.insert("sync_kib_s".to_owned(), done as f64 / 2.0 / seconds);
     Ok(measurement)
 }
@@ -299,7 +310,7 @@ fn mkfs(cell: &Cell, config: &SimConfig, sectors: u64) -> Result<Measurement, Ce
         ..Measured::default()
     };
     let mut measurement = Measurement::of(measured, members(&report))?;
-    measurement.figures = figures(&report);
+    measurement.figures = figures(None, &report);
     Ok(measurement)
 }
 
@@ -308,7 +319,7 @@ fn trace(cell: &Cell, config: &SimConfig, cancel: &Arc<AtomicBool>) -> Result<Me
     let mut replay = replay(cell, cancel)?;
     let report = world(cell, config)?.run(&mut replay, None).map_err(|e| CellError(e.to_string()))?;
     let mut measurement = Measurement::of(replay.measured(), members(&report))?;
-    measurement.figures = figures(&report);
+    measurement.figures = figures(None, &report);
     measurement.figures.extend(replay.figures());
     Ok(measurement)
 }

@@ -169,3 +169,49 @@ fn a_job_that_ends_within_its_ramp_has_no_figures() {
         cell.error
     );
 }
+
+/// What the drives and buses did before and after belongs to nobody's measure.
+#[test]
+fn shares_are_of_what_is_timed() {
+    let figures = |ramp: &str| {
+        let plan = REBUILD
+            .replace("[array]", "[stack]\nmemory = \"1g\"\n[array]")
+            .replace("failed = 1", "speed_limit_max = 20000")
+            .replace(
+                "work = \"rebuild\"\nrw = \"randread\"",
+                "rw = \"read\"\nbs = \"256k\"\nsize = \"64m\"\ndirect = 0",
+            )
+            .replace(
+                "ramp_time = \"5s\"\nruntime = \"10s\"",
+                &format!("ramp_time = \"{ramp}\"\nruntime = \"4s\""),
+            )
+            .replace("speed_limit_min = [1000, 10000]", "chunk = [\"64K\", \"128K\"]")
+            .replace("speed_limit_min", "chunk");
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(folder.path()).unwrap();
+        let outcome = study(&plan, 1).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
+        let cell = results(&store, outcome.run, &Weights::default()).unwrap().cells.remove(0);
+        assert_eq!(cell.error, None);
+        cell.figures
+    };
+    // All is read from the drives within four seconds, and again from memory.
+    let (early, late) = (figures("0s"), figures("4s"));
+    assert!((16.0..18.0).contains(&early["bus_mb_s"]), "{early:?}");
+    assert_eq!((late["bus_mb_s"], late["bus_busy_share"]), (0.0, 0.0), "{late:?}");
+    assert!(late["cpu_busy_share"] > early["cpu_busy_share"] && late["cpu_busy_share"] <= 1.0, "{late:?}");
+}
+
+#[test]
+fn a_job_of_a_size_has_the_shares_of_all_its_time() {
+    let plan = RIG.replace("runtime = \"200ms\"", "runtime = \"0s\"\nsize = \"16m\"\ntime_based = false");
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
+    let outcome = study(&plan, 1).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
+    for cell in results(&store, outcome.run, &Weights::default()).unwrap().cells {
+        assert_eq!(cell.error, None);
+        let ratio = cell.figures["bus_mb_s"] * 1e6 / cell.bytes_per_second();
+        // Random writes read and write several times what they are asked for, and the bus takes its share of each.
+        let most = if cell.factors["rw"] == "read" { 1.6 } else { 40.0 };
+        assert!((0.9..most).contains(&ratio), "{:?}: {ratio}", cell.factors);
+    }
+}
