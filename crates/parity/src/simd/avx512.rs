@@ -1,18 +1,16 @@
 //! AVX-512, 64 bytes, with and without GFNI: they differ in doubling and multiplication, which GFNI
 //! does as one product with an 8 × 8 bit matrix. Three-operand xor is `VPTERNLOG`.
 
-use std::arch::asm;
 use std::arch::x86_64::{
-    __m512i, _MM_HINT_T1, _mm_cvtsi128_si32, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm512_add_epi8,
-    _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castsi512_si128, _mm512_gf2p8affine_epi64_epi8,
-    _mm512_loadu_si512, _mm512_maskz_mov_epi8, _mm512_movepi8_mask, _mm512_or_si512, _mm512_set1_epi8,
-    _mm512_set1_epi64, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_srli_epi64, _mm512_storeu_si512,
-    _mm512_stream_si512, _mm512_ternarylogic_epi32, _mm512_test_epi64_mask, _mm512_xor_si512,
+    __m512i, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm512_add_epi8, _mm512_and_si512,
+    _mm512_broadcast_i32x4, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512, _mm512_maskz_mov_epi8,
+    _mm512_movepi8_mask, _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi64, _mm512_setzero_si512,
+    _mm512_shuffle_epi8, _mm512_srli_epi64, _mm512_storeu_si512, _mm512_stream_si512,
+    _mm512_ternarylogic_epi32, _mm512_test_epi64_mask, _mm512_xor_si512,
 };
 
 use super::kernel_set;
 use super::vector::{Pace, Vector};
-use crate::cpu::is_since_zen_5;
 use crate::field::{NIBBLES, POLYNOMIAL_LOW, affine_matrix};
 
 kernel_set!(bw, "avx512bw", Avx512<ByShuffle>, "avx512f,avx512bw");
@@ -184,26 +182,6 @@ impl<M: Multiply> Vector for Avx512<M> {
     #[inline(always)]
     unsafe fn or(self, other: Self) -> Self {
         wrap(unsafe { _mm512_or_si512(self.0, other.0) })
-    }
-
-    #[inline(always)]
-    fn is_paced() -> bool {
-        is_since_zen_5()
-    }
-
-    #[inline(always)]
-    unsafe fn awaited(self) -> usize {
-        let mut low = unsafe { _mm_cvtsi128_si32(_mm512_castsi512_si128(self.0)) }.cast_unsigned();
-        // The compiler must not find out that this is 0.
-        unsafe { asm!("and {0:e}, 0", inout(reg) low, options(pure, nomem, nostack)) };
-        low as usize
-    }
-
-    #[inline(always)]
-    unsafe fn held_up(mut offset: usize, awaited: usize) -> usize {
-        // Nor take the sum apart.
-        unsafe { asm!("add {}, {}", inout(reg) offset, in(reg) awaited, options(pure, nomem, nostack)) };
-        offset
     }
 
     #[inline(always)]

@@ -8,8 +8,6 @@ pub(super) trait Finish<V: Vector> {
     const P: bool;
     /// Whether the weighted sum is wanted; without, `q` is not meaningful.
     const Q: bool;
-    /// Whether what is written goes past the caches.
-    const STREAM: bool = false;
 
     /// Takes the sums of the data blocks at `UNROLL` registers from `at`.
     ///
@@ -32,7 +30,6 @@ pub(super) struct Write<const P: bool, const STREAM: bool> {
 impl<V: Vector, const P: bool, const STREAM: bool> Finish<V> for Write<P, STREAM> {
     const P: bool = P;
     const Q: bool = true;
-    const STREAM: bool = STREAM;
 
     #[inline(always)]
     unsafe fn finish<const UNROLL: usize, const PARTIAL: bool>(
@@ -128,7 +125,6 @@ pub(super) struct SolveBoth<V: Vector, const STREAM: bool> {
 impl<V: Vector, const STREAM: bool> Finish<V> for SolveBoth<V, STREAM> {
     const P: bool = true;
     const Q: bool = true;
-    const STREAM: bool = STREAM;
 
     #[inline(always)]
     unsafe fn finish<const UNROLL: usize, const PARTIAL: bool>(
@@ -160,7 +156,6 @@ pub(super) struct SolveQ<V: Vector, const P: bool, const STREAM: bool> {
 impl<V: Vector, const P: bool, const STREAM: bool> Finish<V> for SolveQ<V, P, STREAM> {
     const P: bool = P;
     const Q: bool = true;
-    const STREAM: bool = STREAM;
 
     #[inline(always)]
     unsafe fn finish<const UNROLL: usize, const PARTIAL: bool>(
@@ -193,7 +188,6 @@ pub(super) struct SolveP<V: Vector, const STREAM: bool> {
 impl<V: Vector, const STREAM: bool> Finish<V> for SolveP<V, STREAM> {
     const P: bool = true;
     const Q: bool = true;
-    const STREAM: bool = STREAM;
 
     #[inline(always)]
     unsafe fn finish<const UNROLL: usize, const PARTIAL: bool>(

@@ -37,9 +37,6 @@ const GROUP: usize = 8;
 /// strips of partial sums stay in L1 beside the data.
 const STRIP: usize = 4096;
 
-/// Longer blocks are not summed at a pace: they may come from memory, of which more lines have to be asked for.
-const PACED_BYTES_MAX: usize = 4096;
-
 /// Room for the partial sums of a strip, at whatever offset of a page the strip has to be.
 ///
 /// Where sums and block lie at the same offset, a load of the one waits for a store of the other, as the CPU compares the

@@ -5,7 +5,7 @@
 
 use super::finish::{Finish, mul_all, store_all};
 use super::vector::{At, Vector, each_group, each_single, load};
-use super::{GROUP, P_APART, PACED_BYTES_MAX, Q_APART, STRIP, Strip};
+use super::{GROUP, P_APART, Q_APART, STRIP, Strip};
 use crate::field::exp;
 
 /// Registers of each sum held at once. With four, P, Q and the data do not fit sixteen registers.
@@ -25,12 +25,6 @@ struct Run {
     doublings_after: usize,
     first: bool,
     last: bool,
-}
-
-impl Run {
-    const fn has_gaps(&self) -> bool {
-        self.doublings_before > 0 || self.doublings_after > 0
-    }
 }
 
 /// Zeroes for a strip of a missing block.
@@ -91,7 +85,6 @@ fn next_run(data: &[Option<&[u8]>], start: usize, below: usize, above: Option<us
 #[inline(always)]
 pub(super) unsafe fn sums<V: Vector, F: Finish<V>>(data: &[Option<&[u8]>], len: usize, finish: &mut F) {
     let (mut p_strip, mut q_strip) = (Strip::uninit(), Strip::uninit());
-    let is_paced = !F::STREAM && len <= PACED_BYTES_MAX && V::is_paced();
     let mut start = 0;
     while start < len {
         let (mut run, mut lowest) = next_run(data, start, data.len(), None);
@@ -105,9 +98,6 @@ pub(super) unsafe fn sums<V: Vector, F: Finish<V>>(data: &[Option<&[u8]>], len: 
             while !run.last {
                 inner_run::<V, F>(&run, strips, start, end);
                 (run, lowest) = next_run(data, start, lowest, Some(lowest));
-            }
-            if is_paced && run.first && !run.has_gaps() {
-                start = paced_run::<V, F>(&run, strips, start, end, finish);
             }
             last_run::<V, F>(&run, strips, start, end, finish);
         }
@@ -179,7 +169,7 @@ unsafe fn last_run<V: Vector, F: Finish<V>>(
     // SAFETY: the caller of `sums` vouches for the blocks.
     unsafe {
         let mut start = match run.count {
-            _ if run.has_gaps() => start,
+            _ if run.doublings_before > 0 || run.doublings_after > 0 => start,
             1 => last_whole::<V, F, 1>(run, strips, start, end, finish),
             2 => last_whole::<V, F, 2>(run, strips, start, end, finish),
             3 => last_whole::<V, F, 3>(run, strips, start, end, finish),
@@ -215,57 +205,6 @@ unsafe fn last_whole<V: Vector, F: Finish<V>, const COUNT: usize>(
             each_group!(V, UNROLL, start, end, last_step::<V, F>(&blocks, true, gaps, strips, finish));
         } else {
             each_group!(V, UNROLL, start, end, last_step::<V, F>(&blocks, false, gaps, strips, finish));
-        }
-    }
-    start
-}
-
-/// As [`last_run`], of the only run, which has no gaps, with about 32 lines under way at a time, as in
-/// [`xor`](super::xor); returns where that ended.
-#[inline(always)]
-unsafe fn paced_run<V: Vector, F: Finish<V>>(
-    run: &Run,
-    strips: Strips,
-    start: usize,
-    end: usize,
-    finish: &mut F,
-) -> usize {
-    // SAFETY: the caller of `sums` vouches for the blocks.
-    unsafe {
-        match run.count {
-            1 => paced_whole::<V, F, 1, 32>(run, strips, start, end, finish),
-            2 => paced_whole::<V, F, 2, 16>(run, strips, start, end, finish),
-            3 => paced_whole::<V, F, 3, 8>(run, strips, start, end, finish),
-            4 => paced_whole::<V, F, 4, 8>(run, strips, start, end, finish),
-            5 => paced_whole::<V, F, 5, 6>(run, strips, start, end, finish),
-            6 => paced_whole::<V, F, 6, 5>(run, strips, start, end, finish),
-            7 => paced_whole::<V, F, 7, 4>(run, strips, start, end, finish),
-            GROUP => paced_whole::<V, F, GROUP, 4>(run, strips, start, end, finish),
-            _ => start,
-        }
-    }
-}
-
-/// [`paced_run`] of `COUNT` blocks, of which the lines wait for the sums of `LINES` ago.
-#[inline(always)]
-unsafe fn paced_whole<V: Vector, F: Finish<V>, const COUNT: usize, const LINES: usize>(
-    run: &Run,
-    strips: Strips,
-    mut start: usize,
-    end: usize,
-    finish: &mut F,
-) -> usize {
-    let mut due = [0; LINES];
-    // SAFETY: the caller of `sums` vouches for the blocks; the run has `COUNT`, and what is due is 0.
-    unsafe {
-        let blocks = *run.blocks.first_chunk::<COUNT>().unwrap_unchecked();
-        while start + V::BYTES <= end {
-            let due = due.get_unchecked_mut(start / V::BYTES % LINES);
-            let at = At { offset: V::held_up(start, *due), bytes: V::BYTES };
-            let (p, q) = add_run::<V, F, 1, false>(&blocks, true, Gaps::NONE, strips, at);
-            *due = if F::P { p[0].awaited() } else { q[0].awaited() };
-            finish.finish::<1, false>(At { offset: start, bytes: V::BYTES }, p, q);
-            start += V::BYTES;
         }
     }
     start

@@ -58,24 +58,6 @@ pub(super) trait Vector: Copy {
     /// Unites the set bits of both.
     unsafe fn or(self, other: Self) -> Self;
 
-    /// Whether sums of short blocks are best held up by [`awaited`](Vector::awaited) on this CPU.
-    #[inline(always)]
-    fn is_paced() -> bool {
-        false
-    }
-
-    /// Returns 0, but not before the register is known.
-    #[inline(always)]
-    unsafe fn awaited(self) -> usize {
-        0
-    }
-
-    /// Returns an offset, but not before what is [`awaited`](Vector::awaited) is known: what is there is not asked for earlier.
-    #[inline(always)]
-    unsafe fn held_up(offset: usize, _awaited: usize) -> usize {
-        offset
-    }
-
     /// Whether every bit is clear.
     unsafe fn is_zero(self) -> bool;
 }
