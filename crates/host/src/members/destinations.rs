@@ -78,6 +78,23 @@ mod tests {
     }
 
     #[test]
+    fn caches_that_keep_more_keep_more_buffers() {
+        let goes_past = |buffers: usize| {
+            let mut destinations = Destinations::keeping(KEPT_BYTES_ZEN_5, 1);
+            let mut round = || {
+                let places =
+                    (0..buffers * 64).map(|i| std::ptr::without_provenance((1 << 30) + i * (MIB / 16)));
+                places.filter(|place| destinations.is_past(*place, MIB / 16)).count()
+            };
+            round();
+            round()
+        };
+        // Of four buffers of 4 MiB all pieces stay but those that share a row; of sixteen none.
+        assert!(goes_past(4) < 16);
+        assert!(goes_past(16) > 1000);
+    }
+
+    #[test]
     fn buffers_at_strides_of_powers_of_two_are_told_apart() {
         let mut destinations = Destinations::keeping(KEPT_BYTES, 1);
         let mut is_past =

@@ -22,13 +22,13 @@ pub(super) unsafe fn copy<V: Vector, const STREAM: bool>(target: &mut [u8], sour
     let bytes = target.len();
     // SAFETY: upheld by the caller.
     unsafe {
-        if V::BYTES == 64 && is_since_zen_5() {
-            match (STREAM, bytes < STRING_BYTES_MIN) {
-                (true, _) => paced::<V, STREAM, true>(target, source),
-                (false, true) => target.copy_from_slice(source),
-                (false, false) => by_string(target, source),
-            }
-        } else if STREAM || is_long(V::COPY, bytes) {
+        if STREAM && V::BYTES == 64 && is_since_zen_5() {
+            paced::<V, STREAM, true>(target, source);
+        } else if STREAM {
+            paced::<V, STREAM, false>(target, source);
+        } else if bytes >= STRING_BYTES_MIN && is_since_zen_5() {
+            by_string(target, source);
+        } else if is_long(V::COPY, bytes) {
             paced::<V, STREAM, false>(target, source);
         } else {
             target.copy_from_slice(source);
