@@ -296,6 +296,29 @@ fn a_former_member_comes_back_by_the_bitmap_with_what_it_missed() {
     array.close().unwrap();
 }
 
+/// What a member was written to without the others is in no bitmap of theirs.
+#[test]
+fn a_former_member_that_went_its_own_way_comes_back_as_a_new_one_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = create_array(folder.path(), Level::Raid1, 2, BITMAP);
+    let mut array = open(&members, true);
+    array.sync(|_| ()).unwrap();
+    array.close().unwrap();
+    drop(array);
+    for (member, byte, start) in [(0, 1, 0), (1, 2, 8192)] {
+        let mut array = open(&members[member..=member], true);
+        array.write_at(start, &vec![byte; 64 << 10]).unwrap();
+        array.close().unwrap();
+    }
+    let mut array = open(&members[..1], true);
+    let refused = array.manage(&add(&members[1], AddHow::ReAdd));
+    assert!(matches!(refused, Err(ManageError::ReAdd(_, NotReAddable::WentItsWay))), "{refused:?}");
+    assert_eq!(array.manage(&add(&members[1], AddHow::Any)).unwrap(), Managed::Added(members[1].clone()));
+    array.sync(|_| ()).unwrap();
+    assert_eq!(mismatches(&mut array), 0);
+    array.close().unwrap();
+}
+
 #[test]
 fn a_former_member_without_a_bitmap_is_added_anew() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
+use stripewise_format::bad_blocks::BadRange;
+
 use crate::array::members::READ_ERRORS_MAX;
 use crate::array::recorded::config;
 use crate::geometry::Geometry;
@@ -148,6 +150,30 @@ fn of_a_recovery_only_the_page_that_the_new_member_refuses_is_listed() {
         assert_eq!(bench.events.last(), Some(&ArrayEvent::SyncDone(SyncAction::Recover)), "{level}");
         assert_eq!(bench.volume.member_of(Slot(slot)), Some(MemberIndex(members)), "{level}");
         assert_eq!(bench.listed(members), [BAD], "{level}");
+    }
+}
+
+/// What no copy gives is not on the replacement either: it must not be read from there.
+#[test]
+fn of_a_replacement_what_no_copy_gives_is_listed() {
+    for (level, members, other) in [(Level::Raid1, 2, 1), (Level::Raid10, 4, 1)] {
+        for is_known in [false, true] {
+            let mut config = with_spare(level, members);
+            if is_known {
+                for member in [0, other] {
+                    let known =
+                        config.metadata.as_mut().unwrap().members[usize::from(member)].as_mut().unwrap();
+                    let start_sector = known.superblock.data_offset_sectors() + BAD.start;
+                    known.bad_blocks = Some(vec![BadRange { start_sector, length_sectors: BAD.count }]);
+                }
+            }
+            let refuses = |io: &MemberIo| io.op == Op::Read && (is_bad(io, 0) || is_bad(io, other));
+            let mut bench = Bench::new(&config, refuses);
+            bench.admin(AdminCommand::Replace { slot: Slot(0), with: None });
+            assert_eq!(bench.volume.member_of(Slot(0)), Some(MemberIndex(members)), "{level}");
+            assert_eq!(bench.listed(members), [BAD], "{level}");
+            assert_eq!(bench.request(Op::Read, BAD.start, BAD.count), Err(IoError::Media), "{level}");
+        }
     }
 }
 

@@ -214,6 +214,9 @@ fn why_stale(candidate: &Candidate, role: Role, freshest: &Candidate, newest: u6
         Some(StaleReason::Events { found: events, freshest: newest })
     } else if matches!(role, Role::Slot(_)) && own_role != role {
         Some(StaleReason::NotItsSlot)
+    } else if role == Role::Spare && candidate.own_slot().is_some() && candidate.recovered_sectors().is_none()
+    {
+        Some(StaleReason::LetGo)
     } else {
         None
     }

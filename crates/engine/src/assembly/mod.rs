@@ -115,6 +115,9 @@ pub enum StaleReason {
     Disagrees,
     /// The freshest superblock gives it a slot that its own superblock does not.
     NotItsSlot,
+    /// Its own superblock gives it a slot, and the freshest knows it in none: the array was used without it, as after a start by
+    /// force. It is no spare until somebody adds it as one.
+    LetGo,
     /// It has more events than every member that holds data: a spare that strayed.
     StraySpare,
     /// A spare with less room than the array uses of each member.
@@ -139,6 +142,9 @@ impl std::fmt::Display for StaleReason {
             Self::NotItsSlot => {
                 f.write_str("the freshest member gives it a slot that its own superblock does not")
             }
+            Self::LetGo => f.write_str(
+                "the freshest member knows it in no slot, though it held one; add it to have it overwritten",
+            ),
             Self::StraySpare => f.write_str("it has more events than every member that holds data"),
             Self::SmallSpare { sectors, needed } => {
                 write!(

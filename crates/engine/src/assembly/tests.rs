@@ -191,6 +191,26 @@ fn a_member_that_the_freshest_calls_faulty_is_out_though_its_events_are_close() 
     assert_eq!(assembly.stale[0].why, StaleReason::Faulty);
 }
 
+/// After a start by force with another in its place: its content is all that is left of what that one missed.
+#[test]
+fn a_member_that_the_freshest_knows_in_no_slot_does_not_become_a_spare() {
+    let mut members = array(Level::Raid5, 3);
+    for taken in [0, 2] {
+        change(&mut members[taken], |s| s.dev_roles[1] = Role::Spare);
+    }
+    change(&mut members[1], |s| {
+        s.events -= 1;
+        s.dev_roles[2] = Role::Faulty;
+    });
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let members = order.map(|index| members[index].clone());
+        let assembly = assemble(&members, RUN).unwrap();
+        assert_eq!((assembly.spares.len(), assembly.in_sync_count()), (0, 2));
+        assert!(matches!(assembly.stale[0].why, StaleReason::LetGo | StaleReason::Disagrees));
+        assert_eq!(assembly.stale[0].re_addable, None);
+    }
+}
+
 #[test]
 fn halves_that_were_used_apart_are_refused_by_both_names() {
     let mut members = array(Level::Raid1, 2);

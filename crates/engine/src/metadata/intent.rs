@@ -281,6 +281,13 @@ impl WriteIntent {
         }
     }
 
+    /// Whether every bit that another bitmap has set is set.
+    pub(crate) fn covers(&self, other: &BitmapSuperblock, bits: &Bits) -> bool {
+        other.chunk_bytes == self.header.chunk_bytes
+            && bits.count() == self.bits.count()
+            && bits.dirty_ranges().flatten().all(|bit| self.bits.is_set(bit))
+    }
+
     /// Every set bit must be resynced: a member comes back that missed what they stand for.
     pub fn need_all_set(&mut self) {
         self.needed = self.bits.clone();

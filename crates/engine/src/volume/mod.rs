@@ -2,7 +2,7 @@
 
 mod inputs;
 
-use stripewise_format::bitmap::BitmapSuperblock;
+use stripewise_format::bitmap::{BitmapSuperblock, Bits};
 
 use crate::array::copies::Copies;
 use crate::array::core::{Core, RequestKey};
@@ -275,6 +275,11 @@ impl Volume {
     /// The write-intent bitmap's superblock.
     pub fn bitmap(&self) -> Option<&BitmapSuperblock> {
         self.core.intent.as_ref().map(WriteIntent::header)
+    }
+
+    /// Whether the write-intent bitmap has every bit set that another has.
+    pub fn bitmap_covers(&self, other: &BitmapSuperblock, bits: &Bits) -> bool {
+        self.core.intent.as_ref().is_some_and(|intent| intent.covers(other, bits))
     }
 
     /// Where a member of the loop's table stands.

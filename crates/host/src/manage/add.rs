@@ -139,9 +139,16 @@ impl Shard {
         if events < cleared {
             return Err(NotReAddable::TooOld { events, cleared });
         }
-        let log = probe::open(&probe.path)
-            .map(|(file, sectors)| probe::read_bad_blocks(&file, sectors, superblock));
-        let Ok(Ok(bad_blocks)) = log else { return Err(NotReAddable::BadBlocks) };
+        let Ok((file, sectors)) = probe::open(&probe.path) else { return Err(NotReAddable::BadBlocks) };
+        let Ok(bad_blocks) = probe::read_bad_blocks(&file, sectors, superblock) else {
+            return Err(NotReAddable::BadBlocks);
+        };
+        // What it was written without the array is in its own bitmap alone.
+        match probe::read_bitmap(&file, sectors, superblock, found.at_sector) {
+            Ok(None) => {}
+            Ok(Some((head, bits))) if self.volume().bitmap_covers(&head, &bits) => {}
+            _ => return Err(NotReAddable::WentItsWay),
+        }
         let superblock = superblock.clone();
         Ok(Former { slot, metadata: MemberMetadata { superblock, sector: found.at_sector, bad_blocks } })
     }

@@ -62,6 +62,8 @@ pub enum NotReAddable {
         /// The bitmap knows every change since these.
         cleared: u64,
     },
+    /// Its own bitmap names places that the array's does not, so it was written to without the array; or does not read.
+    WentItsWay,
 }
 
 impl fmt::Display for NotReAddable {
@@ -72,6 +74,9 @@ impl fmt::Display for NotReAddable {
             Self::Taken(slot) => write!(f, "its slot {slot} has a member"),
             Self::BadBlocks => f.write_str("its bad-block log does not read"),
             Self::NoBitmap => f.write_str("the array has no bitmap that says what changed since"),
+            Self::WentItsWay => f.write_str(
+                "its own bitmap names places that the array's does not, so it was written to without the array",
+            ),
             Self::TooOld { events, cleared } => {
                 write!(f, "it left at event {events}, and the bitmap reaches back to {cleared}")
             }

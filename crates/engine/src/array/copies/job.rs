@@ -292,13 +292,11 @@ impl Copies {
             let places: Vec<Place> = places(core, job.range.start).collect();
             let listed = |place: Place| {
                 let range = SectorRange::new(place.sector, job.range.count);
+                // A member that is replaced may have listed it itself: its replacement lacks it all the same.
+                let own = job.writes.contains(place.slot).then_some(core.member_of[place.slot.index()]);
                 let replacement = core.members.replacement(place.slot).map(|r| r.member);
-                let member = match (job.writes.contains(place.slot), job.replacements.contains(place.slot)) {
-                    (true, _) => Some(core.member_of[place.slot.index()]),
-                    (_, true) => replacement,
-                    _ => return true,
-                };
-                member.is_some_and(|member| core.list_bad(member, range))
+                let replacement = replacement.filter(|_| job.replacements.contains(place.slot));
+                own.into_iter().chain(replacement).all(|member| core.list_bad(member, range))
             };
             return places.into_iter().all(listed);
         }
