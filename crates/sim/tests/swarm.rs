@@ -65,6 +65,10 @@ fn what_was_wrong_once_is_right() {
         ),
         (1_226_910, "a recovery by the bitmap leaves nothing to the resync that is due after it"),
         (1_355_767, "the member that took the slot of one that refused a read is not asked for it"),
+        (
+            1_419_478,
+            "a page of a failed member written whole is added to parity that a resync was to make right, with another member lost",
+        ),
         (392_704, "a replacement has more than its member of what was under way before a start by force"),
     ] {
         let failure = run(&Scenario::of(seed), false).failure;

@@ -252,13 +252,22 @@ impl Parity {
         }
         // What the cache still has of a member that failed is not what parity says, if that was wrong before (after a start
         // by force): written anew, it would be wrong, too.
-        let is_outdated = !view.covered.union(view.partial).and(view.failed).and(view.uptodate).is_empty();
-        let rmw = if core.is_redundant(op.range.end()) && !is_outdated {
+        let outdated = view.covered.union(view.partial).and(view.failed).and(view.uptodate);
+        let rmw = if core.is_redundant(op.range.end()) && outdated.is_empty() {
             core.policy.rmw_level_of(core.geometry.level())
         } else {
             // Parity that may be wrong must not be built upon (as md before its resync has passed).
             RmwLevel::Never
         };
+        // Where another is lost, RMW with that would be all there is. What is written whole is worked out with it instead, as
+        // parity has it, to be replaced in both.
+        let replaced = outdated.and(view.covered);
+        if !replaced.is_empty() {
+            let without = StripeView { uptodate: view.uptodate.minus(replaced), ..*view };
+            if let Ok(plan) = plan_write(&without, rmw) {
+                return Ok(plan);
+            }
+        }
         plan_write(view, rmw)
     }
 
