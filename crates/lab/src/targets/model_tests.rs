@@ -30,17 +30,18 @@ fn study(text: &str, seed: u64) -> anyhow::Result<Study> {
     Study::new(Plan::parse("tiny.toml", text)?, "model", options)
 }
 
-fn run(seed: u64) -> crate::results::StudyResults {
+/// Runs a study of which no cell fails.
+fn run(text: &str, seed: u64) -> crate::results::StudyResults {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::open(folder.path()).unwrap();
-    let outcome = study(RIG, seed).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
+    let outcome = study(text, seed).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
     assert_eq!(outcome.failed, 0);
     results(&store, outcome.run, &Weights::default()).unwrap()
 }
 
 #[test]
 fn a_simulated_study_repeats_bit_for_bit_and_follows_its_seed() {
-    let (first, again, other) = (run(1), run(1), run(2));
+    let (first, again, other) = (run(RIG, 1), run(RIG, 1), run(RIG, 2));
     assert_eq!(first.cells, again.cells);
     assert!(first.cells.iter().all(|c| c.bytes_per_second() > 0.0));
     let random = |r: &crate::results::StudyResults| {
@@ -105,10 +106,7 @@ speed_limit_min = [1000, 10000]
 
 #[test]
 fn a_job_beside_a_recovery_is_measured_and_so_is_the_recovery() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::open(folder.path()).unwrap();
-    let outcome = study(REBUILD, 1).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
-    let results = results(&store, outcome.run, &Weights::default()).unwrap();
+    let results = run(REBUILD, 1);
     let of = |limit: &str| results.cells.iter().find(|c| c.factors["speed_limit_min"] == limit).unwrap();
     for (limit, kib) in [("1000", 1000.0), ("10000", 10_000.0)] {
         let cell = of(limit);
@@ -135,20 +133,17 @@ fn the_quick_rebuild_study_is_accepted_and_holds_every_family_but_one() {
 /// A resync's rate is that of its runtime: the ramp is measured by nobody.
 #[test]
 fn a_resync_is_measured_after_its_ramp() {
-    let run = |ramp: &str, runtime: &str| {
+    let rate = |ramp: &str, runtime: &str| {
         let lines = format!("ramp_time = \"{ramp}\"\nruntime = \"{runtime}\"");
         let plan = REBUILD
             .replace("work = \"rebuild\"\nrw = \"randread\"", "work = \"resync\"")
             .replace("failed = 1", "speed_limit_max = 20000")
             .replace("ramp_time = \"5s\"\nruntime = \"10s\"", &lines);
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = Store::open(folder.path()).unwrap();
-        let outcome = study(&plan, 1).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
-        let cell = results(&store, outcome.run, &Weights::default()).unwrap().cells.remove(0);
+        let cell = run(&plan, 1).cells.remove(0);
         assert_eq!(cell.error, None);
         (cell.seconds, cell.figures["sync_kib_s"])
     };
-    let (whole, early, late) = (run("0s", "20s"), run("0s", "10s"), run("10s", "10s"));
+    let (whole, early, late) = (rate("0s", "20s"), rate("0s", "10s"), rate("10s", "10s"));
     assert_eq!((whole.0, early.0, late.0), (20.0, 10.0, 10.0));
     assert!((early.1 + late.1 - 2.0 * whole.1).abs() < 1.0, "{early:?} {late:?} {whole:?}");
     let endless = study(&REBUILD.replace("rebuild", "resync").replace("10s", "0s"), 1).err().unwrap();
@@ -187,10 +182,7 @@ fn shares_are_of_what_is_timed() {
             )
             .replace("speed_limit_min = [1000, 10000]", "chunk = [\"64K\", \"128K\"]")
             .replace("speed_limit_min", "chunk");
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = Store::open(folder.path()).unwrap();
-        let outcome = study(&plan, 1).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
-        let cell = results(&store, outcome.run, &Weights::default()).unwrap().cells.remove(0);
+        let cell = run(&plan, 1).cells.remove(0);
         assert_eq!(cell.error, None);
         cell.figures
     };
@@ -204,10 +196,7 @@ fn shares_are_of_what_is_timed() {
 #[test]
 fn a_job_of_a_size_has_the_shares_of_all_its_time() {
     let plan = RIG.replace("runtime = \"200ms\"", "runtime = \"0s\"\nsize = \"16m\"\ntime_based = false");
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::open(folder.path()).unwrap();
-    let outcome = study(&plan, 1).unwrap().run(&mut store, &Arc::default(), |_| {}).unwrap();
-    for cell in results(&store, outcome.run, &Weights::default()).unwrap().cells {
+    for cell in run(&plan, 1).cells {
         assert_eq!(cell.error, None);
         let ratio = cell.figures["bus_mb_s"] * 1e6 / cell.bytes_per_second();
         // Random writes read and write several times what they are asked for, and the bus takes its share of each.
