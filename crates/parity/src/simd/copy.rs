@@ -28,17 +28,12 @@ pub(super) unsafe fn copy<V: Vector, const STREAM: bool>(target: &mut [u8], sour
             paced::<V, STREAM, false>(target, source);
         } else if bytes >= STRING_BYTES_MIN && is_since_zen_5() {
             by_string(target, source);
-        } else if is_long(V::COPY, bytes) {
+        } else if bytes >= V::COPY.bytes_min {
             paced::<V, STREAM, false>(target, source);
         } else {
             target.copy_from_slice(source);
         }
     }
-}
-
-/// Whether a copy of so many bytes goes on at several places.
-const fn is_long(pace: Pace, bytes: usize) -> bool {
-    pace.places > 1 && bytes >= pace.bytes_min
 }
 
 /// Copies by the instruction that copies strings.
@@ -79,7 +74,7 @@ pub(super) unsafe fn paced<V: Vector, const STREAM: bool, const ZEN_5: bool>(
     let len = target.len();
     let (to, from) = (target.as_mut_ptr(), source.as_ptr());
     let mut start = 0;
-    if is_long(pace, len) {
+    if len >= pace.bytes_min {
         let run_bytes = pace.run_bytes[usize::from(STREAM)];
         loop {
             let apart = usize::min(APART_MAX, (len - start) / pace.places) / run_bytes * run_bytes;
