@@ -25,6 +25,13 @@ pub(crate) enum Standing {
     Faulty,
 }
 
+impl Standing {
+    /// It is a slot's member, or becomes so.
+    pub(crate) const fn has_slot(self) -> bool {
+        !matches!(self, Self::Spare | Self::Faulty)
+    }
+}
+
 /// What all superblocks say of the array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrayState {

@@ -44,6 +44,8 @@ struct Bench {
     recovered: Vec<(u16, u64)>,
     /// Comparisons of rows.
     checks: usize,
+    /// Answers to what is asked for the metadata's sake, while they are kept back.
+    kept_back: Option<VecDeque<Input>>,
     ids: u32,
 }
 
@@ -107,6 +109,7 @@ fn bench_of(members: u16, has_bitmap: bool, change: impl FnOnce(&mut VolumeConfi
         superblocks: vec![Vec::new(); members.into()],
         recovered: Vec::new(),
         checks: 0,
+        kept_back: None,
         ids: 0,
     }
 }
@@ -150,7 +153,11 @@ impl Bench {
                         self.told.push((io.member.0, told));
                         let result =
                             if self.broken == Some(io.member.0) { Err(IoError::Gone) } else { Ok(()) };
-                        inputs.push_back(Input::IoDone { tag: io.tag, result });
+                        let answer = Input::IoDone { tag: io.tag, result };
+                        match &mut self.kept_back {
+                            Some(kept) if io.area == Area::Device => kept.push_back(answer),
+                            _ => inputs.push_back(answer),
+                        }
                     }
                     Action::Compute(compute) => {
                         self.checks += usize::from(compute.kernel == Kernel::Check);
@@ -184,12 +191,16 @@ impl Bench {
 
     /// Lets time pass until the engine has nothing to do.
     fn rest(&mut self) -> Vec<Told> {
+        self.rest_without_taking();
+        self.take()
+    }
+
+    fn rest_without_taking(&mut self) {
         for _ in 0..100 {
             let Some(deadline) = self.volume.next_deadline() else { break };
             self.now = self.now.max(deadline);
             self.input(Input::Timer);
         }
-        self.take()
     }
 
     fn superblock(&self, member: u16) -> Superblock1 {
@@ -227,6 +238,37 @@ fn what_was_recovered_is_on_the_medium_before_superblocks_say_so() {
     assert!(last(Told::Data) < last(Told::Flush) && last(Told::Flush) < said, "{told:?}");
     assert_eq!(bench.superblock(2).recovered_sectors(), None);
     assert_eq!(bench.superblock(2).role(), Role::Slot(2));
+}
+
+/// A spare was recovered and failed, and another took its slot, all before the first superblock of it was written.
+#[test]
+fn who_is_said_to_be_recovered_was_flushed_though_another_has_the_slot_by_now() {
+    let mut bench = bench_of(3, false, |config| {
+        config.spares = 2;
+        let members = &mut config.metadata.as_mut().unwrap().members;
+        for spare in 3..5 {
+            let mut superblock = superblock(Level::Raid5, 0, 3, false);
+            superblock.dev_number = spare;
+            let superblock = Superblock::V1(Box::new(superblock));
+            members.push(Some(MemberMetadata { bad_blocks: None, superblock, sector: SUPERBLOCK_SECTOR }));
+        }
+    });
+    let fail = Input::Admin { id: 0, command: AdminCommand::Fail(Slot(1)) };
+    bench.kept_back = Some(VecDeque::new());
+    bench.input(fail);
+    assert_eq!(bench.volume.recovered_sectors(Slot(1)), None, "a spare is recovered");
+    bench.input(fail);
+    assert_eq!(bench.volume.recovered_sectors(Slot(1)), None, "another is recovered");
+    for answer in bench.kept_back.take().unwrap() {
+        bench.input(answer);
+    }
+    bench.rest_without_taking();
+    let said = |member: u16, told: &[(u16, Told)]| told.contains(&(member, Told::Flush));
+    for (member, sectors) in bench.recovered.clone() {
+        let named: Vec<_> = bench.told.iter().filter(|(m, _)| *m == member).collect();
+        assert!(sectors == 0 || said(member, &bench.told), "member {member} at {sectors}: {named:?}");
+    }
+    assert!(bench.recovered.iter().any(|(_, sectors)| *sectors > 0), "{:?}", bench.recovered);
 }
 
 #[test]

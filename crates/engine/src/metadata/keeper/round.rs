@@ -11,7 +11,7 @@ use crate::io::{ActionQueue, Op, SegList};
 use crate::metadata::WriteIntent;
 use crate::metadata::superblocks::{ArrayState, Known, Standing, render};
 use crate::mutation::{self, Mutation};
-use crate::units::{Instant, MemberIndex, Nanos, PAGE_SECTORS, SECTOR_BYTES, SectorRange};
+use crate::units::{Instant, MemberIndex, Nanos, PAGE_SECTORS, SECTOR_BYTES, SectorRange, Slot};
 
 /// How far a round is.
 #[derive(Debug)]
@@ -153,11 +153,8 @@ impl Keeper {
             core.intent.as_ref().filter(|i| can_clear && i.has_settled()).map(WriteIntent::clearable);
         if becomes_clean || clears.is_some() || self.is_flush_due {
             self.is_flush_due = false;
-            for slot in core.working().filter(|_| !mutation::is(Mutation::MarkCleanWithoutFlush)) {
-                let replacement = core.members.replacement(slot).map(|replacement| replacement.member);
-                for member in std::iter::once(core.member_of[slot.index()]).chain(replacement) {
-                    self.io(core, out, member, Op::Flush, SectorRange::new(0, 0), SegList::default());
-                }
+            if !mutation::is(Mutation::MarkCleanWithoutFlush) {
+                self.flush(core, out);
             }
             self.step = Step::Flushing { becomes_clean, clears };
             return true;
@@ -173,6 +170,25 @@ impl Keeper {
             self.write_bitmap(core, out, None);
         }
         has_pages
+    }
+
+    /// Asks for a flush of the members of slots and their replacements: of those that are so now, and of those that the superblocks
+    /// will call so, for the changes that come after may wait.
+    fn flush(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        let of_slot = |slot: Slot| {
+            let replacement = core.members.replacement(slot).map(|replacement| replacement.member);
+            std::iter::once(core.member_of[slot.index()]).chain(replacement)
+        };
+        let mut members: Vec<MemberIndex> = core.working().flat_map(of_slot).collect();
+        for (index, known) in (0..).zip(&self.members) {
+            let member = MemberIndex(index);
+            if known.as_ref().is_some_and(|known| known.standing.has_slot()) && !members.contains(&member) {
+                members.push(member);
+            }
+        }
+        for member in members {
+            self.io(core, out, member, Op::Flush, SectorRange::new(0, 0), SegList::default());
+        }
     }
 
     /// Writes the bitmap's changed pages; `then` says which superblocks follow, if any.
@@ -207,8 +223,8 @@ impl Keeper {
     fn bitmap_places(&self) -> Vec<(MemberIndex, u64)> {
         let places = self.members.iter().enumerate().filter_map(|(index, known)| {
             let Known { metadata, standing, .. } = known.as_ref()?;
-            let holds = !matches!(standing, Standing::Spare | Standing::Faulty);
-            let sector = metadata.superblock.bitmap_sector(metadata.sector).filter(|_| holds)?;
+            let sector =
+                metadata.superblock.bitmap_sector(metadata.sector).filter(|_| standing.has_slot())?;
             Some((MemberIndex(index as u16), sector))
         });
         places.collect()
