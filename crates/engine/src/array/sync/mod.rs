@@ -202,10 +202,11 @@ impl Sync {
         self.interrupt();
     }
 
+    /// Nothing more begins, and what ends from now on says nothing about the members as they are: even where it had failed.
     fn interrupt(&mut self) {
         self.look = true;
         if let Some(run) = &mut self.run {
-            run.end.get_or_insert(Ending::Interrupted);
+            run.end = Some(Ending::Interrupted);
         }
     }
 

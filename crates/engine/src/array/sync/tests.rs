@@ -309,6 +309,42 @@ fn what_is_written_back_is_not_read_again_from_a_member_that_took_the_slot_since
     }
 }
 
+/// A recovery's second job cannot be had, and its first ends when so much is out that nothing more is written.
+#[test]
+fn what_an_array_that_failed_did_not_write_does_not_count_as_recovered() {
+    for level in [Level::Raid1, Level::Raid5, Level::Raid10] {
+        let members = if level == Level::Raid1 { 2 } else { 4 };
+        let mut volume = volume(level, members, 1);
+        let mut inputs = VecDeque::from([Input::Admin { id: 0, command: AdminCommand::Fail(Slot(1)) }]);
+        let (mut writes, mut kept, mut is_refused) = (0, Vec::new(), false);
+        loop {
+            // The first read of the jobs is answered last, and by a member that is gone.
+            let last = || Some(Input::IoDone { tag: kept.pop()?, result: Err(IoError::Gone) });
+            let Some(input) = inputs.pop_front().or_else(last) else { break };
+            let mut out = ActionQueue::default();
+            volume.handle(Instant::ZERO, input, &mut out);
+            for action in &out.actions {
+                match *action {
+                    Action::Io(io) if io.op == Op::Read && kept.is_empty() && !is_refused => {
+                        (kept, is_refused) = (vec![io.tag], true);
+                    }
+                    Action::Io(io) => {
+                        writes += u64::from(io.op == Op::Write);
+                        let result = if io.op == Op::Read { Err(IoError::Media) } else { Ok(()) };
+                        inputs.push_back(Input::IoDone { tag: io.tag, result });
+                    }
+                    Action::Compute(c) => {
+                        inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
+                    }
+                    Action::Complete { .. } | Action::Replied { .. } | Action::Event(_) => {}
+                }
+            }
+        }
+        assert_eq!(writes, 0, "{level}");
+        assert_eq!(volume.recovered_sectors(Slot(1)), Some(0), "{level}");
+    }
+}
+
 /// Whether the next window may begin after so many milliseconds and sectors done, with others' sectors meanwhile.
 fn goes_on(limits: SpeedLimits, ms: u64, done: u64, others: u64) -> bool {
     let geometry = Geometry::new(&spec(Level::Raid5, 3)).unwrap();
