@@ -1,4 +1,4 @@
-//! A RAID-5 driven to the end of a request, for tests.
+//! An array with parity driven to the end of a request, for tests.
 
 use crate::geometry::GeometrySpec;
 use crate::io::{
@@ -24,20 +24,30 @@ pub(super) fn write(sectors: u64) -> Input {
     Input::Request(Request { id: RequestId(0), op: Op::Write, range, flags: Flags::default() })
 }
 
-/// Gives an array of so many members its inputs, of which one is a request, and answers what it asks for: its members as it is
-/// said, refusals first.
-pub(super) fn drive(
-    members: usize,
-    mut inputs: Vec<Input>,
-    answer: impl Fn(&MemberIo) -> IoResult,
-) -> Driven {
+/// An array of so many members.
+pub(super) fn config(level: Level, members: usize) -> VolumeConfig {
     let geometry = GeometrySpec {
-        level: Level::Raid5,
-        layout: Layout::default_of(Level::Raid5),
+        level,
+        layout: Layout::default_of(level),
         chunk_sectors: 128,
         member_sectors: vec![1 << 16; members],
     };
-    let mut volume = Volume::new(&VolumeConfig::new(geometry, Policy::stripewise())).unwrap();
+    VolumeConfig::new(geometry, Policy::stripewise())
+}
+
+/// Gives a RAID-5 of so many members its inputs, of which one is a request, and answers what it asks for: its members as it is
+/// said, refusals first.
+pub(super) fn drive(members: usize, inputs: Vec<Input>, answer: impl Fn(&MemberIo) -> IoResult) -> Driven {
+    drive_one(&config(Level::Raid5, members), inputs, answer)
+}
+
+/// As [`drive`], any array.
+pub(super) fn drive_one(
+    config: &VolumeConfig,
+    mut inputs: Vec<Input>,
+    answer: impl Fn(&MemberIo) -> IoResult,
+) -> Driven {
+    let mut volume = Volume::new(config).unwrap();
     let (mut out, mut computed, mut written) = (ActionQueue::default(), Vec::new(), Vec::new());
     let mut ended = None;
     while !inputs.is_empty() {

@@ -16,7 +16,7 @@
 use super::Parity;
 use super::job::JobState;
 use super::log::Logged;
-use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan, parity_slots, plan_write};
+use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan, parity_slots, plan_anew, plan_write};
 use super::window::{Owned, Piece, Rows};
 use crate::array::core::{Core, IoRecord};
 use crate::array::slots::SlotSet;
@@ -253,7 +253,8 @@ impl Parity {
         // What the cache still has of a member that failed is not what parity says, if that was wrong before (after a start
         // by force): written anew, it would be wrong, too.
         let outdated = view.covered.union(view.partial).and(view.failed).and(view.uptodate);
-        let rmw = if core.is_redundant(op.range.end()) && outdated.is_empty() {
+        let is_redundant = core.is_redundant(op.range.end());
+        let rmw = if is_redundant && outdated.is_empty() {
             core.policy.rmw_level_of(core.geometry.level())
         } else {
             // Parity that may be wrong must not be built upon (as md before its resync has passed).
@@ -267,6 +268,13 @@ impl Parity {
             if let Ok(plan) = plan_write(&without, rmw) {
                 return Ok(plan);
             }
+        }
+        // Nor is P to differ from Q afterwards, where something else is lost: what is written would be what they make of it.
+        if !is_redundant
+            && outdated.is_empty()
+            && let Ok(plan) = plan_anew(view)
+        {
+            return Ok(plan);
         }
         plan_write(view, rmw)
     }
@@ -624,9 +632,12 @@ fn may_split(core: &Core, op: &StripeOp) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::driven::{drive, write};
-    use crate::io::{IoError, Op};
-    use crate::units::MemberIndex;
+    use super::super::driven::{config, drive, drive_one, write};
+    use crate::array::sync::SyncConfig;
+    use crate::io::{IoError, Kernel, Op};
+    use crate::level::Level;
+    use crate::units::{MemberIndex, Slot};
+    use crate::volume::VolumeConfig;
 
     const DATA: MemberIndex = MemberIndex(0);
     const PARITY: MemberIndex = MemberIndex(3);
@@ -648,5 +659,22 @@ mod tests {
             _ => Ok(()),
         });
         assert!(driven.result.is_err(), "two members of a RAID-5 are gone");
+    }
+
+    /// Where P and Q may differ, adding to both leaves them so: what was written would be another thing to each of them.
+    #[test]
+    fn parities_that_may_differ_agree_after_a_write_beside_a_lost_page() {
+        for (resync_from, kernels) in
+            [(None, &[Kernel::Update][..]), (Some(0), &[Kernel::Recover, Kernel::Generate][..])]
+        {
+            // The first row is Q, what is written, what is lost, P.
+            let lost = VolumeConfig { failed: vec![Slot(2)], resync_from, ..config(Level::Raid6, 4) };
+            let sync = SyncConfig { start: false, ..SyncConfig::DEFAULT };
+            let driven = drive_one(&VolumeConfig { sync, ..lost }, vec![write(8)], |_| Ok(()));
+            assert_eq!(driven.result, Ok(()));
+            let parity = |kernel: &Kernel| *kernel != Kernel::Copy;
+            let computed: Vec<Kernel> = driven.computed.into_iter().filter(parity).collect();
+            assert_eq!(computed, kernels, "resync from {resync_from:?}");
+        }
     }
 }

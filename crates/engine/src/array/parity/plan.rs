@@ -118,28 +118,42 @@ pub(super) fn parity_slots(p: Slot, q: Option<Slot>) -> SlotSet {
 pub fn plan_write(view: &StripeView, rmw_level: RmwLevel) -> Result<WritePlan, TooMuchLost> {
     let parity = view.parity();
     if parity.is_empty() {
-        let (read, recover) = view.plan_fetch(view.partial)?;
-        return Ok(WritePlan { read, recover, method: WriteMethod::NoParity });
+        return plan_anew(view);
     }
-    let to_read = |needed: SlotSet| {
-        let read = needed.minus(view.uptodate);
-        read.and(view.lost).is_empty().then_some(read)
-    };
-    let rcw = to_read(view.data.minus(view.covered));
-    let rmw = to_read(view.covered.union(view.partial).union(parity));
+    let rcw = to_read(view, view.data.minus(view.covered));
+    let rmw = to_read(view, view.covered.union(view.partial).union(parity));
     let prefer_rmw = match (rmw, rcw) {
         (Some(rmw), Some(rcw)) => rmw_level.prefers_rmw(rmw.len(), rcw.len()),
         (Some(_), None) => true,
         _ => false,
     };
-    if let (true, Some(read)) = (prefer_rmw, rmw) {
-        return Ok(WritePlan { read, recover: SlotSet::EMPTY, method: WriteMethod::Rmw });
+    match rmw {
+        Some(read) if prefer_rmw => Ok(WritePlan { read, recover: SlotSet::EMPTY, method: WriteMethod::Rmw }),
+        _ => plan_anew(view),
     }
-    if let Some(read) = rcw {
-        return Ok(WritePlan { read, recover: SlotSet::EMPTY, method: WriteMethod::Rcw });
+}
+
+/// Plans a write whose parity is made from all data, never from what it was: RCW, lost data rebuilt first.
+///
+/// # Errors
+/// When the old content that is needed cannot be had.
+pub fn plan_anew(view: &StripeView) -> Result<WritePlan, TooMuchLost> {
+    if view.parity().is_empty() {
+        let (read, recover) = view.plan_fetch(view.partial)?;
+        return Ok(WritePlan { read, recover, method: WriteMethod::NoParity });
     }
-    let (read, recover) = view.plan_fetch(view.data.minus(view.covered))?;
+    let others = view.data.minus(view.covered);
+    let (read, recover) = match to_read(view, others) {
+        Some(read) => (read, SlotSet::EMPTY),
+        None => view.plan_fetch(others)?,
+    };
     Ok(WritePlan { read, recover, method: WriteMethod::Rcw })
+}
+
+/// What is to be read of slots whose content is needed, if all of it can be.
+fn to_read(view: &StripeView, needed: SlotSet) -> Option<SlotSet> {
+    let read = needed.minus(view.uptodate);
+    read.and(view.lost).is_empty().then_some(read)
 }
 
 #[cfg(test)]
