@@ -7,7 +7,7 @@
 //! A copy is known by where it starts: of buffers that are used now in one piece and now in another, some copies go the
 //! slower way.
 
-use stripewise_parity::cpu::is_since_zen_5;
+use stripewise_parity::cpu::{is_since_zen_4, is_since_zen_5};
 
 use super::STREAM_BYTES_MIN;
 use super::recent::Recent;
@@ -19,6 +19,9 @@ const KEPT_BYTES: u64 = 8 << 20;
 /// As much is kept since Zen 5, where the instruction that copies strings reads memory at its full speed, half as fast again
 /// as what goes past the caches, while what it writes is in the caches: of 32 MiB that are written in turn, no less.
 const KEPT_BYTES_ZEN_5: u64 = 32 << 20;
+
+/// On Zen 4, which does the same less well: four buffers of 4 MiB are kept.
+const KEPT_BYTES_ZEN_4: u64 = 20 << 20;
 
 /// Twice as many as the shortest copies that fit in that, so that few of them share a row.
 const ROWS: usize = 4096;
@@ -32,7 +35,12 @@ pub(super) struct Destinations {
 impl Destinations {
     /// Those of one of so many shards: what the others copy passes through the same cache.
     pub(super) fn new(shards: u32) -> Self {
-        Self::keeping(if is_since_zen_5() { KEPT_BYTES_ZEN_5 } else { KEPT_BYTES }, shards)
+        let kept = match (is_since_zen_4(), is_since_zen_5()) {
+            (_, true) => KEPT_BYTES_ZEN_5,
+            (true, false) => KEPT_BYTES_ZEN_4,
+            (false, false) => KEPT_BYTES,
+        };
+        Self::keeping(kept, shards)
     }
 
     /// Of caches that keep so many bytes.

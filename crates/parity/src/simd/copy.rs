@@ -4,13 +4,16 @@
 //! fetched a little ahead if the CPU does not do so by itself; or the CPU's own instruction does it.
 
 use super::vector::{At, Pace, Vector, each_group, each_register, load, store_or_stream};
-use crate::cpu::is_since_zen_5;
+use crate::cpu::{is_since_zen_4, is_since_zen_5};
 
 /// The places lie at most this far apart.
 const APART_MAX: usize = 16 << 10;
 
 /// Shorter copies through the caches are left to the C library.
 const STRING_BYTES_MIN: usize = 4096;
+
+/// To other addresses the instruction takes up to eight times as long, unless the source lies as the target does (Zen 4).
+const STRING_ALIGN: usize = 32;
 
 /// Copies `source` to `target`, past the caches if `STREAM`.
 ///
@@ -26,7 +29,7 @@ pub(super) unsafe fn copy<V: Vector, const STREAM: bool>(target: &mut [u8], sour
             paced::<V, STREAM, true>(target, source);
         } else if STREAM {
             paced::<V, STREAM, false>(target, source);
-        } else if bytes >= STRING_BYTES_MIN && is_since_zen_5() {
+        } else if bytes >= STRING_BYTES_MIN && is_since_zen_4() && is_string_aligned(target) {
             by_string(target, source);
         } else if bytes >= V::COPY.bytes_min {
             paced::<V, STREAM, false>(target, source);
@@ -34,6 +37,12 @@ pub(super) unsafe fn copy<V: Vector, const STREAM: bool>(target: &mut [u8], sour
             target.copy_from_slice(source);
         }
     }
+}
+
+/// Whether the instruction copies to a place at its full speed.
+#[inline(always)]
+fn is_string_aligned(target: &[u8]) -> bool {
+    (target.as_ptr() as usize).is_multiple_of(STRING_ALIGN)
 }
 
 /// Copies by the instruction that copies strings.
