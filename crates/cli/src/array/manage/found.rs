@@ -21,7 +21,7 @@ pub(crate) struct Place {
     member_length_bytes: u64,
     /// The slot whose block is wrong, if that can be told.
     slot: Option<u16>,
-    /// `data`, `p` or `q` if that can be told, else `unlocated`.
+    /// `data`, `p` or `q` if that can be told, else `unlocated`; `unread` where too few members could be read.
     what: &'static str,
 }
 
@@ -46,25 +46,26 @@ pub(crate) fn places(mismatches: &[Mismatch]) -> Vec<Place> {
 
 /// Whether a mismatch goes on where one ends: of one member in array order, or of one stripe.
 fn is_next(last: &Mismatch, next: &Mismatch) -> bool {
-    let same = (last.slot, what(last.verdict)) == (next.slot, what(next.verdict));
+    let same = (last.slot, what(last)) == (next.slot, what(next));
     let array = last.array == next.array || last.array.end() == next.array.start;
     same && array && last.member.end() == next.member.start
 }
 
 fn place(mismatch: &Mismatch) -> Place {
-    let Mismatch { array, member, slot, verdict } = mismatch;
+    let Mismatch { array, member, slot, .. } = mismatch;
     Place {
         array_start_bytes: array.start * SECTOR_BYTES,
         array_length_bytes: array.count * SECTOR_BYTES,
         member_start_bytes: member.start * SECTOR_BYTES,
         member_length_bytes: member.count * SECTOR_BYTES,
         slot: slot.map(|slot| slot.0),
-        what: what(*verdict),
+        what: what(mismatch),
     }
 }
 
-const fn what(verdict: Verdict) -> &'static str {
-    match verdict {
+const fn what(mismatch: &Mismatch) -> &'static str {
+    match mismatch.verdict {
+        _ if mismatch.is_unread => "unread",
         Verdict::P => "p",
         Verdict::Q => "q",
         Verdict::Data(_) => "data",
@@ -78,6 +79,8 @@ pub(crate) struct Outcome {
     schema: &'static str,
     action: &'static str,
     mismatch_sectors: u64,
+    /// Of these, what too few members gave.
+    unread_sectors: u64,
     mismatches: Vec<Place>,
     /// There are more places than are listed.
     is_cut: bool,
@@ -91,6 +94,7 @@ impl Outcome {
             schema: "stripewise.check/1",
             action: if action == SyncAction::Check { "check" } else { "repair" },
             mismatch_sectors: status.mismatch_sectors,
+            unread_sectors: status.unread_sectors,
             is_cut: status.mismatches.len() >= MISMATCHES_KEPT,
             mismatches,
             interrupted,
@@ -105,7 +109,11 @@ impl Outcome {
             return text;
         }
         let verb = if self.action == "check" { "disagree" } else { "disagreed" };
-        let _ = writeln!(text, "{} sectors {verb} (mismatch_cnt)", self.mismatch_sectors);
+        let unread = match self.unread_sectors {
+            0 => String::new(),
+            sectors => format!(", of which {sectors} cannot be read from enough members to tell or repair"),
+        };
+        let _ = writeln!(text, "{} sectors {verb} (mismatch_cnt){unread}", self.mismatch_sectors);
         for place in &self.mismatches {
             let path = place.slot.and_then(&path_of).map_or_else(String::new, |path| format!(" ({path})"));
             let culprit = match (place.what, place.slot) {
@@ -113,6 +121,7 @@ impl Outcome {
                 ("p" | "q", Some(slot)) => {
                     format!("{} in slot {slot}{path} is wrong", place.what.to_uppercase())
                 }
+                ("unread", _) => "too few members can be read".to_owned(),
                 _ => "which block is wrong cannot be told".to_owned(),
             };
             let _ = writeln!(

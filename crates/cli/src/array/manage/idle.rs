@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use stripewise_engine::array::members::Standing;
-use stripewise_engine::array::sync::SpeedLimits;
+use stripewise_engine::array::sync::{LostRanges, SpeedLimits};
 use stripewise_engine::io::SyncAction;
-use stripewise_engine::units::Slot;
+use stripewise_engine::units::{SectorRange, Slot};
 use stripewise_host::md::assemble::Assembled;
 use stripewise_host::md::paths::is_same;
 use stripewise_host::{Array, Manage, ManageError, Managed, RunReport};
@@ -172,16 +172,35 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
         };
         print(&outcome.to_text(path_of))?;
     }
-    let is_left = found.mismatch_sectors > 0
-        && (action == SyncAction::Check
-            || action == SyncAction::RepairLocated && found.mismatches.iter().any(|m| m.slot.is_none()));
+    let is_left = match action {
+        SyncAction::Check => found.mismatch_sectors > 0,
+        SyncAction::RepairLocated => found.mismatches.iter().any(|m| m.slot.is_none()),
+        _ => found.unread_sectors > 0,
+    };
     let is_unread = select.readonly && tell_unread(&report);
+    let is_lost = tell_lost(&status.lost);
     Ok(match (interrupted, is_left) {
         (true, _) => Exit::Interrupted,
         (false, true) => Exit::Mismatches,
-        (false, false) if is_unread => Exit::Failed,
+        (false, false) if is_unread || is_lost => Exit::Failed,
         (false, false) => Exit::Done,
     })
+}
+
+/// Says what no members have, by their bad-block lists, and answers whether there is any.
+fn tell_lost(lost: &LostRanges) -> bool {
+    for range in &lost.ranges {
+        let SectorRange { start, .. } = *range;
+        say!(
+            "stripewise: array bytes {} to {} are lost: the members list them as bad",
+            start * 512,
+            range.end() * 512
+        );
+    }
+    if lost.is_cut {
+        say!("stripewise: and more are lost");
+    }
+    !lost.ranges.is_empty()
 }
 
 /// Says that members did not give what was asked for, and answers whether it is so. Other checks write it again.

@@ -117,6 +117,7 @@ pub(crate) fn sync_json(sync: &SyncStatus, array: &ArrayStatus) -> Value {
         "speed_kib_per_second": sync.speed_kib,
         "eta_seconds": if is_working { left_kib.checked_div(sync.speed_kib) } else { None },
         "mismatch_sectors": sync.mismatch_sectors,
+        "unread_sectors": sync.unread_sectors,
         "mismatches": places(&sync.mismatches),
         "speed_min_kib": array.speed.map(|speed| speed.min_kib),
         "speed_max_kib": array.speed.map(|speed| speed.max_kib),

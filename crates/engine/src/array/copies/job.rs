@@ -267,6 +267,9 @@ impl Copies {
                 core.read_error_corrected(out, place.slot, range);
             }
         }
+        if compares(job) && is_unread(core, job) {
+            note(core, job.range, Verdict::Unlocated, true);
+        }
         let wanted = job.writes.union(job.replacements);
         let lacks =
             job.job.kind == JobKind::Fill && !wanted.is_empty() && job.read.is_empty() && !core.read_only;
@@ -338,11 +341,24 @@ impl Copies {
     }
 }
 
+/// Whether a job compares copies.
+const fn compares(job: &CopyJob) -> bool {
+    !matches!(job.job.kind, JobKind::Fill | JobKind::Rewrite)
+}
+
+/// Whether no member gives a range of which several would hold a copy.
+fn is_unread(core: &Core, job: &CopyJob) -> bool {
+    let held = places(core, job.range.start).filter(|p| !core.is_lost(p.slot, p.sector + job.range.count));
+    let looks = !core.read_only || job.job.kind == JobKind::Check;
+    let is_refused = |place: Place| job.unreadable.contains(place.slot);
+    looks && job.read.is_empty() && held.count() > 1 && readable(core, job.range).all(is_refused)
+}
+
 /// Whether a check or repair goes on page by page: only what cannot be read by itself is left out of the comparison, rewritten,
-/// and listed as bad if that fails, too.
+/// and listed as bad if that fails, too. So it does where all members know something of the range to be bad.
 fn is_parted_by_errors(core: &Core, job: &CopyJob) -> bool {
-    let compares = !matches!(job.job.kind, JobKind::Fill | JobKind::Rewrite);
-    compares && !job.unreadable.minus(core.failed).is_empty() && job.range.count > PAGE_SECTORS
+    let is_parted = !job.unreadable.minus(core.failed).is_empty() || is_unread(core, job);
+    compares(job) && job.range.count > PAGE_SECTORS && is_parted
 }
 
 /// A part of a job, in the range that the job holds.
@@ -405,6 +421,14 @@ fn compare(out: &mut ActionQueue, key: u64, job: &mut CopyJob, page: u32, sector
     out.push(Action::Compute(Compute { tag: Tag(key), kernel: Kernel::Check, bytes, sources, targets }));
 }
 
+/// Counts sectors that disagree or cannot be read, and says where they are.
+fn note(core: &mut Core, array: SectorRange, verdict: Verdict, is_unread: bool) {
+    let place = core.geometry.place(array.start, 0);
+    let member = SectorRange::new(place.sector, array.count);
+    let mismatch = Mismatch { array, member, slot: None, verdict, is_unread };
+    core.found.push(Found { mismatch, sectors: array.count });
+}
+
 fn compared(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, page: Option<u32>) {
     let page_of = |page: u32| {
         let start = u64::from(page) * PAGE_SECTORS;
@@ -416,12 +440,7 @@ fn compared(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob,
         (Some(page), verdict) => {
             if verdict != Verdict::Consistent {
                 let array = page_of(page);
-                let place = core.geometry.place(array.start, 0);
-                let member = SectorRange::new(place.sector, array.count);
-                core.found.push(Found {
-                    mismatch: Mismatch { array, member, slot: None, verdict },
-                    sectors: array.count,
-                });
+                note(core, array, verdict, false);
                 job.disagrees = true;
             }
             page + 1

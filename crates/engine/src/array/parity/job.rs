@@ -115,8 +115,12 @@ impl Parity {
                 // Other rows are compared by themselves.
                 return Err(TooMuchLost);
             }
-            if !is_checkable && !heals || core.read_only && job.kind != JobKind::Check {
+            let is_gone = both.minus(view.lost).len() < view.data.and(view.lost).len();
+            if core.read_only && job.kind != JobKind::Check {
                 SlotSet::EMPTY
+            } else if !is_checkable && !heals {
+                // What cannot be had is counted below.
+                if is_gone { view.data } else { SlotSet::EMPTY }
             } else {
                 view.data.union(both.minus(view.lost))
             }
@@ -131,7 +135,7 @@ impl Parity {
                 let out = core.lost(op.range.end());
                 if both.minus(out).len() > view.data.and(out).len() {
                     op.job.verdict = Verdict::Unlocated;
-                    (op.rows.0..op.rows.1).for_each(|row| self.note(core, op, row));
+                    (op.rows.0..op.rows.1).for_each(|row| self.note(core, op, row, true));
                     op.job.disagrees = false;
                 }
                 (SlotSet::EMPTY, SlotSet::EMPTY)
@@ -178,7 +182,7 @@ impl Parity {
         let locates = op.job.kind == Some(JobKind::RepairLocated);
         let next = match op.step {
             Step::CheckingRow(row) => {
-                self.note(core, op, row);
+                self.note(core, op, row, false);
                 row + 1
             }
             _ if op.job.verdict == Verdict::Consistent => op.rows.1,
@@ -233,8 +237,8 @@ impl Parity {
         self.generate_parity(core, out, key, op);
     }
 
-    /// Counts a row that disagrees, and says where it is.
-    fn note(&self, core: &mut Core, op: &mut StripeOp, row: u32) {
+    /// Counts a row that disagrees or cannot be read, and says where it is.
+    fn note(&self, core: &mut Core, op: &mut StripeOp, row: u32, is_unread: bool) {
         let verdict = op.job.verdict;
         if verdict == Verdict::Consistent {
             return;
@@ -259,7 +263,8 @@ impl Parity {
             Some(d) => SectorRange::new(stripe_start + u64::from(d) * chunk + offset, PAGE_SECTORS),
             None => SectorRange::new(stripe_start, self.shape.stripe_sectors()),
         };
-        core.found.push(Found { mismatch: Mismatch { array, member, slot, verdict }, sectors: PAGE_SECTORS });
+        let mismatch = Mismatch { array, member, slot, verdict, is_unread };
+        core.found.push(Found { mismatch, sectors: PAGE_SECTORS });
     }
 
     /// Computes the parities that are to be written and not known.

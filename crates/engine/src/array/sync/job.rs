@@ -51,4 +51,6 @@ pub struct Mismatch {
     pub slot: Option<Slot>,
     /// What disagrees.
     pub verdict: Verdict,
+    /// Too few members give it to compare, or to make it right.
+    pub is_unread: bool,
 }

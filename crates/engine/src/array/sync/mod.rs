@@ -62,6 +62,8 @@ pub struct SyncStatus {
     pub total_sectors: u64,
     /// Sectors of what runs, or ran last, that disagreed (md's `mismatch_cnt`).
     pub mismatch_sectors: u64,
+    /// Of these, what too few members gave to compare it, or to make it right.
+    pub unread_sectors: u64,
     /// Where, the first [`MISMATCHES_KEPT`].
     pub mismatches: Vec<Mismatch>,
     /// Average speed in KiB/s.
@@ -125,6 +127,7 @@ pub(crate) struct Sync {
     /// A resync is due that has nothing to compare: the metadata say that none is.
     waived: bool,
     mismatch_sectors: u64,
+    unread_sectors: u64,
     mismatches: Vec<Mismatch>,
 }
 
@@ -141,6 +144,7 @@ impl Sync {
             returned,
             waived: false,
             mismatch_sectors: 0,
+            unread_sectors: 0,
             mismatches: Vec::new(),
         }
     }
@@ -244,6 +248,7 @@ impl Sync {
         match self.asked.take() {
             Some(action) => {
                 self.mismatch_sectors = 0;
+                self.unread_sectors = 0;
                 self.mismatches.clear();
                 self.start(core, out, action, 0, false)
             }
@@ -291,6 +296,7 @@ impl Sync {
     fn collect(&mut self, core: &mut Core) {
         for Found { mismatch, sectors } in core.found.drain(..) {
             self.mismatch_sectors += sectors;
+            self.unread_sectors += if mismatch.is_unread { sectors } else { 0 };
             if self.mismatches.len() < MISMATCHES_KEPT {
                 self.mismatches.push(mismatch);
             }
@@ -394,6 +400,7 @@ impl Sync {
             done_sectors: run.map_or(0, |r| r.done),
             total_sectors: run.map_or(0, |r| r.total),
             mismatch_sectors: self.mismatch_sectors,
+            unread_sectors: self.unread_sectors,
             mismatches: self.mismatches.clone(),
             speed_kib: run.map_or(0, |r| self.speed.kib_per_second(core.now, r.done - r.from)),
         })

@@ -119,7 +119,8 @@ fn a_check_says_how_far_it_is_and_a_second_one_waits_its_turn() {
 /// Checks a read-only volume to the end, its members and comparisons answering alike; what happened, the sectors that were
 /// read, and how many were found. A member that is named cannot read its first sectors.
 fn checked(volume: &mut Volume, verdict: Verdict, refused: Option<Slot>) -> (Vec<ArrayEvent>, u64, u64) {
-    let found = checked_but(volume, verdict, refused.map(|slot| (slot, 0)), false);
+    let refused: Vec<(Slot, u64)> = refused.into_iter().map(|slot| (slot, 0)).collect();
+    let found = checked_but(volume, verdict, &refused, false);
     (found.events, found.read, found.mismatch_sectors)
 }
 
@@ -130,15 +131,11 @@ struct Checked {
     compared: u64,
     written: u64,
     mismatch_sectors: u64,
+    unread_sectors: u64,
 }
 
-/// The same with the sector that a member cannot read; and the sectors that were compared.
-fn checked_but(
-    volume: &mut Volume,
-    verdict: Verdict,
-    refused: Option<(Slot, u64)>,
-    may_write: bool,
-) -> Checked {
+/// The same with sectors that members cannot read; and the sectors that were compared.
+fn checked_but(volume: &mut Volume, verdict: Verdict, refused: &[(Slot, u64)], may_write: bool) -> Checked {
     let (mut compared, mut written) = (0, 0);
     let command = AdminCommand::Sync(SyncAction::Check);
     let (mut inputs, mut events, mut read) =
@@ -155,9 +152,8 @@ fn checked_but(
                     } else {
                         read += io.range.count;
                     }
-                    let is_bad = refused.is_some_and(|(slot, sector)| {
-                        io.member.index() == slot.index()
-                            && (io.range.start..io.range.end()).contains(&sector)
+                    let is_bad = refused.iter().any(|(slot, sector)| {
+                        io.member.index() == slot.index() && (io.range.start..io.range.end()).contains(sector)
                     });
                     let result = if is_bad { Err(IoError::Media) } else { Ok(()) };
                     inputs.push_back(Input::IoDone { tag: io.tag, result });
@@ -172,8 +168,8 @@ fn checked_but(
             }
         }
     }
-    let mismatch_sectors = volume.sync_status().unwrap().mismatch_sectors;
-    Checked { events, read, compared, written, mismatch_sectors }
+    let SyncStatus { mismatch_sectors, unread_sectors, .. } = volume.sync_status().unwrap();
+    Checked { events, read, compared, written, mismatch_sectors, unread_sectors }
 }
 
 #[test]
@@ -208,8 +204,9 @@ fn a_read_only_check_leaves_out_no_more_than_what_cannot_be_read() {
         let members = if level == Level::Raid1 { 2 } else { 4 };
         let config =
             VolumeConfig { read_only: true, ..VolumeConfig::new(spec(level, members), Policy::stripewise()) };
-        let check = |bad| checked_but(&mut Volume::new(&config).unwrap(), Verdict::Consistent, bad, false);
-        let (whole, found) = (check(None), check(Some((Slot(1), 81))));
+        let check =
+            |bad: &[_]| checked_but(&mut Volume::new(&config).unwrap(), Verdict::Consistent, bad, false);
+        let (whole, found) = (check(&[]), check(&[(Slot(1), 81)]));
         // Two parities show what disagrees without the block, too.
         let left_out = if level == Level::Raid6 { 0 } else { 8 };
         let expected = (whole.compared - left_out, 0);
@@ -222,8 +219,40 @@ fn a_read_only_check_leaves_out_no_more_than_what_cannot_be_read() {
 fn a_check_rewrites_no_more_than_what_cannot_be_read() {
     for level in [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10] {
         let mut volume = volume(level, 4, 0);
-        let found = checked_but(&mut volume, Verdict::Consistent, Some((Slot(1), 81)), true);
+        let found = checked_but(&mut volume, Verdict::Consistent, &[(Slot(1), 81)], true);
         assert_eq!((found.written, found.mismatch_sectors), (8, 0), "{level}: {:?}", found.events);
+    }
+}
+
+/// It neither agrees nor can it be repaired: that is said, of no more than that.
+#[test]
+fn what_too_few_members_give_is_counted_as_unread() {
+    for (level, members, bad) in [
+        (Level::Raid1, 2, 2),
+        (Level::Raid1, 3, 3),
+        (Level::Raid4, 4, 2),
+        (Level::Raid5, 4, 2),
+        (Level::Raid6, 5, 3),
+        (Level::Raid10, 4, 2),
+    ] {
+        for read_only in [false, true] {
+            let config =
+                VolumeConfig { read_only, ..VolumeConfig::new(spec(level, members), Policy::stripewise()) };
+            let check = |bad: u16| {
+                let refused: Vec<(Slot, u64)> = (0..bad).map(|slot| (Slot(slot), 81)).collect();
+                let mut volume = Volume::new(&config).unwrap();
+                checked_but(&mut volume, Verdict::Consistent, &refused, !read_only)
+            };
+            let found = check(bad);
+            let counts = (found.mismatch_sectors, found.unread_sectors, found.written);
+            assert_eq!(counts, (8, 8, 0), "{level} of {members}, {bad} refuse, read-only {read_only}");
+            let found = check(bad - 1);
+            assert_eq!(
+                (found.mismatch_sectors, found.unread_sectors),
+                (0, 0),
+                "{level} of {members}, {bad} less one"
+            );
+        }
     }
 }
 
