@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use stripewise_engine::io::{Flags, IoError, IoResult, Op, Request, RequestId};
-use stripewise_engine::units::{Instant, Nanos, SectorRange};
+use stripewise_engine::units::{Instant, Nanos, PAGE_BYTES, SectorRange};
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_host::Payload;
 
@@ -29,7 +29,7 @@ const PIPE_WAIT: Duration = Duration::from_millis(20);
 /// Why a stream ended early.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The array's answer to a request that begins at this byte.
+    /// The array's answer to a request that begins at this byte; of a read, the first page that it does not give.
     Array { offset: u64, error: IoError },
     /// The pipe's or file's.
     Pipe(io::Error),
@@ -37,7 +37,12 @@ pub(super) enum Trouble {
 
 /// The end of the piece that begins at a byte.
 fn piece_end(start: u64, end: u64) -> u64 {
-    ((start / PIECE_BYTES + 1) * PIECE_BYTES).min(end)
+    multiple_after(start, PIECE_BYTES).min(end)
+}
+
+/// The first multiple of `step` after a byte.
+const fn multiple_after(byte: u64, step: u64) -> u64 {
+    (byte / step + 1) * step
 }
 
 fn sectors(bytes: &Range<u64>) -> SectorRange {
@@ -56,6 +61,11 @@ pub(super) struct Reading {
     /// The pieces in flight and those read before their turn, oldest first; the oldest's number is `first`.
     pieces: VecDeque<(Range<u64>, Option<Vec<u8>>)>,
     first: usize,
+    in_flight: usize,
+    /// The first piece that the array did not give, to be read page by page once no other is in flight.
+    refused: Option<Range<u64>>,
+    /// Up to here it is read page by page.
+    pages_to: u64,
     sender: Option<SyncSender<Vec<u8>>>,
     writer: Option<JoinHandle<io::Result<()>>>,
     bar: Option<ProgressBar>,
@@ -80,6 +90,9 @@ impl Reading {
             end: range.end,
             pieces: VecDeque::new(),
             first: 0,
+            in_flight: 0,
+            refused: None,
+            pages_to: 0,
             sender: Some(sender),
             writer: Some(writer),
             bar,
@@ -113,12 +126,23 @@ impl Reading {
         true
     }
 
+    /// Begins to read what was refused page by page, once what comes before it is delivered; answers whether it has.
+    fn read_pages(&mut self) -> bool {
+        let is_its_turn = |range: &Range<u64>| self.pieces.front().is_some_and(|(first, _)| first == range);
+        let Some(range) = self.refused.take_if(|range| self.in_flight == 0 && is_its_turn(range)) else {
+            return false;
+        };
+        self.pieces.clear();
+        (self.next, self.pages_to) = (range.start, range.end);
+        true
+    }
+
     /// Ends the stream: everything read in order is written, unless `stop` is set while the pipe does not move.
     ///
     /// # Errors
     /// What stopped the stream.
     pub(super) fn finish(mut self, stop: &AtomicBool) -> Result<(), Trouble> {
-        while self.trouble.is_none() && !self.deliver() && !stop.load(Ordering::Relaxed) {
+        while !self.deliver() && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(PIPE_WAIT);
         }
         drop(self.sender.take());
@@ -158,24 +182,38 @@ impl Workload for Reading {
             return Next::Finished;
         }
         let moves = self.deliver();
-        if self.next >= self.end {
+        let is_held_up = self.refused.is_some() && !self.read_pages();
+        if self.next >= self.end && !is_held_up {
             return Next::Finished;
         }
-        if self.pieces.len() == DEPTH {
+        if self.pieces.len() == DEPTH || is_held_up {
             let wait = Nanos(PIPE_WAIT.as_nanos() as u64);
             return if moves { Next::Wait } else { Next::WaitUntil(now + wait) };
         }
-        let range = self.next..piece_end(self.next, self.end);
+        let end = if self.next < self.pages_to {
+            multiple_after(self.next, PAGE_BYTES).min(self.pages_to)
+        } else {
+            piece_end(self.next, self.end)
+        };
+        let range = self.next..end;
         self.next = range.end;
+        self.in_flight += 1;
         let id = (self.first + self.pieces.len()) % DEPTH;
         self.pieces.push_back((range.clone(), None));
         Next::Issue(request(id, Op::Read, &range))
     }
 
     fn complete(&mut self, _: Instant, id: RequestId, result: IoResult) {
+        self.in_flight -= 1;
         if let Err(error) = result {
-            let offset = self.pieces[self.place(id)].0.start;
-            if !matches!(&self.trouble, Some(Trouble::Array { offset: first, .. }) if *first < offset) {
+            let range = self.pieces[self.place(id)].0.clone();
+            let offset = range.start;
+            if offset >= self.pages_to {
+                if self.refused.as_ref().is_none_or(|refused| offset < refused.start) {
+                    self.refused = Some(range);
+                }
+            } else if !matches!(&self.trouble, Some(Trouble::Array { offset: first, .. }) if *first < offset)
+            {
                 self.trouble = Some(Trouble::Array { offset, error });
             }
         }
@@ -365,4 +403,91 @@ impl Payload for Writing {
     }
 
     fn check(&mut self, _: &Request, _: &[u8]) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = PAGE_BYTES;
+
+    /// Where what is read goes.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    const fn byte_at(offset: u64) -> u8 {
+        (offset / 512 % 251) as u8
+    }
+
+    /// Reads a range of an array some of whose pages cannot be read, the answers in an order of their own; what was written, and
+    /// where it ended.
+    fn read(range: Range<u64>, bad: impl Fn(u64, u32) -> bool) -> (Vec<u8>, Option<u64>) {
+        let to = Shared::default();
+        let mut reading = Reading::new(range, to.clone(), None);
+        let (mut in_flight, mut turn, mut asked) = (Vec::new(), 0, 0);
+        loop {
+            match reading.next(Instant::ZERO) {
+                Next::Issue(request) => in_flight.push(request),
+                Next::Finished if in_flight.is_empty() => break,
+                Next::Finished | Next::Wait | Next::WaitUntil(_) if !in_flight.is_empty() => {
+                    turn += 1;
+                    let request: Request = in_flight.remove(turn * 5 % in_flight.len());
+                    let SectorRange { start, count } = request.range;
+                    asked += 1;
+                    let is_bad = (start / 8..(start + count).div_ceil(8)).any(|page| bad(page, asked));
+                    if !is_bad {
+                        let bytes: Vec<u8> = (start * 512..(start + count) * 512).map(byte_at).collect();
+                        reading.check(&request, &bytes);
+                    }
+                    let result = if is_bad { Err(IoError::Media) } else { Ok(()) };
+                    reading.complete(Instant::ZERO, request.id, result);
+                }
+                _ => std::thread::yield_now(),
+            }
+        }
+        let ended = match reading.finish(&AtomicBool::new(false)) {
+            Ok(()) => None,
+            Err(Trouble::Array { offset, .. }) => Some(offset),
+            Err(Trouble::Pipe(error)) => panic!("{error}"),
+        };
+        let bytes = to.0.lock().unwrap().clone();
+        (bytes, ended)
+    }
+
+    #[test]
+    fn all_before_the_first_page_that_cannot_be_read_is_written_and_that_page_named() {
+        let end = 40 * PIECE_BYTES + 3 * PAGE + 700;
+        for start in [0, 5 * PAGE + 100, PIECE_BYTES - 1] {
+            for bad in [6, 255, 256, 300, 20 * 256 + 17, 40 * 256 + 3] {
+                for others in [vec![], vec![bad + 1], vec![bad + 256, bad + 900, 40 * 256 + 3]] {
+                    let (bytes, ended) = read(start..end, |page, _| page == bad || others.contains(&page));
+                    let bad_pages = std::iter::once(bad).chain(others.iter().copied());
+                    let first = bad_pages.filter(|page| (page + 1) * PAGE > start).min();
+                    let first = first.map(|page| (page * PAGE).max(start));
+                    assert_eq!(ended, first, "from {start}, {bad} {others:?}");
+                    assert!(
+                        bytes == (start..first.unwrap_or(end)).map(byte_at).collect::<Vec<u8>>(),
+                        "from {start}, {bad} {others:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_the_second_time_is_no_trouble() {
+        let end = 5 * PIECE_BYTES;
+        let (bytes, ended) = read(0..end, |page, asked| page == 300 && asked < 9);
+        assert_eq!((bytes.len() as u64, ended), (end, None));
+    }
 }

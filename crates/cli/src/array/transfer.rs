@@ -97,7 +97,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<Exit> {
     Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Done })
 }
 
-/// A file that is to be made must not be one that the array is made of.
+/// What is read to, or written from, must not be what the array is made of.
 fn refuse_member(path: &Path, what: &str, assembled: &Assembled, select: &SelectArgs) -> Result<()> {
     let mut taken = assembled.found.paths.iter().chain(&select.members).chain(&select.overlay);
     if taken.any(|other| is_same(path, other)) {
@@ -125,6 +125,10 @@ pub(crate) fn write(args: &WriteArgs) -> Result<Exit> {
     let (from, input_bytes) = input(args)?;
     let mut assembled = args.select.assemble(Use::Write)?;
     tell(&assembled);
+    match &args.input {
+        Some(path) => refuse_member(path, &format!("--input {}", path.display()), &assembled, &args.select)?,
+        None => refuse_member(Path::new("/dev/stdin"), "standard input", &assembled, &args.select)?,
+    }
     let stop = stop_flag()?;
     let range = args.range.within(array_bytes(&assembled)?)?;
     let room = range.end - range.start;
