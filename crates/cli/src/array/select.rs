@@ -32,7 +32,8 @@ pub(crate) struct SelectArgs {
     /// Start degraded though members are missing that the array last had.
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
-    /// Take members that are out of date if there are too few others, and a dirty degraded array as clean.
+    /// Take members that are out of date if there are too few others, and a dirty degraded array as clean; start
+    /// though members are missing.
     #[arg(long, short = 'f')]
     pub(crate) force: bool,
     /// Write nothing at all.

@@ -34,7 +34,8 @@ use crate::units::Slot;
 pub struct Options {
     /// Start although members are missing that the superblocks expect (mdadm's `--run`).
     pub run: bool,
-    /// Take stale members where there are too few others, and a dirty degraded array as clean (mdadm's `--force`).
+    /// Take stale members where there are too few others, and a dirty degraded array as clean; start although members are missing
+    /// (mdadm's `--force`).
     pub force: bool,
     /// Nothing will be written: a bitmap that does not read is not in the way, nor is a dirty degraded array.
     pub readonly: bool,

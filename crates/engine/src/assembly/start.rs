@@ -86,7 +86,8 @@ pub(super) fn decide(
     }
     let expected = expected_slots(&candidates[chosen.freshest]);
     let absent: Vec<Slot> = missing.iter().copied().filter(|slot| expected.contains(*slot)).collect();
-    if !absent.is_empty() && !options.run {
+    // As mdadm, which starts with what there is where it is forced.
+    if !absent.is_empty() && !options.run && !options.force {
         return Err(AssemblyError::NeedsRun {
             absent,
             slots: states.len(),

@@ -73,6 +73,15 @@ fn members_are_put_in_their_slots_whatever_their_order() {
 }
 
 #[test]
+fn force_starts_without_a_member_as_run_does() {
+    let members = &array(Level::Raid5, 3)[..2];
+    assert!(matches!(assemble(members, Options::default()), Err(AssemblyError::NeedsRun { .. })));
+    for options in [RUN, Options { run: false, ..FORCE }] {
+        assert_eq!(labels(members, &assemble(members, options).unwrap()), ["m0", "m1", "-"], "{options:?}");
+    }
+}
+
+#[test]
 fn one_event_fewer_is_current_and_two_are_stale() {
     let mut members = array(Level::Raid5, 3);
     change(&mut members[2], |s| s.events = 9);
