@@ -112,3 +112,22 @@ fn what_is_no_overlay_or_damaged_or_in_use_is_refused_with_its_reason() {
     let missing = overlay.member(&folder.path().join("none"));
     assert!(matches!(missing, Err(HostError::Member { problem: MemberProblem::NotFound, .. })));
 }
+
+#[test]
+fn an_overlay_that_got_no_member_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("overlay");
+    let overlay = Overlay::open(&at).unwrap();
+    assert!(overlay.member(&folder.path().join("absent")).is_err());
+    drop(overlay);
+    assert!(!at.exists());
+    // One that is kept is not made anew, nor removed when it is found without a member.
+    let (path, _) = member(folder.path(), "a");
+    drop(Overlay::open(&at).unwrap().member(&path).unwrap());
+    Overlay::open(&at).unwrap().reset().unwrap();
+    drop(Overlay::open(&at).unwrap());
+    assert!(at.exists());
+    // What was there before stays, even if it cannot be one.
+    let full = PathBuf::from("/dev/full");
+    assert!(Overlay::open(&full).is_err() && full.exists());
+}

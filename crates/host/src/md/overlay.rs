@@ -43,24 +43,33 @@ struct Shared {
     path: PathBuf,
     file: File,
     writable: bool,
+    /// The file was made by this process: it is no more if no member is added.
+    is_new: bool,
     rows: Mutex<Vec<Row>>,
 }
 
 impl Overlay {
-    /// Opens an overlay for writing, and creates it if there is no such file.
+    /// Opens an overlay for writing, and creates it if there is no such file. One that is created is removed again if no member is
+    /// added to it.
     ///
     /// # Errors
     /// The file cannot be had, is in use, or is not an overlay.
     pub fn open(path: &Path) -> Result<Self, HostError> {
         let problem = |e: io::Error| OverlayProblem::from_io(&e).at(path);
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_CLOEXEC);
-        let file = options.open(path).map_err(problem)?;
-        lock(&file, true).map_err(problem)?;
-        if file.metadata().map_err(problem)?.len() == 0 {
-            table::create(&file).map_err(problem)?;
+        options.read(true).write(true).custom_flags(libc::O_CLOEXEC);
+        let (file, is_new) = match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (options.create_new(true).open(path).map_err(problem)?, true)
+            }
+            file => (file.map_err(problem)?, false),
+        };
+        let shared = Shared { path: path.to_owned(), file, writable: true, is_new, rows: Mutex::default() };
+        lock(&shared.file, true).map_err(problem)?;
+        if shared.file.metadata().map_err(problem)?.len() == 0 {
+            table::create(&shared.file).map_err(problem)?;
         }
-        Self::read(path, file, true)
+        Self::read(shared)
     }
 
     /// Opens an overlay that is there, for reading: nothing is written, neither to it nor to members.
@@ -71,12 +80,18 @@ impl Overlay {
         let problem = |e: io::Error| OverlayProblem::from_io(&e).at(path);
         let file = OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC).open(path).map_err(problem)?;
         lock(&file, false).map_err(problem)?;
-        Self::read(path, file, false)
+        Self::read(Shared {
+            path: path.to_owned(),
+            file,
+            writable: false,
+            is_new: false,
+            rows: Mutex::default(),
+        })
     }
 
-    fn read(path: &Path, file: File, writable: bool) -> Result<Self, HostError> {
-        let rows = table::read(&file).map_err(|p| p.at(path))?;
-        Ok(Self(Arc::new(Shared { path: path.to_owned(), file, writable, rows: Mutex::new(rows) })))
+    fn read(mut shared: Shared) -> Result<Self, HostError> {
+        shared.rows = Mutex::new(table::read(&shared.file).map_err(|p| p.at(&shared.path))?);
+        Ok(Self(Arc::new(shared)))
     }
 
     /// The overlay's path.
@@ -260,7 +275,10 @@ impl OverlayMember {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if self.writable {
+        if self.is_new && lock_of(&self.rows).is_empty() {
+            // It holds nothing; one that stays is empty, too.
+            let _stays = std::fs::remove_file(&self.path);
+        } else if self.writable {
             for row in lock_of(&self.rows).iter() {
                 // Whoever needs to know has flushed; this is for those who end without.
                 let _unheard = lock_of(&row.region).flush(&self.file);
