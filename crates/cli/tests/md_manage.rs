@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use stripewise_format::bad_blocks::{self, BadRange};
+use stripewise_format::superblock_1::{Features, Superblock1};
 use tempfile::TempDir;
 
 use common::{blanks, command, fails, finish, images, json, ok, pattern, refused, run, signal};
@@ -326,4 +328,62 @@ fn progress_is_watched_and_an_interruption_is_recorded() {
     server.wait();
     holds(folder, "a.img s.img", &bytes);
     assert!(fails(folder, "detail --json --control c.sock", b"", 1).contains("no server answers"));
+}
+
+/// Lists a page of a member's data as bad, as one that could not be written.
+fn list_as_bad(member: &Path, data_sector: u64) {
+    const SUPERBLOCK: u64 = 8;
+    // The log counts from the start of the device.
+    let start_sector = DATA_START / 512 + data_sector;
+    let file = fs::File::options().read(true).write(true).open(member).unwrap();
+    let mut block = vec![0; 4096];
+    file.read_exact_at(&mut block, SUPERBLOCK * 512).unwrap();
+    let mut superblock = Superblock1::parse(&block, SUPERBLOCK).unwrap();
+    superblock.features = superblock.features | Features::BAD_BLOCKS;
+    let log = bad_blocks::to_bytes(
+        &[BadRange { start_sector, length_sectors: 8 }],
+        superblock.bblog_shift,
+        superblock.bblog_size_sectors,
+    );
+    let log_sector = SUPERBLOCK.strict_add_signed(superblock.bblog_offset_sectors.into());
+    file.write_all_at(&log.unwrap(), log_sector * 512).unwrap();
+    file.write_all_at(&superblock.to_bytes(), SUPERBLOCK * 512).unwrap();
+}
+
+#[test]
+fn what_no_copy_has_is_said_by_all_that_meet_it() {
+    let (folder, bytes) = array("1", 2);
+    let folder = folder.path();
+    let (lost, unread) = ("array bytes 40960 to 45056 are lost", "8 cannot be read from enough members");
+    ["a.img", "b.img"].iter().for_each(|name| list_as_bad(&folder.join(name), 80));
+    let ends = |arguments: &str, code: i32, stdout: &str, stderr: &str| {
+        let output = run(folder, arguments, b"");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(stdout), "{arguments}: {}", text(&output.stdout));
+        assert!(text(&output.stderr).contains(stderr), "{arguments}: {}", text(&output.stderr));
+    };
+    for command in ["check --readonly", "check", "repair"] {
+        ends(&format!("{command} a.img b.img"), 4, unread, lost);
+    }
+    let all_before = run(folder, "read a.img b.img", b"");
+    assert!(all_before.stdout == bytes[..40960], "{} bytes", all_before.stdout.len());
+    assert!(String::from_utf8_lossy(&all_before.stderr).contains("at byte 40960"));
+    // A recovery that leaves it out; an array that is only started again.
+    ends("fail b.img --array a.img b.img", 0, "faulty", "");
+    ends("add s.img --array a.img", 1, "added", lost);
+    ends("assemble a.img s.img", 0, "2 drives", lost);
+    // What is written again is there again.
+    ok(folder, "write a.img s.img --offset 40960", &bytes[40960..45056]);
+    holds(folder, "a.img s.img", &bytes);
+}
+
+#[test]
+fn what_copies_lack_at_different_places_is_written_from_each_other() {
+    let (folder, bytes) = array("1", 2);
+    let folder = folder.path();
+    list_as_bad(&folder.join("a.img"), 80);
+    list_as_bad(&folder.join("b.img"), 96);
+    holds(folder, "a.img b.img", &bytes);
+    assert!(!says(folder, "examine a.img b.img").contains("bad blocks present"));
 }

@@ -9,8 +9,9 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use stripewise_engine::array::sync::{SpeedLimits, SyncStatus};
+use stripewise_engine::array::sync::{LostRanges, SpeedLimits, SyncStatus};
 use stripewise_engine::io::{ArrayEvent, SyncAction};
+use stripewise_engine::units::SectorRange;
 use stripewise_host::RunReport;
 use stripewise_host::md::assemble::Assembled;
 
@@ -101,6 +102,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
     }
     let synced = report.as_ref().map_or_else(Vec::new, synced);
     let interrupted = report.as_ref().is_some_and(|report| report.stopped);
+    let lost = array.status().lost;
     drop(array);
     if args.json {
         print_json(&document(args, assembled, message, synced, interrupted)?)?;
@@ -109,9 +111,11 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
             say!("stripewise: {} is {}", done.action, done.result);
         }
     }
+    let is_lost = tell_lost(&lost) && report.as_ref().is_some_and(left_out);
     match report.as_ref().and_then(trouble) {
         Some(trouble) => Err(trouble),
         None if interrupted => Ok(Exit::Interrupted),
+        None if is_lost => Ok(Exit::Failed),
         None => Ok(Exit::Done),
     }
 }
@@ -179,6 +183,27 @@ fn synced(report: &RunReport) -> Vec<Synced> {
         synced.push(Synced { action: word(action), result: "interrupted, to be gone on with from there" });
     }
     synced
+}
+
+/// Says what no members have, by their bad-block lists, and answers whether there is any.
+pub(super) fn tell_lost(lost: &LostRanges) -> bool {
+    for range in &lost.ranges {
+        let SectorRange { start, .. } = *range;
+        say!(
+            "stripewise: array bytes {} to {} are lost: the members list them as bad",
+            start * 512,
+            range.end() * 512
+        );
+    }
+    if lost.is_cut {
+        say!("stripewise: and more are lost");
+    }
+    !lost.ranges.is_empty()
+}
+
+/// Whether a recovery came to its end, which may have left out what is lost.
+pub(super) fn left_out(report: &RunReport) -> bool {
+    report.events.iter().any(|timed| timed.event == ArrayEvent::SyncDone(SyncAction::Recover))
 }
 
 /// Why what was due could not be done to its end.

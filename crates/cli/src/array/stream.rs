@@ -184,7 +184,8 @@ impl Workload for Reading {
         let moves = self.deliver();
         let is_held_up = self.refused.is_some() && !self.read_pages();
         if self.next >= self.end && !is_held_up {
-            return Next::Finished;
+            // What is in flight may be refused.
+            return if self.in_flight > 0 { Next::Wait } else { Next::Finished };
         }
         if self.pieces.len() == DEPTH || is_held_up {
             let wait = Nanos(PIPE_WAIT.as_nanos() as u64);
@@ -434,11 +435,12 @@ mod tests {
     fn read(range: Range<u64>, bad: impl Fn(u64, u32) -> bool) -> (Vec<u8>, Option<u64>) {
         let to = Shared::default();
         let mut reading = Reading::new(range, to.clone(), None);
-        let (mut in_flight, mut turn, mut asked) = (Vec::new(), 0, 0);
-        loop {
-            match reading.next(Instant::ZERO) {
+        let (mut in_flight, mut turn, mut asked, mut is_over) = (Vec::new(), 0, 0, false);
+        while !is_over || !in_flight.is_empty() {
+            let next = if is_over { Next::Finished } else { reading.next(Instant::ZERO) };
+            is_over = matches!(next, Next::Finished);
+            match next {
                 Next::Issue(request) => in_flight.push(request),
-                Next::Finished if in_flight.is_empty() => break,
                 Next::Finished | Next::Wait | Next::WaitUntil(_) if !in_flight.is_empty() => {
                     turn += 1;
                     let request: Request = in_flight.remove(turn * 5 % in_flight.len());

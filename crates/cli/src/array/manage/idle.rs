@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use stripewise_engine::array::members::Standing;
-use stripewise_engine::array::sync::{LostRanges, SpeedLimits};
+use stripewise_engine::array::sync::SpeedLimits;
 use stripewise_engine::io::SyncAction;
-use stripewise_engine::units::{SectorRange, Slot};
+use stripewise_engine::units::Slot;
 use stripewise_host::md::assemble::Assembled;
 use stripewise_host::md::paths::is_same;
 use stripewise_host::{Array, Manage, ManageError, Managed, RunReport};
@@ -17,7 +17,7 @@ use stripewise_host::{Array, Manage, ManageError, Managed, RunReport};
 use super::found::Outcome;
 
 use super::half_done;
-use crate::array::assemble::{Progress, trouble};
+use crate::array::assemble::{Progress, left_out, tell_lost, trouble};
 use crate::array::select::{SelectArgs, Use, impossible, tell};
 use crate::array::signals::stop_flag;
 use crate::exit::Exit;
@@ -90,7 +90,8 @@ impl Opened {
     /// Lets what is due run to its end, and leaves the array clean.
     fn finish(mut self) -> Result<Exit> {
         let run = self.run(SyncAction::Idle);
-        let is_degraded = !self.array.status().failed.is_empty();
+        let status = self.array.status();
+        let is_degraded = !status.failed.is_empty();
         // How far it came is recorded whatever ended it; the first trouble is the one to tell.
         let closed = self.array.close();
         let report = run?;
@@ -107,7 +108,8 @@ impl Opened {
         if is_degraded {
             say!("stripewise: the array is still degraded");
         }
-        Ok(Exit::Done)
+        let is_lost = tell_lost(&status.lost);
+        Ok(if is_lost && left_out(&report) { Exit::Failed } else { Exit::Done })
     }
 }
 
@@ -185,22 +187,6 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
         (false, false) if is_unread || is_lost => Exit::Failed,
         (false, false) => Exit::Done,
     })
-}
-
-/// Says what no members have, by their bad-block lists, and answers whether there is any.
-fn tell_lost(lost: &LostRanges) -> bool {
-    for range in &lost.ranges {
-        let SectorRange { start, .. } = *range;
-        say!(
-            "stripewise: array bytes {} to {} are lost: the members list them as bad",
-            start * 512,
-            range.end() * 512
-        );
-    }
-    if lost.is_cut {
-        say!("stripewise: and more are lost");
-    }
-    !lost.ranges.is_empty()
 }
 
 /// Says that members did not give what was asked for, and answers whether it is so. Other checks write it again.
