@@ -339,13 +339,13 @@ fn list_as_bad(member: &Path, data_sector: u64) {
     let mut block = vec![0; 4096];
     file.read_exact_at(&mut block, SUPERBLOCK * 512).unwrap();
     let mut superblock = Superblock1::parse(&block, SUPERBLOCK).unwrap();
-    superblock.features = superblock.features | Features::BAD_BLOCKS;
+    superblock.features |= Features::BAD_BLOCKS;
     let log = bad_blocks::to_bytes(
         &[BadRange { start_sector, length_sectors: 8 }],
         superblock.bblog_shift,
         superblock.bblog_size_sectors,
     );
-    let log_sector = SUPERBLOCK.strict_add_signed(superblock.bblog_offset_sectors.into());
+    let log_sector = SUPERBLOCK.checked_add_signed(superblock.bblog_offset_sectors.into()).unwrap();
     file.write_all_at(&log.unwrap(), log_sector * 512).unwrap();
     file.write_all_at(&superblock.to_bytes(), SUPERBLOCK * 512).unwrap();
 }
