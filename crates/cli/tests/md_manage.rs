@@ -355,7 +355,9 @@ fn what_no_copy_has_is_said_by_all_that_meet_it() {
     let (folder, bytes) = array("1", 2);
     let folder = folder.path();
     let (lost, unread) = ("array bytes 40960 to 45056 are lost", "8 cannot be read from enough members");
-    ["a.img", "b.img"].iter().for_each(|name| list_as_bad(&folder.join(name), 80));
+    for name in ["a.img", "b.img"] {
+        list_as_bad(&folder.join(name), 80);
+    }
     let ends = |arguments: &str, code: i32, stdout: &str, stderr: &str| {
         let output = run(folder, arguments, b"");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
