@@ -127,6 +127,23 @@ fn an_overlay_that_got_no_member_leaves_no_file() {
     Overlay::open(&at).unwrap().reset().unwrap();
     drop(Overlay::open(&at).unwrap());
     assert!(at.exists());
+    // Who waited for one that is removed has one of its own.
+    let away = folder.path().join("another");
+    let first = Overlay::open(&away).unwrap();
+    let second = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| Overlay::open(&away).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        drop(first);
+        waits.join().unwrap()
+    });
+    drop(second.member(&path).unwrap());
+    drop(second);
+    assert_eq!(Overlay::open_readonly(&away).unwrap().paths().len(), 1);
+    // What a link points to is made, and both stay.
+    let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    drop(Overlay::open(&link).unwrap());
+    assert!(target.exists() && link.is_symlink());
     // What was there before stays, even if it cannot be one.
     let full = PathBuf::from("/dev/full");
     assert!(Overlay::open(&full).is_err() && full.exists());

@@ -102,7 +102,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
     }
     let synced = report.as_ref().map_or_else(Vec::new, synced);
     let interrupted = report.as_ref().is_some_and(|report| report.stopped);
-    let lost = array.status().lost;
+    let lost = report.as_ref().filter(|report| left_out(report)).map(|_| array.status().lost);
     drop(array);
     if args.json {
         print_json(&document(args, assembled, message, synced, interrupted)?)?;
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
             say!("stripewise: {} is {}", done.action, done.result);
         }
     }
-    let is_lost = tell_lost(&lost) && report.as_ref().is_some_and(left_out);
+    let is_lost = lost.is_some_and(|lost| tell_lost(&lost));
     match report.as_ref().and_then(trouble) {
         Some(trouble) => Err(trouble),
         None if interrupted => Ok(Exit::Interrupted),
@@ -201,7 +201,7 @@ pub(super) fn tell_lost(lost: &LostRanges) -> bool {
     !lost.ranges.is_empty()
 }
 
-/// Whether a recovery came to its end, which may have left out what is lost.
+/// Whether a recovery came to its end, which may have left out what no member gave.
 pub(super) fn left_out(report: &RunReport) -> bool {
     report.events.iter().any(|timed| timed.event == ArrayEvent::SyncDone(SyncAction::Recover))
 }

@@ -22,7 +22,7 @@ mod table;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,15 +58,22 @@ impl Overlay {
         let problem = |e: io::Error| OverlayProblem::from_io(&e).at(path);
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_CLOEXEC);
-        let (file, is_new) = match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                (options.create_new(true).open(path).map_err(problem)?, true)
+        options.create(true).truncate(false);
+        let was_there = path.exists();
+        let mut file = options.open(path).map_err(problem)?;
+        lock(&file, true).map_err(problem)?;
+        // Who had it locked may have removed it.
+        if !is_at(&file, path) {
+            file = options.open(path).map_err(problem)?;
+            lock(&file, true).map_err(problem)?;
+            if !is_at(&file, path) {
+                return Err(problem(io::Error::from_raw_os_error(libc::EBUSY)));
             }
-            file => (file.map_err(problem)?, false),
-        };
+        }
+        let is_empty = file.metadata().map_err(problem)?.len() == 0;
+        let is_new = is_empty && !was_there;
         let shared = Shared { path: path.to_owned(), file, writable: true, is_new, rows: Mutex::default() };
-        lock(&shared.file, true).map_err(problem)?;
-        if shared.file.metadata().map_err(problem)?.len() == 0 {
+        if is_empty {
             table::create(&shared.file).map_err(problem)?;
         }
         Self::read(shared)
@@ -275,8 +282,9 @@ impl OverlayMember {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if self.is_new && lock_of(&self.rows).is_empty() {
-            // It holds nothing; one that stays is empty, too.
+        let is_file = std::fs::symlink_metadata(&self.path).is_ok_and(|at| at.is_file());
+        if self.is_new && is_file && is_at(&self.file, &self.path) && lock_of(&self.rows).is_empty() {
+            // It holds nothing, and whoever waits for its lock looks whether it is there; one that stays is empty, too.
             let _stays = std::fs::remove_file(&self.path);
         } else if self.writable {
             for row in lock_of(&self.rows).iter() {
@@ -291,6 +299,12 @@ impl Source for OverlayMember {
     fn read_exact_at(&self, bytes: &mut [u8], offset_bytes: u64) -> io::Result<()> {
         self.read_at(offset_bytes, bytes)
     }
+}
+
+/// Whether a file is the one at a path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |metadata: io::Result<std::fs::Metadata>| metadata.ok().map(|m| (m.dev(), m.ino()));
+    place(file.metadata()).is_some_and(|own| place(std::fs::metadata(path)) == Some(own))
 }
 
 /// A panic while a lock was held leaves nothing half-done that matters: a region's bits are set after its data.

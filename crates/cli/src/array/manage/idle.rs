@@ -10,6 +10,8 @@ use stripewise_engine::array::members::Standing;
 use stripewise_engine::array::sync::SpeedLimits;
 use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::Slot;
+use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::Features;
 use stripewise_host::md::assemble::Assembled;
 use stripewise_host::md::paths::is_same;
 use stripewise_host::{Array, Manage, ManageError, Managed, RunReport};
@@ -176,10 +178,12 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
     }
     let is_left = match action {
         SyncAction::Check => found.mismatch_sectors > 0,
-        SyncAction::RepairLocated => found.mismatches.iter().any(|m| m.slot.is_none()),
+        SyncAction::RepairLocated => {
+            found.unread_sectors > 0 || found.mismatches.iter().any(|m| m.slot.is_none())
+        }
         _ => found.unread_sectors > 0,
     };
-    let is_unread = select.readonly && tell_unread(&report);
+    let is_unread = select.readonly && (tell_unread(&report) | tell_listed(&opened.assembled));
     let is_lost = tell_lost(&status.lost);
     Ok(match (interrupted, is_left) {
         (true, _) => Exit::Interrupted,
@@ -187,6 +191,21 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
         (false, false) if is_unread || is_lost => Exit::Failed,
         (false, false) => Exit::Done,
     })
+}
+
+/// Says which members list bad blocks, and answers whether any does. Other checks write them again.
+fn tell_listed(assembled: &Assembled) -> bool {
+    let in_slots = assembled.assembly.slots.iter().filter_map(|slot| slot.candidate());
+    let lists_bad = |candidate: &usize| match &assembled.found.candidates[*candidate].superblock {
+        Superblock::V1(superblock) => superblock.features.contains(Features::BAD_BLOCKS),
+        Superblock::V0(_) => false,
+    };
+    let listing: Vec<usize> = in_slots.filter(lists_bad).collect();
+    for candidate in &listing {
+        let path = assembled.found.paths[*candidate].display();
+        say!("stripewise: {path} lists bad blocks; with --readonly they stay so, and are not compared");
+    }
+    !listing.is_empty()
 }
 
 /// Says that members did not give what was asked for, and answers whether it is so. Other checks write it again.

@@ -138,7 +138,7 @@ pub(crate) struct ReplaceArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 nothing disagrees, or all that did is repaired; 1 a part of the array is lost, or with --readonly \
-reads failed; 4 something disagrees, or cannot be read from enough members to compare or repair it; 130 interrupted."
+reads failed or members list bad blocks; 4 something disagrees, or cannot be read from enough members to compare or repair it; 130 interrupted."
 )]
 pub(crate) struct SyncArgs {
     /// The control socket of the server that has the array: begin there and come back at once.

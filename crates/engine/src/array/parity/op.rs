@@ -270,7 +270,8 @@ impl Parity {
             }
         }
         // Nor is P to differ from Q afterwards, where something else is lost: what is written would be what they make of it.
-        if !is_redundant
+        if op.map.q.is_some()
+            && !is_redundant
             && outdated.is_empty()
             && let Ok(plan) = plan_anew(view)
         {
