@@ -96,7 +96,7 @@ impl Driver {
         });
         if let Err(error) = result
             && !self.excused[id.0 as usize]
-            && !self.may_fail(&request)
+            && !self.may_fail(&request, &self.refusals[id.0 as usize])
         {
             return Err(Failure::Refused(request, error));
         }
@@ -123,6 +123,15 @@ impl Driver {
         Ok(())
     }
 
+    /// Whether a page of a member, around a place, cannot be relied on, or was refused: the engine asks for whole pages.
+    fn is_page_lost(&self, place: Place, refusals: &[(usize, SectorRange)]) -> bool {
+        let page = SectorRange::new(place.sector / PAGE_SECTORS * PAGE_SECTORS, PAGE_SECTORS);
+        let device = self.slot_devices[place.slot.index()];
+        let is_refused =
+            refusals.iter().any(|(refuser, range)| device == Some(*refuser) && range.overlaps(page));
+        is_refused || (page.start..page.end()).any(|sector| self.is_lost(Place { sector, ..place }))
+    }
+
     /// Whether a place of a member cannot be relied on.
     fn is_lost(&self, place: Place) -> bool {
         let Some(device) = self.device_of(place.slot) else { return true };
@@ -136,16 +145,18 @@ impl Driver {
 
     /// A member refused something. What may fail for that at this moment may say so later, when another request has had made
     /// good what could not be read.
-    pub(super) fn excuse(&mut self) {
+    pub(super) fn excuse(&mut self, refusal: Option<(usize, SectorRange)>) {
         for index in 0..self.in_flight.len() {
             if let Some((request, _)) = self.in_flight[index] {
-                self.excused[index] = self.excused[index] || self.may_fail(&request);
+                self.refusals[index].extend(refusal);
+                self.excused[index] =
+                    self.excused[index] || self.may_fail(&request, &self.refusals[index]);
             }
         }
     }
 
     /// Whether faults explain that a request failed.
-    fn may_fail(&self, request: &Request) -> bool {
+    fn may_fail(&self, request: &Request, refusals: &[(usize, SectorRange)]) -> bool {
         if self.array_failed && request.op != Op::Read {
             return true;
         }
@@ -157,13 +168,10 @@ impl Driver {
         let is_gone = |sector: u64| {
             if tolerated == 0 {
                 return (0..self.geometry.copies())
-                    .all(|copy| self.is_lost(self.geometry.place(sector, copy)));
+                    .all(|copy| self.is_page_lost(self.geometry.place(sector, copy), refusals));
             }
             let place = self.geometry.place(sector, 0);
-            let row = place.sector / PAGE_SECTORS * PAGE_SECTORS;
-            let lost = |slot: &Slot| {
-                (row..row + PAGE_SECTORS).any(|sector| self.is_lost(Place { slot: *slot, sector }))
-            };
+            let lost = |slot: &Slot| self.is_page_lost(Place { slot: *slot, ..place }, refusals);
             (request.op != Op::Read || lost(&place.slot)) && self.slots().filter(lost).count() > tolerated
         };
         (request.range.start..request.range.end()).any(is_gone)

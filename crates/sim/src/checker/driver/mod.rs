@@ -77,6 +77,9 @@ pub struct Driver {
     in_flight: Vec<Option<(Request, Watch)>>,
     /// Those that faults might have failed when a member refused something.
     excused: [bool; IN_FLIGHT_MAX],
+    /// What devices refused of their data while each was under way: it may not be asked for again, though another request
+    /// has it made good meanwhile.
+    refusals: Vec<Vec<(usize, SectorRange)>>,
     random: Random,
     now: Instant,
     hash: TraceHash,
@@ -127,6 +130,7 @@ impl Driver {
             pending: Vec::new(),
             in_flight: vec![None; IN_FLIGHT_MAX],
             excused: [false; IN_FLIGHT_MAX],
+            refusals: vec![Vec::new(); IN_FLIGHT_MAX],
             random: Random::new(seed),
             now: Instant::ZERO,
             hash: TraceHash::new(),
@@ -254,6 +258,7 @@ impl Driver {
         let request = Request { id, op, range, flags };
         self.in_flight[index] = Some((request, watch));
         self.excused[index] = false;
+        self.refusals[index].clear();
         self.note(&[1, op as u64, range.start, range.count, u64::from(flags.fua)], || {
             let fua = if flags.fua { " fua" } else { "" };
             let more = if flags.more { " more" } else { "" };
@@ -338,7 +343,8 @@ impl Driver {
             format!("member {} answers {what}{fua}: {result:?}", io.member)
         });
         if result.is_err() {
-            self.excuse();
+            let device = self.member_devices[io.member.index()].filter(|_| io.area == Area::Data);
+            self.excuse(device.map(|device| (device, io.range)));
         }
         self.input(Input::IoDone { tag: io.tag, result })?;
         if io.op.is_write() {
