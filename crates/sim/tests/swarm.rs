@@ -69,6 +69,10 @@ fn what_was_wrong_once_is_right() {
             1_419_478,
             "a page of a failed member written whole is added to parity that a resync was to make right, with another member lost",
         ),
+        (
+            5_013_066,
+            "a recovery that was given up does not begin again once all can be read and it is asked to",
+        ),
         (1_755_011, "what an array that failed did not write counts as recovered"),
         (1_856_225, "a spare is said to be recovered and was not flushed, as another has its slot by now"),
         (1_897_421, "P and Q that may differ are both added to beside a lost page, and differ as before"),

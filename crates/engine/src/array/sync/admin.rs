@@ -48,6 +48,8 @@ impl Sync {
         match action {
             SyncAction::Idle | SyncAction::Frozen => {
                 self.frozen = action == SyncAction::Frozen;
+                // What was given up begins again, as in Linux.
+                self.gave_up &= self.frozen;
                 self.asked = None;
                 self.interrupt();
                 Ok(())

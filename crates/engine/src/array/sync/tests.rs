@@ -374,6 +374,38 @@ fn what_an_array_that_failed_did_not_write_does_not_count_as_recovered() {
     }
 }
 
+/// A member may have been written to since, where it could not be read.
+#[test]
+fn a_recovery_that_was_given_up_begins_again_when_it_is_asked_to() {
+    for (asked, begins) in
+        [(SyncAction::Idle, true), (SyncAction::Recover, true), (SyncAction::Frozen, false)]
+    {
+        let mut volume = volume(Level::Raid1, 2, 1);
+        let fail = Input::Admin { id: 0, command: AdminCommand::Fail(Slot(1)) };
+        let (mut inputs, mut events) = (VecDeque::from([fail]), Vec::new());
+        while let Some(input) = inputs.pop_front() {
+            let mut out = ActionQueue::default();
+            volume.handle(Instant::ZERO, input, &mut out);
+            for action in &out.actions {
+                match *action {
+                    Action::Io(io) => {
+                        let result = if io.op == Op::Read { Err(IoError::Media) } else { Ok(()) };
+                        inputs.push_back(Input::IoDone { tag: io.tag, result });
+                    }
+                    Action::Event(event) => events.push(event),
+                    _ => {}
+                }
+            }
+        }
+        let is_given_up =
+            |event: &ArrayEvent| matches!(event, ArrayEvent::SyncFailed { action: SyncAction::Recover, .. });
+        assert!(events.last().is_some_and(is_given_up), "{events:?}");
+        let started = [ArrayEvent::SyncStarted(SyncAction::Recover)];
+        let expected = if begins { &started[..] } else { &[] };
+        assert_eq!(command(&mut volume, AdminCommand::Sync(asked), 0).1, expected, "{asked:?}");
+    }
+}
+
 /// Whether the next window may begin after so many milliseconds and sectors done, with others' sectors meanwhile.
 fn goes_on(limits: SpeedLimits, ms: u64, done: u64, others: u64) -> bool {
     let geometry = Geometry::new(&spec(Level::Raid5, 3)).unwrap();

@@ -149,8 +149,7 @@ impl Driver {
         for index in 0..self.in_flight.len() {
             if let Some((request, _)) = self.in_flight[index] {
                 self.refusals[index].extend(refusal);
-                self.excused[index] =
-                    self.excused[index] || self.may_fail(&request, &self.refusals[index]);
+                self.excused[index] = self.excused[index] || self.may_fail(&request, &self.refusals[index]);
             }
         }
     }
