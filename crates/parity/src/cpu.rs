@@ -34,21 +34,19 @@ mod x86 {
 
     /// Whether the CPU is AMD's and as new as Zen 4.
     pub fn is_since_zen_4() -> bool {
-        static IS: LazyLock<bool> = LazyLock::new(|| generation().is_some_and(|zen| zen >= 4));
-        *IS
+        ZEN.is_some_and(|zen| zen >= 4)
     }
 
     /// Whether the CPU is AMD's and as new as Zen 5.
     pub fn is_since_zen_5() -> bool {
-        static IS: LazyLock<bool> = LazyLock::new(|| generation().is_some_and(|zen| zen >= 5));
-        *IS
+        ZEN.is_some_and(|zen| zen >= 5)
     }
 
     /// Which Zen the CPU is; only what is asked above is told apart.
-    fn generation() -> Option<u32> {
+    static ZEN: LazyLock<Option<u32>> = LazyLock::new(|| {
         let is_amd = vendor(leaf(0)) == *b"AuthenticAMD";
         is_amd.then(|| zen(family(leaf(1).eax), leaf(0).eax >= 7 && has_avx512(leaf(7))))
-    }
+    });
 
     /// The generation by family: Zen 3 and 4 are one, and the latter has AVX-512.
     const fn zen(family: u32, has_avx512: bool) -> u32 {

@@ -11,7 +11,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use stripewise_engine::array::sync::{LostRanges, SpeedLimits, SyncStatus};
 use stripewise_engine::io::{ArrayEvent, SyncAction};
-use stripewise_engine::units::SectorRange;
 use stripewise_host::RunReport;
 use stripewise_host::md::assemble::Assembled;
 
@@ -188,12 +187,8 @@ fn synced(report: &RunReport) -> Vec<Synced> {
 /// Says what no members have, by their bad-block lists, and answers whether there is any.
 pub(super) fn tell_lost(lost: &LostRanges) -> bool {
     for range in &lost.ranges {
-        let SectorRange { start, .. } = *range;
-        say!(
-            "stripewise: array bytes {} to {} are lost: the members list them as bad",
-            start * 512,
-            range.end() * 512
-        );
+        let (start, end) = (range.start * 512, range.end() * 512);
+        say!("stripewise: array bytes {start} to {end} are lost: the members list them as bad");
     }
     if lost.is_cut {
         say!("stripewise: and more are lost");

@@ -22,7 +22,7 @@ mod table;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,6 +31,7 @@ use region::Region;
 use table::Row;
 
 use crate::error::{HostError, MemberProblem};
+use crate::md::paths::is_at;
 use crate::md::probe::{self, Source};
 use crate::members::lock;
 
@@ -57,18 +58,20 @@ impl Overlay {
     pub fn open(path: &Path) -> Result<Self, HostError> {
         let problem = |e: io::Error| OverlayProblem::from_io(&e).at(path);
         let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_CLOEXEC);
-        options.create(true).truncate(false);
+        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_CLOEXEC);
         let was_there = path.exists();
-        let mut file = options.open(path).map_err(problem)?;
-        lock(&file, true).map_err(problem)?;
-        // Who had it locked may have removed it.
+        let open = || {
+            let file = options.open(path)?;
+            lock(&file, true)?;
+            Ok(file)
+        };
+        let mut file = open().map_err(problem)?;
         if !is_at(&file, path) {
-            file = options.open(path).map_err(problem)?;
-            lock(&file, true).map_err(problem)?;
-            if !is_at(&file, path) {
-                return Err(problem(io::Error::from_raw_os_error(libc::EBUSY)));
-            }
+            // Who had it locked has removed it.
+            file = open().map_err(problem)?;
+        }
+        if !is_at(&file, path) {
+            return Err(problem(io::Error::from_raw_os_error(libc::EBUSY)));
         }
         let is_empty = file.metadata().map_err(problem)?.len() == 0;
         let is_new = is_empty && !was_there;
@@ -299,12 +302,6 @@ impl Source for OverlayMember {
     fn read_exact_at(&self, bytes: &mut [u8], offset_bytes: u64) -> io::Result<()> {
         self.read_at(offset_bytes, bytes)
     }
-}
-
-/// Whether a file is the one at a path.
-fn is_at(file: &File, path: &Path) -> bool {
-    let place = |metadata: io::Result<std::fs::Metadata>| metadata.ok().map(|m| (m.dev(), m.ino()));
-    place(file.metadata()).is_some_and(|own| place(std::fs::metadata(path)) == Some(own))
 }
 
 /// A panic while a lock was held leaves nothing half-done that matters: a region's bits are set after its data.

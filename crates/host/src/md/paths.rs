@@ -1,6 +1,7 @@
 //! Which paths lead to the same file or device.
 
 use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -13,13 +14,23 @@ enum Identity {
     Device { number: u64 },
 }
 
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        if metadata.file_type().is_block_device() {
+            Self::Device { number: metadata.rdev() }
+        } else {
+            Self::File { device: metadata.dev(), inode: metadata.ino() }
+        }
+    }
+}
+
 fn identity(path: &Path) -> Option<Identity> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some(if metadata.file_type().is_block_device() {
-        Identity::Device { number: metadata.rdev() }
-    } else {
-        Identity::File { device: metadata.dev(), inode: metadata.ino() }
-    })
+    Some(Identity::of(&std::fs::metadata(path).ok()?))
+}
+
+/// Whether an open file or device is the one that a path leads to.
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
+    file.metadata().is_ok_and(|own| identity(path) == Some(Identity::of(&own)))
 }
 
 /// Whether two paths lead to the same file or device, under whatever names.

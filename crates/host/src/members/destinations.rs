@@ -35,10 +35,12 @@ pub(super) struct Destinations {
 impl Destinations {
     /// Those of one of so many shards: what the others copy passes through the same cache.
     pub(super) fn new(shards: u32) -> Self {
-        let kept = match (is_since_zen_4(), is_since_zen_5()) {
-            (_, true) => KEPT_BYTES_ZEN_5,
-            (true, false) => KEPT_BYTES_ZEN_4,
-            (false, false) => KEPT_BYTES,
+        let kept = if is_since_zen_5() {
+            KEPT_BYTES_ZEN_5
+        } else if is_since_zen_4() {
+            KEPT_BYTES_ZEN_4
+        } else {
+            KEPT_BYTES
         };
         Self::keeping(kept, shards)
     }

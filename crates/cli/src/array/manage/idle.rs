@@ -176,13 +176,12 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
         };
         print(&outcome.to_text(path_of))?;
     }
-    let is_left = match action {
+    let is_unrepaired = match action {
         SyncAction::Check => found.mismatch_sectors > 0,
-        SyncAction::RepairLocated => {
-            found.unread_sectors > 0 || found.mismatches.iter().any(|m| m.slot.is_none())
-        }
-        _ => found.unread_sectors > 0,
+        SyncAction::RepairLocated => found.mismatches.iter().any(|m| m.slot.is_none()),
+        _ => false,
     };
+    let is_left = is_unrepaired || found.unread_sectors > 0;
     let is_unread = select.readonly && (tell_unread(&report) | tell_listed(&opened.assembled));
     let is_lost = tell_lost(&status.lost);
     Ok(match (interrupted, is_left) {

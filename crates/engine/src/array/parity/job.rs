@@ -118,11 +118,13 @@ impl Parity {
             let is_gone = both.minus(view.lost).len() < view.data.and(view.lost).len();
             if core.read_only && job.kind != JobKind::Check {
                 SlotSet::EMPTY
-            } else if !is_checkable && !heals {
-                // What cannot be had is counted below.
-                if is_gone { view.data } else { SlotSet::EMPTY }
-            } else {
+            } else if is_checkable || heals {
                 view.data.union(both.minus(view.lost))
+            } else if is_gone {
+                // It cannot be had, which is counted below.
+                view.data
+            } else {
+                SlotSet::EMPTY
             }
         };
         let (read, recover) = match view.plan_fetch(wanted) {

@@ -1,5 +1,6 @@
 //! Commands and speeds, with members that answer at once.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use stripewise_format::device_flags::DeviceFlags;
@@ -31,6 +32,16 @@ fn spec(level: Level, members: u16) -> GeometrySpec {
 fn volume(level: Level, members: u16, spares: u16) -> Volume {
     let config = VolumeConfig { spares, ..VolumeConfig::new(spec(level, members), Policy::stripewise()) };
     Volume::new(&config).unwrap()
+}
+
+/// Gives an input, and what is answered to all that it leads to, until nothing is left.
+fn drive(volume: &mut Volume, first: Input, mut answer: impl FnMut(&Action, &mut VecDeque<Input>)) {
+    let mut inputs = VecDeque::from([first]);
+    while let Some(input) = inputs.pop_front() {
+        let mut out = ActionQueue::default();
+        volume.handle(Instant::ZERO, input, &mut out);
+        out.actions.iter().for_each(|action| answer(action, &mut inputs));
+    }
 }
 
 /// Gives a command and answers members so many times; the command's answer and what happened.
@@ -138,36 +149,29 @@ struct Checked {
 fn checked_but(volume: &mut Volume, verdict: Verdict, refused: &[(Slot, u64)], may_write: bool) -> Checked {
     let (mut compared, mut written) = (0, 0);
     let command = AdminCommand::Sync(SyncAction::Check);
-    let (mut inputs, mut events, mut read) =
-        (VecDeque::from([Input::Admin { id: 1, command }]), Vec::new(), 0);
-    while let Some(input) = inputs.pop_front() {
-        let mut out = ActionQueue::default();
-        volume.handle(Instant::ZERO, input, &mut out);
-        for action in &out.actions {
-            match *action {
-                Action::Io(io) => {
-                    if io.op == Op::Write {
-                        assert!(may_write, "nothing is written to members that are only read");
-                        written += io.range.count;
-                    } else {
-                        read += io.range.count;
-                    }
-                    let is_bad = refused.iter().any(|(slot, sector)| {
-                        io.member.index() == slot.index() && (io.range.start..io.range.end()).contains(sector)
-                    });
-                    let result = if is_bad { Err(IoError::Media) } else { Ok(()) };
-                    inputs.push_back(Input::IoDone { tag: io.tag, result });
-                }
-                Action::Compute(compute) => {
-                    compared += if compute.kernel == Kernel::Check { compute.bytes / 512 } else { 0 };
-                    inputs.push_back(Input::Computed { tag: compute.tag, verdict });
-                }
-                Action::Event(event) => events.push(event),
-                Action::Replied { reply, .. } => assert_eq!(reply, AdminReply::Done),
-                Action::Complete { .. } => unreachable!("nobody asked for anything"),
+    let (mut events, mut read) = (Vec::new(), 0);
+    drive(volume, Input::Admin { id: 1, command }, |action, inputs| match *action {
+        Action::Io(io) => {
+            if io.op == Op::Write {
+                assert!(may_write, "nothing is written to members that are only read");
+                written += io.range.count;
+            } else {
+                read += io.range.count;
             }
+            let is_bad = refused.iter().any(|(slot, sector)| {
+                io.member.index() == slot.index() && (io.range.start..io.range.end()).contains(sector)
+            });
+            let result = if is_bad { Err(IoError::Media) } else { Ok(()) };
+            inputs.push_back(Input::IoDone { tag: io.tag, result });
         }
-    }
+        Action::Compute(compute) => {
+            compared += if compute.kernel == Kernel::Check { compute.bytes / 512 } else { 0 };
+            inputs.push_back(Input::Computed { tag: compute.tag, verdict });
+        }
+        Action::Event(event) => events.push(event),
+        Action::Replied { reply, .. } => assert_eq!(reply, AdminReply::Done),
+        Action::Complete { .. } => unreachable!("nobody asked for anything"),
+    });
     let SyncStatus { mismatch_sectors, unread_sectors, .. } = volume.sync_status().unwrap();
     Checked { events, read, compared, written, mismatch_sectors, unread_sectors }
 }
@@ -303,35 +307,25 @@ fn what_is_written_back_is_not_read_again_from_a_member_that_took_the_slot_since
         let spare = MemberIndex(4);
         let range = SectorRange::new(0, 8);
         let read = Request { id: RequestId(0), op: Op::Read, range, flags: Flags::default() };
-        let (mut inputs, mut first, mut failed) = (VecDeque::from([Input::Request(read)]), None, false);
-        while let Some(input) = inputs.pop_front() {
-            let mut out = ActionQueue::default();
-            volume.handle(Instant::ZERO, input, &mut out);
-            for action in &out.actions {
-                match *action {
-                    Action::Io(io) => {
-                        assert!(
-                            io.member != spare || io.op == Op::Write,
-                            "{level}: {io:?} before it is filled"
-                        );
-                        let bad = *first.get_or_insert(io.member);
-                        let is_bad = io.member == bad && io.op == Op::Read && !failed;
-                        if io.member == bad && io.op == Op::Write && !failed {
-                            failed = true;
-                            inputs
-                                .push_back(Input::Admin { id: 0, command: AdminCommand::Fail(Slot(bad.0)) });
-                        }
-                        let result = if is_bad { Err(IoError::Media) } else { Ok(()) };
-                        inputs.push_back(Input::IoDone { tag: io.tag, result });
-                    }
-                    Action::Compute(c) => {
-                        inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
-                    }
-                    Action::Complete { result, .. } => assert_eq!(result, Ok(()), "{level}"),
-                    Action::Replied { .. } | Action::Event(_) => {}
+        let (mut first, mut failed) = (None, false);
+        drive(&mut volume, Input::Request(read), |action, inputs| match *action {
+            Action::Io(io) => {
+                assert!(io.member != spare || io.op == Op::Write, "{level}: {io:?} before it is filled");
+                let bad = *first.get_or_insert(io.member);
+                let is_bad = io.member == bad && io.op == Op::Read && !failed;
+                if io.member == bad && io.op == Op::Write && !failed {
+                    failed = true;
+                    inputs.push_back(Input::Admin { id: 0, command: AdminCommand::Fail(Slot(bad.0)) });
                 }
+                let result = if is_bad { Err(IoError::Media) } else { Ok(()) };
+                inputs.push_back(Input::IoDone { tag: io.tag, result });
             }
-        }
+            Action::Compute(c) => {
+                inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
+            }
+            Action::Complete { result, .. } => assert_eq!(result, Ok(()), "{level}"),
+            Action::Replied { .. } | Action::Event(_) => {}
+        });
         assert!(failed, "{level}: it was written back");
         let slot = Slot(first.unwrap().0);
         assert_eq!((volume.member_of(slot), volume.recovered_sectors(slot)), (Some(spare), None), "{level}");
@@ -344,32 +338,24 @@ fn what_an_array_that_failed_did_not_write_does_not_count_as_recovered() {
     for level in [Level::Raid1, Level::Raid5, Level::Raid10] {
         let members = if level == Level::Raid1 { 2 } else { 4 };
         let mut volume = volume(level, members, 1);
-        let mut inputs = VecDeque::from([Input::Admin { id: 0, command: AdminCommand::Fail(Slot(1)) }]);
-        let (mut writes, mut kept, mut is_refused) = (0, Vec::new(), false);
-        loop {
-            // The first read of the jobs is answered last, and by a member that is gone.
-            let last = || Some(Input::IoDone { tag: kept.pop()?, result: Err(IoError::Gone) });
-            let Some(input) = inputs.pop_front().or_else(last) else { break };
-            let mut out = ActionQueue::default();
-            volume.handle(Instant::ZERO, input, &mut out);
-            for action in &out.actions {
-                match *action {
-                    Action::Io(io) if io.op == Op::Read && kept.is_empty() && !is_refused => {
-                        (kept, is_refused) = (vec![io.tag], true);
-                    }
-                    Action::Io(io) => {
-                        writes += u64::from(io.op == Op::Write);
-                        let result = if io.op == Op::Read { Err(IoError::Media) } else { Ok(()) };
-                        inputs.push_back(Input::IoDone { tag: io.tag, result });
-                    }
-                    Action::Compute(c) => {
-                        inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
-                    }
-                    Action::Complete { .. } | Action::Replied { .. } | Action::Event(_) => {}
-                }
+        let (writes, first_read) = (Cell::new(0), Cell::new(None));
+        let answer = |action: &Action, inputs: &mut VecDeque<Input>| match *action {
+            Action::Io(io) if io.op == Op::Read && first_read.get().is_none() => first_read.set(Some(io.tag)),
+            Action::Io(io) => {
+                writes.update(|writes| writes + u64::from(io.op == Op::Write));
+                let result = if io.op == Op::Read { Err(IoError::Media) } else { Ok(()) };
+                inputs.push_back(Input::IoDone { tag: io.tag, result });
             }
-        }
-        assert_eq!(writes, 0, "{level}");
+            Action::Compute(c) => {
+                inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
+            }
+            Action::Complete { .. } | Action::Replied { .. } | Action::Event(_) => {}
+        };
+        drive(&mut volume, Input::Admin { id: 0, command: AdminCommand::Fail(Slot(1)) }, answer);
+        // The first read of the jobs is answered last, and by a member that is gone.
+        let tag = first_read.get().expect("another member is read");
+        drive(&mut volume, Input::IoDone { tag, result: Err(IoError::Gone) }, answer);
+        assert_eq!(writes.get(), 0, "{level}");
         assert_eq!(volume.recovered_sectors(Slot(1)), Some(0), "{level}");
     }
 }
@@ -382,21 +368,15 @@ fn a_recovery_that_was_given_up_begins_again_when_it_is_asked_to() {
     {
         let mut volume = volume(Level::Raid1, 2, 1);
         let fail = Input::Admin { id: 0, command: AdminCommand::Fail(Slot(1)) };
-        let (mut inputs, mut events) = (VecDeque::from([fail]), Vec::new());
-        while let Some(input) = inputs.pop_front() {
-            let mut out = ActionQueue::default();
-            volume.handle(Instant::ZERO, input, &mut out);
-            for action in &out.actions {
-                match *action {
-                    Action::Io(io) => {
-                        let result = if io.op == Op::Read { Err(IoError::Media) } else { Ok(()) };
-                        inputs.push_back(Input::IoDone { tag: io.tag, result });
-                    }
-                    Action::Event(event) => events.push(event),
-                    _ => {}
-                }
+        let mut events = Vec::new();
+        drive(&mut volume, fail, |action, inputs| match *action {
+            Action::Io(io) => {
+                let result = if io.op == Op::Read { Err(IoError::Media) } else { Ok(()) };
+                inputs.push_back(Input::IoDone { tag: io.tag, result });
             }
-        }
+            Action::Event(event) => events.push(event),
+            _ => {}
+        });
         let is_given_up =
             |event: &ArrayEvent| matches!(event, ArrayEvent::SyncFailed { action: SyncAction::Recover, .. });
         assert!(events.last().is_some_and(is_given_up), "{events:?}");
