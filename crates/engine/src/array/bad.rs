@@ -59,6 +59,13 @@ impl Core {
         [own, edge_of(replacement.member), filled].into_iter().flatten().min()
     }
 
+    /// What the lists of a slot's member and of its replacement name.
+    pub(crate) fn listed_of(&self, slot: Slot) -> impl Iterator<Item = SectorRange> {
+        let replacement = self.members.replacement(slot).map(|replacement| replacement.member);
+        let members = [Some(self.member_of[slot.index()]), replacement].into_iter().flatten();
+        members.filter_map(|member| self.bad_blocks.get(member.index())?.as_ref()).flat_map(BadBlocks::listed)
+    }
+
     /// Whether any member has bad blocks.
     #[inline]
     pub(crate) const fn has_bad_blocks(&self) -> bool {

@@ -118,10 +118,13 @@ impl BadBlocks {
         true
     }
 
-    /// What is listed, in sectors of the data.
-    #[cfg(test)]
+    /// What is listed of the data, in its sectors.
     pub(crate) fn listed(&self) -> impl Iterator<Item = SectorRange> {
-        self.ranges.iter().map(|r| SectorRange::new(r.start - self.data_offset_sectors, r.count))
+        let offset = self.data_offset_sectors;
+        self.ranges.iter().filter(move |r| r.end() > offset).map(move |r| {
+            let start = r.start.max(offset);
+            SectorRange::new(start - offset, r.end() - start)
+        })
     }
 
     /// Where the log lies, and its bytes.
