@@ -10,6 +10,8 @@ pub mod array;
 pub mod assembly;
 pub mod cache;
 pub mod crypt;
+#[cfg(test)]
+mod draws;
 pub mod geometry;
 pub mod io;
 pub mod metadata;

@@ -130,10 +130,9 @@ mod tests {
         let mut chains = Chains::new(0);
         let mut keys: Vec<u64> = Vec::new();
         let mut held = std::collections::BTreeMap::new();
-        let mut random = 7_u64;
+        let mut draw = crate::draws::draws(7);
         for step in 0..2000_u64 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let key = (random >> 33) % 97 * 4096;
+            let key = draw(97) * 4096;
             if let Some(record) = held.remove(&key) {
                 assert!(chains.remove(key, record), "step {step}");
                 assert!(!chains.remove(key, record), "it is gone");

@@ -9,6 +9,7 @@ use super::{
     Assembly, AssemblyError, Candidate, Consistency, Options, SlotState, StaleReason, Wanted, assemble,
     wanted,
 };
+use crate::draws::draws;
 use crate::level::{Level, Raid0Layout};
 use crate::units::Slot;
 
@@ -448,11 +449,7 @@ fn several_arrays_are_told_apart_by_uuid_and_name() {
 /// has a geometry that is possible and lies on the devices.
 #[test]
 fn damaged_superblocks_assemble_or_are_refused() {
-    let mut state = 1_u64;
-    let mut draw = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut draw = draws(1);
     let (mut taken, mut refused) = (0, 0);
     for round in 0..4000 {
         let level = Level::ALL[round % Level::ALL.len()];

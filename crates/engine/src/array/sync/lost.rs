@@ -1,6 +1,7 @@
 //! Which sectors of an array cannot be had any more.
 
 use crate::array::core::Core;
+use crate::array::survives;
 use crate::geometry::{Geometry, Holds, Place, Shape};
 use crate::mutation::{self, Mutation};
 use crate::units::{SectorRange, Slot};
@@ -29,19 +30,20 @@ fn walk(core: &Core, ranges: &[SectorRange]) -> LostRanges {
     for range in ranges {
         let mut sector = range.start;
         while sector < range.end() {
-            let count = step(core, sector).min(range.end() - sector);
-            if !can_be_had(core, SectorRange::new(sector, count)) {
-                let is_full = lost.ranges.len() == LOST_RANGES_MAX;
-                match lost.ranges.last_mut() {
-                    Some(last) if last.end() == sector => last.count += count,
-                    _ if is_full => {
-                        lost.is_cut = true;
-                        return lost;
-                    }
-                    _ => lost.ranges.push(SectorRange::new(sector, count)),
-                }
+            let piece = SectorRange::new(sector, step(core, sector).min(range.end() - sector));
+            sector = piece.end();
+            if can_be_had(core, piece) {
+                continue;
             }
-            sector += count;
+            let is_full = lost.ranges.len() == LOST_RANGES_MAX;
+            match lost.ranges.last_mut() {
+                Some(last) if last.end() == piece.start => last.count += piece.count,
+                _ if is_full => {
+                    lost.is_cut = true;
+                    return lost;
+                }
+                _ => lost.ranges.push(piece),
+            }
         }
     }
     if mutation::is(Mutation::ForgetLostRange) {
@@ -52,15 +54,11 @@ fn walk(core: &Core, ranges: &[SectorRange]) -> LostRanges {
 
 /// All ranges of the array of which something may be lost, in ascending order and apart from each other.
 fn where_to_look(core: &Core) -> Vec<SectorRange> {
-    let end = core.geometry.array_sectors();
     let short = short_from(core);
+    let end = core.geometry.array_sectors();
     let mut ranges: Vec<SectorRange> = Vec::new();
-    if core.has_bad_blocks() {
-        for slot in core.working() {
-            for bad in core.listed_of(slot) {
-                add_touched(&core.geometry, slot, bad, &mut ranges);
-            }
-        }
+    for slot in core.working() {
+        core.listed_of(slot).for_each(|bad| add_touched(&core.geometry, slot, bad, &mut ranges));
     }
     ranges.push(SectorRange::new(short, end - short));
     ranges.retain(|range| range.count > 0);
@@ -79,14 +77,14 @@ fn where_to_look(core: &Core) -> Vec<SectorRange> {
 /// are enough.
 fn short_from(core: &Core) -> u64 {
     let geometry = &core.geometry;
-    if super::super::survives(geometry, core.incomplete()) {
+    if survives(geometry, core.incomplete()) {
         return geometry.array_sectors();
     }
     let Shape::Parity(shape) = geometry.shape() else { return 0 };
     let offsets = core.members.recovering.iter().map(|slot| core.members.filled(slot));
     let short = std::iter::once(0)
         .chain(offsets)
-        .filter(|offset| !super::super::survives(geometry, core.lost(offset + 1)))
+        .filter(|offset| !survives(geometry, core.lost(offset + 1)))
         .min()
         .unwrap_or(0);
     (short / geometry.chunk_sectors() * shape.stripe_sectors()).min(geometry.array_sectors())
@@ -171,13 +169,14 @@ mod tests {
 
     use super::*;
     use crate::array::recorded::config;
+    use crate::draws::draws;
     use crate::geometry::GeometrySpec;
     use crate::level::{Layout, Level, Raid10Layout};
     use crate::metadata::BadBlocks;
     use crate::policy::Policy;
     use crate::units::MemberIndex;
 
-    const CHUNK: u64 = 8;
+    const CHUNK: u64 = 16;
 
     fn core(level: Level, layout: Layout, chunk_sectors: u64, member_sectors: Vec<u64>) -> Core {
         let geometry = Geometry::new(&GeometrySpec { level, layout, chunk_sectors, member_sectors });
@@ -209,11 +208,11 @@ mod tests {
         };
         vec![
             of(Level::Linear, Layout::default_of(Level::Linear), &[79, 128, 62]),
-            of(Level::Raid0, Layout::default_of(Level::Raid0), &[79, 128, 128, 62]),
+            of(Level::Raid0, Layout::default_of(Level::Raid0), &[79, 228, 228, 62]),
             of(Level::Raid1, Layout::default_of(Level::Raid1), &[128; 3]),
-            of(Level::Raid4, Layout::default_of(Level::Raid4), &[130; 4]),
-            of(Level::Raid5, Layout::default_of(Level::Raid5), &[128; 5]),
-            of(Level::Raid6, Layout::default_of(Level::Raid6), &[128; 6]),
+            of(Level::Raid4, Layout::default_of(Level::Raid4), &[131; 4]),
+            of(Level::Raid5, Layout::default_of(Level::Raid5), &[257; 5]),
+            of(Level::Raid6, Layout::default_of(Level::Raid6), &[256; 6]),
             of(Level::Raid10, raid10(2, 1, false), &[126; 5]),
             of(Level::Raid10, raid10(1, 2, false), &[128; 4]),
             of(Level::Raid10, raid10(1, 3, true), &[129; 4]),
@@ -223,11 +222,7 @@ mod tests {
 
     #[test]
     fn what_is_not_looked_at_is_not_lost() {
-        let mut state = 1_u64;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut random = draws(1);
         let mut kinds = [0; 3];
         for _ in 0..300 {
             for mut core in every_shape() {
