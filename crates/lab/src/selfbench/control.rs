@@ -210,6 +210,7 @@ pub(super) fn growth(scale: &Scale) -> Result<Vec<Row>> {
         rows.push(
             Row::new(format!("a {name}: 384 members"), Unit::Nanoseconds, many)
                 .beside(if op == Op::Write { "5 members" } else { "3 members" }, few)
+                .by_rounds()
                 .asked(Target::RatioAtMost(GROWTH)),
         );
         if op == Op::Write {
@@ -218,6 +219,7 @@ pub(super) fn growth(scale: &Scale) -> Result<Vec<Row>> {
         rows.push(
             Row::new(format!("a {name}: stripe cache {STRIPE_CACHE_MAX}"), Unit::Nanoseconds, more)
                 .beside(format!("stripe cache {STRIPE_CACHE_DEFAULT}"), less)
+                .by_rounds()
                 .asked(Target::RatioAtMost(GROWTH)),
         );
         rows.extend(by_number(op, name, scale)?);
@@ -240,6 +242,7 @@ fn by_number(op: Op, name: &str, scale: &Scale) -> Result<Vec<Row>> {
     );
     let row = Row::new(format!("a {name}: after {total} requests"), Unit::Nanoseconds, after)
         .beside("a new array", before)
+        .by_rounds()
         .asked(Target::RatioAtMost(GROWTH));
     Ok(vec![match grown {
         Some(bytes) => row.noted(format!("memory grew by {} KiB in between", bytes / 1024)),

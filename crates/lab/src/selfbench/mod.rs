@@ -2,8 +2,8 @@
 //! do.
 //!
 //! # Contract
-//! A row's two sides are measured in interleaved rounds on the same memory, and the ratio is that of their medians; see
-//! [`table`]. Rates of one thread on memory are per second on a CPU ([`clock`]), so that others on the machine disturb
+//! A row's two sides are measured in interleaved rounds on the same memory, and the ratio is that of their medians, of
+//! growth the median of each round's; see [`table`]. Rates of one thread on memory are per second on a CPU ([`clock`]), so that others on the machine disturb
 //! them less. Nothing is written to disk.
 //!
 //! `stripewise bench --self` prints the table; `benches/` measures the same rows longer, and beside peers.

@@ -1,4 +1,4 @@
-//! The table: what was measured beside what, the ratio of medians, and whether that is what is asked.
+//! The table: what was measured beside what, the ratio of the two, and whether that is what is asked.
 
 use std::fmt::Write as _;
 
@@ -28,14 +28,25 @@ pub enum Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
-    /// Of the ratio of medians.
+    /// Of the row's ratio.
     RatioAtLeast(f64),
-    /// Of the ratio of medians, where less is better.
+    /// Of the row's ratio, where less is better.
     RatioAtMost(f64),
     /// Of the row's own figure.
     AtLeast(f64),
     /// Of the row's own figure, where less is better.
     Below(f64),
+}
+
+/// What the ratio of a row is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RatioOf {
+    /// The medians of the two sides.
+    Medians,
+    /// Each round's two samples; their ratios' median. Of a machine with two speeds the medians of two sides that differ by
+    /// little may each fall on another speed; the sides of a round are measured at one.
+    Rounds,
 }
 
 /// Whether a row is what is asked.
@@ -75,6 +86,8 @@ pub struct Row {
     pub fastest: Option<f64>,
     /// What it stands beside, in the same rounds.
     pub beside: Option<Beside>,
+    /// What the ratio is made of.
+    pub ratio_of: RatioOf,
     /// What is asked.
     pub target: Option<Target>,
     /// What else is to be known: why it is absent, what a limit is made of.
@@ -84,7 +97,16 @@ pub struct Row {
 impl Row {
     /// A row that stands alone and of which nothing is asked.
     pub fn new(name: impl Into<String>, unit: Unit, samples: Vec<f64>) -> Self {
-        Self { name: name.into(), unit, samples, fastest: None, beside: None, target: None, note: None }
+        Self {
+            name: name.into(),
+            unit,
+            samples,
+            fastest: None,
+            beside: None,
+            ratio_of: RatioOf::Medians,
+            target: None,
+            note: None,
+        }
     }
 
     /// A row that this machine does not give, and why.
@@ -96,6 +118,13 @@ impl Row {
     #[must_use]
     pub fn beside(mut self, name: impl Into<String>, samples: Vec<f64>) -> Self {
         self.beside = Some(Beside { name: name.into(), samples });
+        self
+    }
+
+    /// Makes the ratio of the samples of each round.
+    #[must_use]
+    pub fn by_rounds(mut self) -> Self {
+        self.ratio_of = RatioOf::Rounds;
         self
     }
 
@@ -130,9 +159,15 @@ impl Row {
         median(&self.beside.as_ref()?.samples)
     }
 
-    /// The ratio of the two figures.
+    /// The ratio of the two sides.
     pub fn ratio(&self) -> Option<f64> {
-        Some(self.ours()? / self.limit()?)
+        match self.ratio_of {
+            RatioOf::Medians => Some(self.ours()? / self.limit()?),
+            RatioOf::Rounds => {
+                let rounds = self.samples.iter().zip(&self.beside.as_ref()?.samples);
+                median(&rounds.map(|(ours, beside)| ours / beside).collect::<Vec<_>>())
+            }
+        }
     }
 
     /// Whether the row is what is asked.
@@ -223,6 +258,9 @@ pub fn row_text(row: &Row, has_samples: bool) -> String {
     if let Some(beside) = &row.beside {
         let _ = writeln!(text, "    beside {}", beside.name);
     }
+    if row.ratio_of == RatioOf::Rounds {
+        let _ = writeln!(text, "    the ratio is the median of each round's");
+    }
     if row.fastest.is_some() {
         let _ = writeln!(
             text,
@@ -260,10 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_of_medians_and_not_of_pairs() {
+    fn the_ratio_is_of_medians_or_of_each_rounds_samples() {
         let row = row(&[1.0, 9.0, 3.0], &[2.0, 1.0, 8.0], Target::RatioAtLeast(1.5));
         assert_eq!((row.ours(), row.limit(), row.ratio()), (Some(3.0), Some(2.0), Some(1.5)));
         assert_eq!(row.verdict(), Verdict::Met);
+        assert!(!row_text(&row, false).contains("each round's"));
+        let row = row.by_rounds();
+        assert_eq!((row.ours(), row.limit(), row.ratio()), (Some(3.0), Some(2.0), Some(0.5)));
+        assert_eq!(row.verdict(), Verdict::Missed);
+        assert!(row_text(&row, false).contains("the median of each round's"));
     }
 
     #[test]
@@ -282,6 +325,7 @@ mod tests {
     #[test]
     fn a_row_without_its_other_side_never_meets_a_ratio() {
         assert_eq!(row(&[1.0], &[], Target::RatioAtLeast(0.0)).verdict(), Verdict::Missed);
+        assert_eq!(row(&[1.0], &[], Target::RatioAtLeast(0.0)).by_rounds().verdict(), Verdict::Missed);
         assert_eq!(row(&[], &[1.0], Target::RatioAtLeast(0.0)).verdict(), Verdict::Absent);
         assert_eq!(Row::new("a row", Unit::Iops, vec![1.0]).verdict(), Verdict::NothingAsked);
     }
