@@ -17,7 +17,7 @@ use stripewise_crypt::create::{self, Argon2Costs, FormatError, FormatOptions, Fo
 use stripewise_crypt::hash::Hash;
 use stripewise_crypt::kdf::Limits;
 use stripewise_crypt::store::Store;
-use stripewise_format::luks::{Encryption, Kdf, Luks};
+use stripewise_format::luks::{Encryption, Kdf, Luks, Segment};
 use stripewise_host::claim;
 
 use crate::exit::{Exit, Impossible, cannot_open};
@@ -314,11 +314,18 @@ fn dump_text(header: &Luks, keyslots: &[(u32, stripewise_format::luks::Keyslot)]
         }
     }
     for (number, segment) in segments {
-        let _ = writeln!(
+        let _ = write!(
             text,
             "payload {number}  {}, sectors of {}, from byte {}, size {}, iv offset {}",
             segment.encryption, segment.sector_size, segment.offset.0, segment.size, segment.iv_tweak.0
         );
+        if segment.kind != Segment::CRYPT {
+            let _ = write!(text, ", {}", segment.kind);
+        }
+        if let Some(integrity) = segment.integrity_name() {
+            let _ = write!(text, ", integrity {integrity}");
+        }
+        text.push('\n');
     }
     for (number, slot) in keyslots {
         let kdf = match &slot.kdf {

@@ -278,11 +278,13 @@ fn luks2(options: &FormatOptions, digest: Digest) -> Result<(Vec<u8>, Keyslot), 
         new_kdf(options)?,
     );
     let segment = Segment {
+        kind: Segment::CRYPT.to_owned(),
         offset: Decimal(offset),
         size: SegmentSize::Dynamic,
         iv_tweak: Decimal(0),
         encryption: options.encryption.name().to_owned(),
         sector_size: options.sector_bytes,
+        integrity: None,
     };
     let mut salts = [[0; 64]; 2];
     salts.iter_mut().try_for_each(|salt| getrandom::fill(salt))?;

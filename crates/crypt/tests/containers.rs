@@ -126,7 +126,7 @@ fn fields_of_luks1_that_cannot_be_are_named() {
 #[test]
 fn fields_of_luks2_that_cannot_be_are_named() {
     type Change = fn(&mut Luks2);
-    let cases: [(Change, &str); 10] = [
+    let cases: [(Change, &str); 12] = [
         (|h| h.keyslots.get_mut(&0).unwrap().area.offset = Decimal(u64::MAX - 511), "keyslots.0.area.size"),
         (|h| h.keyslots.get_mut(&0).unwrap().area.offset = Decimal(1 << 40), "is behind the end"),
         (|h| h.keyslots.get_mut(&0).unwrap().area.offset = Decimal(4096), "keyslots.0.area.offset is 4096"),
@@ -140,6 +140,18 @@ fn fields_of_luks2_that_cannot_be_are_named() {
         ),
         (|h| h.segments.get_mut(&0).unwrap().size = SegmentSize::Bytes(1 << 50), "cut off"),
         (|h| h.config.requirements.mandatory.push("online-reencrypt".into()), "online-reencrypt"),
+        // The key of the authentication would pass for the second half of a longer cipher key.
+        (
+            |h| {
+                let integrity = serde_json::json!({"type": "hmac(sha256)", "journal_encryption": "none"});
+                h.segments.get_mut(&0).unwrap().integrity = Some(integrity);
+            },
+            "segments.0.integrity is hmac(sha256)",
+        ),
+        (
+            |h| h.segments.get_mut(&0).unwrap().kind = "hw-opal-crypt".into(),
+            "segments.0.type is hw-opal-crypt",
+        ),
     ];
     for (number, (change, told)) in cases.into_iter().enumerate() {
         let found = refused(&with_luks2(change));

@@ -193,11 +193,13 @@ impl Luks1 {
     /// The payload in the common form.
     pub fn payload(&self) -> Segment {
         Segment {
+            kind: Segment::CRYPT.to_owned(),
             offset: Decimal(u64::from(self.payload_offset_sectors) * SECTOR_BYTES),
             size: SegmentSize::Dynamic,
             iv_tweak: Decimal(0),
             encryption: self.encryption(),
             sector_size: SECTOR_BYTES as u32,
+            integrity: None,
         }
     }
 }

@@ -314,14 +314,25 @@ impl Luks2 {
                 .to_owned()
         })?;
         let mut segments = self.segments.iter();
-        match (segments.next(), segments.next()) {
-            (Some((number, segment)), None) => Ok((*number, segment)),
-            _ => Err(FieldError::new(
+        let (Some((number, segment)), None) = (segments.next(), segments.next()) else {
+            return Err(FieldError::new(
                 "segments",
                 format_args!("a list of {}", self.segments.len()),
                 "one payload is supported",
-            )),
+            ));
+        };
+        let field = |name: &str| format!("segments.{number}.{name}");
+        require(segment.kind == Segment::CRYPT, field("type"), &segment.kind, || {
+            format!("'{}' is supported; others have a drive encrypt", Segment::CRYPT)
+        })?;
+        if let Some(integrity) = segment.integrity_name() {
+            return Err(FieldError::new(
+                field("integrity"),
+                integrity,
+                "none is supported; authenticated sectors are dm-integrity's, with a journal between them",
+            ));
         }
+        Ok((*number, segment))
     }
 
     /// The digest that names the payload.

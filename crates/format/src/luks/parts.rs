@@ -251,8 +251,10 @@ pub struct Digest {
 
 /// A stretch of encrypted sectors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename = "crypt")]
 pub struct Segment {
+    /// Who encrypts: `crypt` for dm-crypt; others have a drive do it, and are not supported.
+    #[serde(rename = "type")]
+    pub kind: String,
     /// First byte.
     pub offset: Decimal,
     /// Its length.
@@ -263,6 +265,26 @@ pub struct Segment {
     pub encryption: String,
     /// Size of the encrypted sectors in bytes.
     pub sector_size: u32,
+    /// How sectors are authenticated, if they are: dm-integrity then has the stretch, with its own superblock and journal,
+    /// and part of the key. Not supported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integrity: Option<serde_json::Value>,
+}
+
+impl Segment {
+    /// A stretch that dm-crypt encrypts, by the name of its kind.
+    pub const CRYPT: &'static str = "crypt";
+
+    /// The cipher, if it is one of those supported.
+    pub fn encryption(&self) -> Result<Encryption, FieldError> {
+        Encryption::parse("payload's encryption", &self.encryption)
+    }
+
+    /// The name of the authentication: `hmac(sha256)`, `aead`.
+    pub fn integrity_name(&self) -> Option<&str> {
+        let integrity = self.integrity.as_ref()?;
+        Some(integrity.get("type").and_then(|name| name.as_str()).unwrap_or("unknown"))
+    }
 }
 
 /// How long a segment is.
@@ -297,12 +319,5 @@ impl<'de> Deserialize<'de> for SegmentSize {
         }
         let error = |_| de::Error::custom(format_args!("'{text}' is neither 'dynamic' nor a number"));
         text.parse().map(Self::Bytes).map_err(error)
-    }
-}
-
-impl Segment {
-    /// The cipher, if it is one of those supported.
-    pub fn encryption(&self) -> Result<Encryption, FieldError> {
-        Encryption::parse("payload's encryption", &self.encryption)
     }
 }
