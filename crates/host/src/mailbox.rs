@@ -4,7 +4,7 @@
 //! message per member and shard. *Order.* Messages of one sender arrive in order.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use stripewise_engine::io::{Flags, IoResult, Op};
@@ -50,6 +50,8 @@ pub(crate) struct Mailbox {
     messages: Mutex<Vec<Message>>,
     filled: AtomicBool,
     sleeping: AtomicBool,
+    /// Wake-ups that are still to be collected: who wakes clears the flag first, and may write later.
+    owed: AtomicU64,
     wake: OwnedFd,
 }
 
@@ -67,6 +69,7 @@ impl Mailbox {
             messages: Mutex::new(Vec::new()),
             filled: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
+            owed: AtomicU64::new(0),
             wake,
         })
     }
@@ -121,13 +124,18 @@ impl Mailbox {
         true
     }
 
-    /// Ends sleep and forgets wake-ups.
+    /// Ends sleep and forgets wake-ups. One that has yet to be written is collected after the next sleep, which it ends;
+    /// left where it is it would end every sleep.
     pub(crate) fn awake(&self) {
-        if !self.sleeping.swap(false, Ordering::SeqCst) {
-            let mut count = 0u64;
-            // SAFETY: reads eight bytes into a local; the descriptor does not block.
+        let is_woken = !self.sleeping.swap(false, Ordering::SeqCst);
+        // Only the sleeper counts.
+        let owed = self.owed.load(Ordering::Relaxed) + u64::from(is_woken);
+        let mut count = 0u64;
+        if owed > 0 {
+            // SAFETY: reads eight bytes into a local, or nothing; the descriptor does not block.
             unsafe { libc::read(self.wake.as_raw_fd(), (&raw mut count).cast(), 8) };
         }
+        self.owed.store(owed.saturating_sub(count), Ordering::Relaxed);
     }
 
     /// Sleeps until a wake-up or the end of the time, for shards without a ring.
@@ -144,5 +152,46 @@ impl Mailbox {
     /// The descriptor that becomes readable when the shard is woken.
     pub(crate) fn wake_fd(&self) -> RawFd {
         self.wake.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_readable(mailbox: &Mailbox) -> bool {
+        let mut poll = libc::pollfd { fd: mailbox.wake_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one local.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+
+    #[test]
+    fn a_wake_up_ends_one_sleep() {
+        let mailbox = Mailbox::new().unwrap();
+        assert!(mailbox.fall_asleep());
+        mailbox.wake_if_asleep();
+        assert!(is_readable(&mailbox));
+        mailbox.awake();
+        mailbox.wake_if_asleep();
+        assert!(!is_readable(&mailbox), "nobody sleeps");
+    }
+
+    #[test]
+    fn a_wake_up_that_is_written_late_ends_one_sleep_more() {
+        let mailbox = Mailbox::new().unwrap();
+        assert!(mailbox.fall_asleep());
+        assert!(mailbox.sleeping.swap(false, Ordering::SeqCst), "somebody is about to write");
+        mailbox.awake();
+        let one = 1u64;
+        // SAFETY: writes eight bytes of a local.
+        unsafe { libc::write(mailbox.wake_fd(), (&raw const one).cast(), 8) };
+        assert!(mailbox.fall_asleep());
+        assert!(is_readable(&mailbox));
+        mailbox.awake();
+        assert!(!is_readable(&mailbox), "the next sleep lasts");
+        assert!(mailbox.fall_asleep());
+        mailbox.wake_if_asleep();
+        mailbox.awake();
+        assert!(!is_readable(&mailbox));
     }
 }

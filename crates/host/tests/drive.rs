@@ -146,6 +146,23 @@ fn a_machine_whose_memory_is_not_there_is_let_go() {
     });
 }
 
+#[test]
+fn a_queue_that_makes_no_sense_stands_still_until_it_is_set_up_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    as_disk(&path, || {
+        let mut machine = Machine::new(&path);
+        assert_eq!(machine.read(0, 512).0, Status::Done);
+        machine.overrun();
+        assert_eq!(machine.capacity(), SECTORS, "messages are answered");
+        machine.start_again();
+        assert_eq!(machine.read(0, 512).0, Status::Done);
+        machine.overrun();
+        drop(machine);
+        assert_eq!(Machine::new(&path).read(0, 512).0, Status::Done);
+    });
+}
+
 /// NBD's error for what lies outside.
 const INVALID: u32 = 22;
 

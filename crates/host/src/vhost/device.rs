@@ -25,6 +25,17 @@ enum Place {
     Forgotten,
 }
 
+/// Whether the queue makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sense {
+    /// As far as it was looked at.
+    Sound,
+    /// It told of a request when it stood there, which has not been taken yet.
+    Told { at: u16 },
+    /// It does not: nothing is taken until it is set up anew.
+    Broken,
+}
+
 /// A disk that one machine at a time uses.
 #[derive(Debug)]
 pub(super) struct Device {
@@ -45,6 +56,9 @@ pub(super) struct Device {
     pub(super) call: Option<File>,
     /// The machine's end of a socket for requests to it; none are made.
     pub(super) requests: Option<File>,
+    /// Where the machine is told that its queue makes no sense.
+    pub(super) error: Option<File>,
+    sense: Sense,
     places: Vec<Place>,
     has_answers: bool,
 }
@@ -64,6 +78,8 @@ impl Device {
             kick: None,
             call: None,
             requests: None,
+            error: None,
+            sense: Sense::Sound,
             places: Vec::new(),
             has_answers: false,
         }
@@ -77,8 +93,14 @@ impl Device {
         self.regions.clear();
         self.queue.reset();
         self.is_enabled = false;
-        (self.kick, self.call, self.requests) = (None, None, None);
+        (self.kick, self.call, self.requests, self.error) = (None, None, None, None);
+        self.set_up();
         self.has_answers = false;
+    }
+
+    /// The queue is set up anew, and taken to make sense.
+    pub(super) fn set_up(&mut self) {
+        self.sense = Sense::Sound;
     }
 
     /// Where new requests are told of; negative if nowhere.
@@ -97,12 +119,13 @@ impl Device {
 
     /// The next command for the drive, if the machine has one. What asks for something else is answered.
     pub(super) fn next(&mut self) -> Option<DriveCommand> {
-        if !self.is_enabled {
+        if !self.is_enabled || self.sense == Sense::Broken {
             return None;
         }
         loop {
             let memory = self.memory.as_ref()?;
             let request = BlockRequest::new(&self.queue.pop_descriptor_chain(memory)?, self.sectors);
+            self.sense = Sense::Sound;
             let (op, range): (Op, SectorRange) = match request.asked {
                 Ok(Asked::Drive { op, range }) => (op, range),
                 Ok(Asked::Name) | Err(_) => {
@@ -121,12 +144,27 @@ impl Device {
 
     /// Asks to be told of the next request. True if one has come meanwhile.
     pub(super) fn listen(&mut self) -> bool {
-        match &self.memory {
-            Some(memory) if self.is_enabled && self.queue.ready() => {
-                self.queue.enable_notification(memory).unwrap_or(false)
-            }
-            _ => false,
+        let Some(memory) = &self.memory else { return false };
+        if !self.is_enabled || self.sense == Sense::Broken || !self.queue.ready() {
+            return false;
         }
+        if !self.queue.enable_notification(memory).unwrap_or(false) {
+            self.sense = Sense::Sound;
+            return false;
+        }
+        let told = Sense::Told { at: self.queue.next_avail() };
+        // A queue that tells of a request twice and has none to take holds more than there is room for, or lies where there
+        // is no memory.
+        if self.sense != told {
+            self.sense = told;
+            return true;
+        }
+        self.sense = Sense::Broken;
+        if let Some(error) = &mut self.error {
+            // Who does not listen any more is noticed at the socket.
+            let _told = error.write(&1_u64.to_ne_bytes());
+        }
+        false
     }
 
     /// A command has ended in the drive.

@@ -111,6 +111,7 @@ impl Device {
                 self.end_all();
                 self.queue.set_ready(false);
                 (self.kick, self.call) = (None, None);
+                self.set_up();
                 let base = [QUEUE, self.queue.next_avail().into()].map(u32::to_ne_bytes);
                 return Some(Answer::Bytes(base.as_flattened().to_vec()));
             }
@@ -134,12 +135,16 @@ impl Device {
                 has_its_file(&message)?;
                 self.kick = message.files.into_iter().next();
                 self.queue.set_ready(true);
+                self.set_up();
             }
             request::SET_VRING_CALL => {
                 has_its_file(&message)?;
                 self.call = message.files.into_iter().next();
             }
-            request::SET_VRING_ERR => has_its_file(&message)?,
+            request::SET_VRING_ERR => {
+                has_its_file(&message)?;
+                self.error = message.files.into_iter().next();
+            }
             request::SET_VRING_ENABLE => {
                 only_queue(message.u32_at(0)?)?;
                 self.is_enabled = message.u32_at(4)? != 0;

@@ -11,6 +11,8 @@ use crate::drive::Kept;
 
 /// The header: type, priority, first sector.
 const HEADER_BYTES: usize = 16;
+/// What is moved at once; a descriptor may name more than anybody has memory for.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// How a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,16 +126,21 @@ impl BlockRequest {
                 let mut offset = range.start * SECTOR_BYTES;
                 for &(at, bytes) in &self.data.0 {
                     let is_moved = match op {
-                        Op::Read => {
-                            let mut part = vec![0; bytes];
-                            kept.read(offset, &mut part);
-                            memory.write_slice(&part, at).is_ok()
-                        }
+                        Op::Read => pieces(bytes).all(|(done, count)| {
+                            let mut piece = vec![0; count];
+                            kept.read(offset + done, &mut piece);
+                            memory.write_slice(&piece, GuestAddress(at.0 + done)).is_ok()
+                        }),
                         Op::Write if kept.keeps(offset, bytes as u64) => {
-                            let mut part = vec![0; bytes];
-                            let is_read = memory.read_slice(&mut part, at).is_ok();
-                            kept.write(offset, &part);
-                            is_read
+                            pieces(bytes).all(|(done, count)| {
+                                let mut piece = vec![0; count];
+                                let is_read =
+                                    memory.read_slice(&mut piece, GuestAddress(at.0 + done)).is_ok();
+                                if is_read {
+                                    kept.write(offset + done, &piece);
+                                }
+                                is_read
+                            })
                         }
                         _ => true,
                     };
@@ -155,11 +162,16 @@ impl BlockRequest {
         }
         match (self.asked, status) {
             (Ok(Asked::Name | Asked::Drive { op: Op::Read, .. }), Status::Done) => {
-                self.data.bytes() as u32 + 1
+                (self.data.bytes() as u64 + 1).try_into().unwrap_or(u32::MAX)
             }
             _ => 1,
         }
     }
+}
+
+/// Pieces of so many bytes: where each begins, and its length.
+fn pieces(bytes: usize) -> impl Iterator<Item = (u64, usize)> {
+    (0..bytes).step_by(PIECE_BYTES).map(move |done| (done as u64, PIECE_BYTES.min(bytes - done)))
 }
 
 /// Reads runs into a buffer of their length.
@@ -201,6 +213,12 @@ mod tests {
         assert_eq!(runs.take_last(), Some(GuestAddress(219)));
         assert_eq!(runs.bytes(), 13);
         assert_eq!(runs.take_front(14), None);
+    }
+
+    #[test]
+    fn pieces_are_all_of_it_once() {
+        assert_eq!(pieces(PIECE_BYTES + 1).collect::<Vec<_>>(), [(0, PIECE_BYTES), (PIECE_BYTES as u64, 1)]);
+        assert_eq!((pieces(PIECE_BYTES).count(), pieces(0).count()), (1, 0));
     }
 
     #[test]

@@ -44,11 +44,20 @@ pub enum Status {
     Unsupported,
 }
 
+fn wait_for(told: &EventFd) {
+    let since = Instant::now();
+    while told.read().is_err() {
+        assert!(since.elapsed() < ANSWERED_WITHIN, "the machine is not told");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
 pub struct Machine {
     frontend: Frontend,
     memory: GuestMemoryMmap,
     kick: EventFd,
     call: EventFd,
+    error: EventFd,
     begun: u16,
     /// How long the last request took.
     pub elapsed: Duration,
@@ -83,7 +92,8 @@ impl Machine {
             mmap_offset: 0,
             mmap_handle: file.as_raw_fd(),
         }])?;
-        let (kick, call) = (EventFd::new(0).unwrap(), EventFd::new(libc::EFD_NONBLOCK).unwrap());
+        let kick = EventFd::new(0).unwrap();
+        let [call, error] = [(); 2].map(|()| EventFd::new(libc::EFD_NONBLOCK).unwrap());
         frontend.set_vring_num(0, QUEUE_SIZE)?;
         frontend.set_vring_base(0, 0)?;
         frontend.set_vring_addr(
@@ -99,9 +109,10 @@ impl Machine {
             },
         )?;
         frontend.set_vring_call(0, &call)?;
+        frontend.set_vring_err(0, &error)?;
         frontend.set_vring_kick(0, &kick)?;
         frontend.set_vring_enable(0, true)?;
-        Ok(Self { frontend, memory, kick, call, begun: 0, elapsed: Duration::ZERO })
+        Ok(Self { frontend, memory, kick, call, error, begun: 0, elapsed: Duration::ZERO })
     }
 
     pub fn capacity(&mut self) -> u64 {
@@ -160,10 +171,20 @@ impl Machine {
             std::thread::sleep(Duration::from_micros(50));
         }
         self.elapsed = since.elapsed();
-        while self.call.read().is_err() {
-            assert!(since.elapsed() < ANSWERED_WITHIN, "the machine is not told");
-            std::thread::sleep(Duration::from_micros(50));
-        }
+        wait_for(&self.call);
+    }
+
+    /// Says that there are more requests than the queue holds, and waits until that is refused.
+    pub fn overrun(&mut self) {
+        self.put(self.begun + QUEUE_SIZE + 1, AVAILABLE + 2);
+        self.kick.write(1).unwrap();
+        wait_for(&self.error);
+    }
+
+    /// Says that there are as many as there are, and sets the queue up again.
+    pub fn start_again(&mut self) {
+        self.put(self.begun, AVAILABLE + 2);
+        self.frontend.set_vring_kick(0, &self.kick).unwrap();
     }
 
     fn status(&self) -> Status {
