@@ -5,8 +5,8 @@
 //! lies under an overlay is only read, whoever else reads it, and shown as it is without the overlay: an array that is
 //! created there begins from the members, and what the overlay held before is dropped.
 //! *Ordering.* [`write()`] saves what it will overwrite, then writes logs and flushes every member, then superblocks and
-//! flushes again: a member is never labelled before its bitmap and logs are there. *Failure.* What was overwritten is
-//! put back on every member, and the error says whether that worked.
+//! flushes again: a member is never labelled before its bitmap and logs are there. *Failure.* What was overwritten, and
+//! only that, is put back on every member, and the error says whether that worked.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -311,10 +311,27 @@ fn write_superblock(member: &MemberWrite) -> io::Result<()> {
     member.candidate.storage.flush()
 }
 
-/// Puts everything back, whether or not it was overwritten, and returns the members where that failed.
+/// Puts back the sectors that are not as they were. The others may be a hole of a file that there is no room to fill.
+fn put_back(candidate: &Candidate, area: &Area) -> io::Result<()> {
+    let sector_bytes = SECTOR_BYTES as usize;
+    let mut found = vec![0; area.bytes.len()];
+    candidate.storage.read(&mut found, area.at_sector * SECTOR_BYTES)?;
+    let sectors: Vec<_> = area.bytes.chunks(sector_bytes).zip(found.chunks(sector_bytes)).collect();
+    let mut at = area.at_sector;
+    for run in sectors.chunk_by(|a, b| (a.0 == a.1) == (b.0 == b.1)) {
+        if run[0].0 != run[0].1 {
+            let bytes = run.iter().flat_map(|(before, _)| *before).copied().collect();
+            write_area(candidate, &Area { at_sector: at, bytes })?;
+        }
+        at += run.len() as u64;
+    }
+    Ok(())
+}
+
+/// Puts everything back, and returns the members where that failed.
 fn restore(saved: &[Saved]) -> Vec<(PathBuf, io::Error)> {
     let restore = |saved: &Saved| {
-        saved.areas.iter().try_for_each(|area| write_area(saved.candidate, area))?;
+        saved.areas.iter().try_for_each(|area| put_back(saved.candidate, area))?;
         saved.candidate.storage.flush()
     };
     let failure = |saved| Some((saved, restore(saved).err()?));
@@ -351,6 +368,7 @@ mod tests {
             .collect();
         let error = write(&writes).unwrap_err();
         assert_eq!(error.path, paths[1]);
+        assert!(error.not_restored.is_empty(), "nothing was written to the other: {error}");
         for (path, fill) in paths.iter().zip([0xa5, 0x5a]) {
             assert!(std::fs::read(path).unwrap().iter().all(|byte| *byte == fill), "{}", path.display());
         }
@@ -358,6 +376,24 @@ mod tests {
         let only = MemberWrite { candidate: &candidates[0], logs: &logs, superblock: &superblock };
         write(&[only]).unwrap();
         assert_eq!(std::fs::read(&paths[0]).unwrap()[4096..12288], [0x11; 8192]);
+    }
+
+    #[test]
+    fn only_sectors_that_are_not_as_they_were_are_put_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = member(folder.path(), "a", 0xa5);
+        let candidate = Candidate::open(&path, &[]).unwrap();
+        let saved = Area { at_sector: 16, bytes: vec![0xa5; 4096] };
+        // Two runs of other bytes, in the middle and at the end.
+        for (sector, count) in [(17, 2), (23, 1)] {
+            let bytes = vec![0x11; count * SECTOR_BYTES as usize];
+            write_area(&candidate, &Area { at_sector: sector, bytes }).unwrap();
+        }
+        put_back(&candidate, &saved).unwrap();
+        assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 0xa5));
+        let read_only = Candidate { storage: Storage::File(File::open(&path).unwrap()), ..candidate };
+        assert!(put_back(&read_only, &saved).is_ok(), "all is as it was");
+        assert!(put_back(&read_only, &area(16)).is_err());
     }
 
     #[test]
