@@ -100,13 +100,12 @@ impl Case {
 
 pub(super) fn rows(scale: &Scale) -> Result<Vec<Row>> {
     let mut probe = MemoryProbe::new(scale.probe_bytes)?;
-    // A whole run is a sample.
-    let rounds = scale.rounds.div_ceil(2);
     Ok(CASES
         .into_iter()
         .map(|case| {
+            // A whole run is a sample.
             let [ours, limit] = interleaved(
-                rounds,
+                scale.rounds,
                 [&mut |_| case.rate(scale.member_bytes), &mut |_| probe.rates().limit(case.traffic())],
             );
             let Traffic { reads, writes } = case.traffic();
