@@ -163,6 +163,18 @@ fn a_queue_that_makes_no_sense_stands_still_until_it_is_set_up_again() {
     });
 }
 
+#[test]
+fn a_machine_that_never_stops_asking_does_not_keep_the_server_to_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let report = as_disk(&path, || {
+        Machine::new(&path).insist(|machine| {
+            (0..5000).for_each(|_| assert_eq!(machine.capacity(), SECTORS));
+        });
+    });
+    assert_eq!(report.commands, 0);
+}
+
 /// NBD's error for what lies outside.
 const INVALID: u32 = 22;
 

@@ -25,6 +25,14 @@ enum Place {
     Forgotten,
 }
 
+/// A request that was taken.
+#[derive(Debug)]
+pub(super) enum Taken {
+    ForDrive(DriveCommand),
+    /// The drive is not asked, and the machine has its answer.
+    Answered,
+}
+
 /// Whether the queue makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sense {
@@ -117,29 +125,27 @@ impl Device {
         }
     }
 
-    /// The next command for the drive, if the machine has one. What asks for something else is answered.
-    pub(super) fn next(&mut self) -> Option<DriveCommand> {
+    /// Takes the machine's next request, if it has one.
+    pub(super) fn next(&mut self) -> Option<Taken> {
         if !self.is_enabled || self.sense == Sense::Broken {
             return None;
         }
-        loop {
-            let memory = self.memory.as_ref()?;
-            let request = BlockRequest::new(&self.queue.pop_descriptor_chain(memory)?, self.sectors);
-            self.sense = Sense::Sound;
-            let (op, range): (Op, SectorRange) = match request.asked {
-                Ok(Asked::Drive { op, range }) => (op, range),
-                Ok(Asked::Name) | Err(_) => {
-                    self.answer(&request);
-                    continue;
-                }
-            };
-            let id = self.places.iter().position(|p| matches!(p, Place::Free)).unwrap_or_else(|| {
-                self.places.push(Place::Free);
-                self.places.len() - 1
-            });
-            self.places[id] = Place::InDrive(request);
-            return Some(DriveCommand { id: id as u32, op, range, fua: false });
-        }
+        let memory = self.memory.as_ref()?;
+        let request = BlockRequest::new(&self.queue.pop_descriptor_chain(memory)?, self.sectors);
+        self.sense = Sense::Sound;
+        let (op, range): (Op, SectorRange) = match request.asked {
+            Ok(Asked::Drive { op, range }) => (op, range),
+            Ok(Asked::Name) | Err(_) => {
+                self.answer(&request);
+                return Some(Taken::Answered);
+            }
+        };
+        let id = self.places.iter().position(|p| matches!(p, Place::Free)).unwrap_or_else(|| {
+            self.places.push(Place::Free);
+            self.places.len() - 1
+        });
+        self.places[id] = Place::InDrive(request);
+        Some(Taken::ForDrive(DriveCommand { id: id as u32, op, range, fua: false }))
     }
 
     /// Asks to be told of the next request. True if one has come meanwhile.

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::device::Device;
+use super::device::{Device, QUEUE_SIZE_MAX, Taken};
 use super::message::Link;
 use super::protocol::Answer;
 use crate::clock::Clock;
@@ -65,22 +65,15 @@ impl Service {
         for id in self.ended.drain(..) {
             self.device.ended(id);
         }
-        loop {
-            while let Some(command) = self.device.next() {
-                self.report.commands += 1;
-                drive.submit(clock.now(), command);
-            }
-            if !self.device.listen() {
-                break;
-            }
-        }
+        let more = self.take(clock, drive);
         self.device.tell();
         let kick = self.device.kick_fd();
         let (door, client) = match &self.client {
             Some(client) => (-1, client.fd()),
             None => (self.door.fd(), -1),
         };
-        let [someone, message, is_kicked] = self.pace.wait(clock, drive.next_time(), &[door, client, kick]);
+        let until = if more { Some(clock.now()) } else { drive.next_time() };
+        let [someone, message, is_kicked] = self.pace.wait(clock, until, &[door, client, kick]);
         if is_kicked {
             self.device.kicked();
         }
@@ -90,6 +83,23 @@ impl Service {
         if someone {
             self.welcome();
         }
+    }
+
+    /// Takes requests, a queue full of them at most: a machine that always has another one does not keep the loop to itself.
+    /// True if there may be more.
+    fn take(&mut self, clock: Clock, drive: &mut dyn TimedDrive) -> bool {
+        for _ in 0..QUEUE_SIZE_MAX {
+            match self.device.next() {
+                Some(Taken::ForDrive(command)) => {
+                    self.report.commands += 1;
+                    drive.submit(clock.now(), command);
+                }
+                Some(Taken::Answered) => {}
+                None if self.device.listen() => {}
+                None => return false,
+            }
+        }
+        true
     }
 
     /// Lets a client in; without a descriptor for it, it is asked again in the next round.
