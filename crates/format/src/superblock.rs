@@ -176,6 +176,17 @@ impl Superblock {
         }
     }
 
+    /// Where the bad-block log lies on the device, if there is one.
+    pub fn bad_block_log_sector(&self) -> Option<u64> {
+        match self {
+            Self::V0(_) => None,
+            Self::V1(superblock) => {
+                let offset = superblock.has_bad_block_log().then_some(superblock.bblog_offset_sectors)?;
+                superblock.super_offset_sectors.checked_add_signed(offset.into())
+            }
+        }
+    }
+
     /// The count of changes; members with fewer are stale.
     pub const fn events(&self) -> u64 {
         match self {

@@ -207,6 +207,11 @@ fn a_bitmap_in_the_data_is_refused() {
     mend(Metadata::DEFAULT, &mut bytes);
     let error = Superblock1::parse(&bytes, 8).unwrap_err().to_string();
     assert!(error.contains("bitmap_offset is 4104; it keeps clear of the data"), "{error}");
+    let log: [u8; 4] = bytes[188..192].try_into().unwrap();
+    bytes[96..100].copy_from_slice(&log);
+    mend(Metadata::DEFAULT, &mut bytes);
+    let error = Superblock1::parse(&bytes, 8).unwrap_err().to_string();
+    assert!(error.contains("it keeps clear of bblog_offset's area, 8 sectors from"), "{error}");
 }
 
 /// A generator of numbers that look random: xorshift64*, whose period is long and whose seed is all there is to it.

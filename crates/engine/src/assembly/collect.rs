@@ -176,12 +176,15 @@ fn check_bitmap(candidate: &Candidate, geometry: &Geometry) -> Result<(), String
         _ => candidate.superblock.size_sectors(),
     };
     let bits_bytes = bitmap::bits(sync_sectors, superblock.chunk_bytes).div_ceil(8);
-    let bytes = u128::from(bits_bytes) + bitmap::SUPERBLOCK_BYTES as u128;
+    // It is written by whole sectors.
+    let bytes = (u128::from(bits_bytes) + bitmap::SUPERBLOCK_BYTES as u128).next_multiple_of(512);
     let start = u128::from(candidate.superblock.bitmap_sector(candidate.at_sector).unwrap_or(0)) * 512;
-    let data = u128::from(candidate.superblock.data_offset_sectors()) * 512;
+    let data = candidate.superblock.data_offset_sectors();
+    let bad_blocks = candidate.superblock.bad_block_log_sector().unwrap_or(data);
+    let next = [data, bad_blocks, candidate.at_sector, candidate.device_sectors];
     let device = u128::from(candidate.device_sectors) * 512;
-    let at = u128::from(candidate.at_sector) * 512;
-    let limit = [data, at, device].into_iter().filter(|limit| *limit > start).min().unwrap_or(device);
+    let limits = next.map(|sector| u128::from(sector) * 512).into_iter();
+    let limit = limits.filter(|limit| *limit > start).min().unwrap_or(device);
     if start + bytes > limit {
         return Err(format!(
             "bitmap: chunksize is {}; the {bytes} bytes it makes of {sync_sectors} sectors do not fit the {} there are",

@@ -429,6 +429,25 @@ fn a_bitmap_that_does_not_fit_is_refused_and_read_around() {
 }
 
 #[test]
+fn a_bitmap_ends_before_the_bad_block_log() {
+    let mut members = array(Level::Raid1, 2);
+    // 256 bytes of superblock and a bit for each sector: two sectors, the second to a half.
+    let bitmap = BitmapSuperblock::new(Uuid([7; 16]), SIZE, 512);
+    change_all(&mut members, |s| {
+        s.set_bitmap(8);
+        s.bblog_offset_sectors = 10;
+        s.bblog_size_sectors = 1;
+    });
+    for member in &mut members {
+        member.bitmap = Some(Ok(bitmap.clone()));
+    }
+    assert!(assemble(&members, RUN).is_ok());
+    change_all(&mut members, |s| s.bblog_offset_sectors -= 1);
+    let text = assemble(&members, RUN).unwrap_err().to_string();
+    assert!(text.contains("do not fit"), "{text}");
+}
+
+#[test]
 fn several_arrays_are_told_apart_by_uuid_and_name() {
     let mut members = array(Level::Raid1, 2);
     change(&mut members[0], |s| s.set_name(Some("host"), "one"));

@@ -42,7 +42,7 @@ struct Use {
 pub(crate) struct BitmapPage {
     /// Its number; page 0 begins with the superblock.
     pub(crate) number: u32,
-    /// Its bytes.
+    /// Its bytes, whole sectors. The last page ends with the bitmap: what comes next on the member may be something else.
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -229,6 +229,7 @@ impl WriteIntent {
             let from = (number * page_bytes + skip - SUPERBLOCK_BYTES).min(self.bits.as_bytes().len());
             let to = (from + page_bytes - skip).min(self.bits.as_bytes().len());
             bytes[skip..skip + to - from].copy_from_slice(&self.bits.as_bytes()[from..to]);
+            bytes.truncate((skip + to - from).next_multiple_of(SECTOR_BYTES as usize));
             self.in_flight.push(BitmapPage { number: number as u32, bytes });
         }
         self.dirty_count = 0;
@@ -381,6 +382,20 @@ mod tests {
         intent.written();
         assert!(intent.is_durable(SectorRange::new(0, 8)));
         assert!(!intent.is_durable(SectorRange::new(8, 8)) && intent.has_dirty_pages());
+    }
+
+    #[test]
+    fn the_last_page_ends_with_the_bitmap() {
+        let lengths = |chunks: u64| {
+            let mut intent = intent(chunks, 0..0, false);
+            intent.dirty_all();
+            intent.take_dirty_pages().iter().map(|page| page.bytes.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(64), [512]);
+        assert_eq!(lengths(256 * 8), [512], "256 bytes of superblock, and as many of bits");
+        assert_eq!(lengths(256 * 8 + 1), [1024]);
+        assert_eq!(lengths(3840 * 8), [4096]);
+        assert_eq!(lengths(3840 * 8 + 1), [4096, 512]);
     }
 
     #[test]

@@ -547,3 +547,25 @@ fn a_member_that_comes_in_gets_its_superblock_and_with_its_slot_the_bitmap() {
     assert_eq!((role(&bench, 0, 1), role(&bench, 0, 5)), (Role::Faulty, Role::Slot(1)));
     assert_eq!(role(&bench, 3, 5), Role::Slot(1));
 }
+
+#[test]
+fn a_number_without_a_row_or_of_another_device_is_given_anew() {
+    let with_spares = |config: &mut VolumeConfig| {
+        let members = &mut config.metadata.as_mut().unwrap().members;
+        for number in [2000, u32::MAX, 1] {
+            let mut own = superblock(Level::Raid5, 0, 3, false);
+            own.dev_number = number;
+            own.dev_roles.fill(Role::Spare);
+            let superblock = Superblock::V1(Box::new(own));
+            members.push(Some(MemberMetadata { bad_blocks: None, superblock, sector: SUPERBLOCK_SECTOR }));
+        }
+    };
+    let mut bench = bench_of(3, false, with_spares);
+    bench.write(0);
+    let numbers: Vec<u32> = (0..6).map(|member| bench.superblock(member).dev_number).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
+    let roles = bench.superblock(1).dev_roles;
+    assert_eq!(roles[..3], [Role::Slot(0), Role::Slot(1), Role::Slot(2)]);
+    assert!(roles[3..].iter().all(|role| *role == Role::Spare));
+    assert!(roles.len() <= 384, "{}", roles.len());
+}

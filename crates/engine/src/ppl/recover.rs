@@ -191,20 +191,27 @@ impl<S: MemberStorage> Recovery<'_, S> {
         (fits && is_own).then_some(Strip { first_sector, data_disks, sectors })
     }
 
-    /// Writes the parity of a strip: its partial parity and what its members hold now.
+    /// Writes the parity of a strip: its partial parity and what its members hold now. Where one of them holds nothing the
+    /// parity is left alone: what it makes of the others is that member's content by definition.
     fn make_right(&mut self, slot: Slot, place: &LogPlace, strip: &Strip, partial_parity: &[u8]) -> IoResult {
         let chunk = self.geometry.chunk_sectors();
-        let bytes = (strip.sectors * SECTOR_BYTES) as usize;
+        let disks =
+            || (0..strip.data_disks).map(|disk| self.geometry.place(strip.first_sector + disk * chunk, 0));
+        let held = disks().map(|at| {
+            let from = self.places.get(at.slot.index()).copied().flatten();
+            from.map_or(0, |from| from.valid_sectors.saturating_sub(at.sector))
+        });
+        let sectors = held.min().unwrap_or(0).min(strip.sectors);
+        let bytes = (sectors * SECTOR_BYTES) as usize;
+        if bytes == 0 {
+            return Ok(());
+        }
         let mut parity = partial_parity.to_vec();
         parity.resize(bytes, 0);
         let mut block = vec![0; bytes];
         for disk in 0..strip.data_disks {
             let at = self.geometry.place(strip.first_sector + disk * chunk, 0);
-            // A member that is not there cannot be rebuilt wrongly by this parity: it is its content by definition.
             let Some(Some(from)) = self.places.get(at.slot.index()) else { return Ok(()) };
-            if at.sector + strip.sectors > from.valid_sectors {
-                return Ok(());
-            }
             self.storage.read(at.slot, from.data_offset_sectors + at.sector, &mut block)?;
             xor(&mut parity, &block);
         }
@@ -401,5 +408,26 @@ mod tests {
         let before = sector(&mut bytes, p, 8);
         recover(&geometry, &Uuid([3; 16]), &places, false, &mut bytes).unwrap();
         assert_eq!(sector(&mut bytes, p, 8), before);
+    }
+
+    #[test]
+    fn parity_is_right_as_far_as_a_written_member_is_recovered() {
+        let geometry = geometry();
+        let mut bytes = members();
+        let (p, entry, parity) = partial(&geometry);
+        log(&mut bytes, p, entry, &parity);
+        let mut places = places();
+        let recovering = &mut places[geometry.place(8, 0).slot.index()];
+        recovering.as_mut().unwrap().valid_sectors = 11;
+        let report = recover(&geometry, &Uuid([3; 16]), &places, false, &mut bytes).unwrap();
+        assert_eq!(report, PplReport { entries: 1, unusable: 0, rows: 1 });
+        for row in 8..16 {
+            let mut sum = sector(&mut bytes, p, row);
+            for slot in (0..4).map(Slot).filter(|s| *s != p) {
+                xor(&mut sum, &sector(&mut bytes, slot, row));
+            }
+            assert_eq!(sum.iter().all(|b| *b == 0), row < 11, "row {row}");
+        }
+        assert_eq!(sector(&mut bytes, p, 11), sector(&mut members(), p, 11), "it is the member's content");
     }
 }

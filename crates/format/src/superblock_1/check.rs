@@ -147,6 +147,11 @@ impl Superblock1 {
             require(clear(data, data_end), field, sector, || {
                 format!("it keeps clear of the data, sectors {data} to {data_end}")
             })?;
+            for (other, other_sector, other_length) in self.side_areas().filter(|other| other.0 != field) {
+                require(clear(other_sector, other_sector + other_length), field, sector, || {
+                    format!("it keeps clear of {other}'s area, {other_length} sectors from {other_sector} on")
+                })?;
+            }
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 mod change;
 mod round;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::{Features, MAX_SECTOR, Role};
@@ -63,7 +63,7 @@ impl Keeper {
         let newest = of_slots.clone().map(Superblock::events).max().unwrap_or(0);
         // Of one that was stopped during a resync they say how far it came, and that nothing is under way before that.
         let is_clean = of_slots.filter(|s| s.events() == newest).all(|s| s.resync_offset_sectors() != 0);
-        let members: Vec<Option<Known>> = config
+        let mut members: Vec<Option<Known>> = config
             .members
             .iter()
             .enumerate()
@@ -75,6 +75,7 @@ impl Keeper {
                 Some(Known { metadata, standing, has_bad_blocks, is_behind, is_joining: false })
             })
             .collect();
+        number_anew(&mut members, geometry.raid_disks().into());
         Self {
             members,
             introduced: None,
@@ -331,6 +332,28 @@ fn standing(metadata: &super::MemberMetadata, index: usize, geometry: &Geometry)
             Standing::Replacing(Slot(slot), recovered.unwrap_or(MAX_SECTOR))
         }
         (None, _, _) => Standing::Spare,
+    }
+}
+
+/// Gives numbers to members whose own is past the table of roles, or another's: nothing is known by those. The kernel takes
+/// the former for spares and numbers them anew likewise.
+fn number_anew(members: &mut [Option<Known>], raid_disks: u32) {
+    let mut taken = BTreeSet::new();
+    let mut without = Vec::new();
+    for (index, known) in members.iter_mut().enumerate() {
+        let Some(Known { metadata, .. }) = known else { continue };
+        let Superblock::V1(superblock) = &metadata.superblock else { continue };
+        let has_row = (superblock.dev_number as usize) < superblock.dev_roles.len();
+        if !has_row || !taken.insert(superblock.dev_number) {
+            without.push(index);
+        }
+    }
+    for index in without {
+        let Some(Known { metadata, .. }) = &mut members[index] else { continue };
+        let Superblock::V1(superblock) = &mut metadata.superblock else { continue };
+        let free = (raid_disks..).find(|number| !taken.contains(number));
+        superblock.dev_number = free.expect("far fewer members than numbers");
+        taken.insert(superblock.dev_number);
     }
 }
 

@@ -211,7 +211,8 @@ impl Keeper {
                 bytes[SUPERBLOCK_BYTES..].fill(0);
             }
             for &(member, sector) in &places {
-                let range = SectorRange::new(sector + u64::from(page.number) * PAGE_SECTORS, PAGE_SECTORS);
+                let sectors = bytes.len() as u64 / SECTOR_BYTES;
+                let range = SectorRange::new(sector + u64::from(page.number) * PAGE_SECTORS, sectors);
                 let segs = out.add_metadata(&bytes);
                 self.io(core, out, member, Op::Write, range, segs);
             }
