@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use error::OverlayProblem;
-use region::Region;
+use region::{Region, Syncs};
 use table::Row;
 
 use crate::error::{HostError, MemberProblem};
@@ -43,6 +43,7 @@ pub struct Overlay(Arc<Shared>);
 struct Shared {
     path: PathBuf,
     file: File,
+    syncs: Syncs,
     writable: bool,
     /// The file was made by this process: it is no more if no member is added.
     is_new: bool,
@@ -75,7 +76,14 @@ impl Overlay {
         }
         let is_empty = file.metadata().map_err(problem)?.len() == 0;
         let is_new = is_empty && !was_there;
-        let shared = Shared { path: path.to_owned(), file, writable: true, is_new, rows: Mutex::default() };
+        let shared = Shared {
+            path: path.to_owned(),
+            file,
+            syncs: Syncs::default(),
+            writable: true,
+            is_new,
+            rows: Mutex::default(),
+        };
         if is_empty {
             table::create(&shared.file).map_err(problem)?;
         }
@@ -93,6 +101,7 @@ impl Overlay {
         Self::read(Shared {
             path: path.to_owned(),
             file,
+            syncs: Syncs::default(),
             writable: false,
             is_new: false,
             rows: Mutex::default(),
@@ -257,7 +266,7 @@ impl OverlayMember {
     pub fn flush(&self) -> io::Result<()> {
         let Member { overlay, region, .. } = &*self.0;
         match region {
-            Some(region) if overlay.0.writable => lock_of(region).flush(&overlay.0.file),
+            Some(region) if overlay.0.writable => lock_of(region).flush(&overlay.0.file, &overlay.0.syncs),
             _ => Ok(()),
         }
     }
@@ -292,7 +301,7 @@ impl Drop for Shared {
         } else if self.writable {
             for row in lock_of(&self.rows).iter() {
                 // Whoever needs to know has flushed; this is for those who end without.
-                let _unheard = lock_of(&row.region).flush(&self.file);
+                let _unheard = lock_of(&row.region).flush(&self.file, &self.syncs);
             }
         }
     }
