@@ -165,7 +165,12 @@ fn open_error(file: &Path, error: OpenError) -> anyhow::Error {
 /// Opens the file; for writing, a device that is mounted or otherwise in use is refused by the kernel, and a file that is a
 /// member of a running array by its lock.
 fn open_file(file: &Path, writes: bool) -> Result<File> {
-    let is_device = std::fs::metadata(file).is_ok_and(|m| m.file_type().is_block_device());
+    let kind = std::fs::metadata(file).map_err(|error| cannot_open(file, error))?.file_type();
+    let is_device = kind.is_block_device();
+    if !is_device && !kind.is_file() {
+        // A pipe would be waited for without end.
+        return Err(impossible(file, "a container is in a regular file or on a block device"));
+    }
     let mut options = OpenOptions::new();
     options.read(true).write(writes);
     if writes && is_device {

@@ -27,9 +27,7 @@ use crate::exit::cannot_open;
 /// Prints text to standard output; a closed pipe is an error the caller passes on.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
 }
 
 /// Writes a file that was named; one of that name is replaced.

@@ -391,3 +391,20 @@ fn what_copies_lack_at_different_places_is_written_from_each_other() {
     holds(folder, "a.img b.img", &bytes);
     assert!(!says(folder, "examine a.img b.img").contains("bad blocks present"));
 }
+
+#[test]
+fn a_replacement_that_was_interrupted_goes_on_by_the_same_command() {
+    let (folder, bytes) = array("5 -c 16K", 3);
+    let folder = folder.path();
+    let server = Server::start(folder, "a.img b.img c.img");
+    says(folder, "speed --control c.sock --min 100 --max 100");
+    says(folder, "add-spare s.img --control c.sock");
+    says(folder, "replace b.img --control c.sock");
+    says(folder, "stop --control c.sock");
+    server.wait();
+    let of = "--array a.img c.img s.img";
+    assert!(refused(folder, &format!("replace b.img --with a.img {of}")).contains("a.img"));
+    let said = says(folder, &format!("replace b.img {of}"));
+    assert_eq!(said, "stripewise: b.img is being replaced already\n");
+    holds(folder, "a.img s.img c.img", &bytes);
+}

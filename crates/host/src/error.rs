@@ -271,7 +271,9 @@ impl fmt::Display for MemberProblem {
             Self::NeedsDestroy => {
                 f.write_str("is a block device; its contents are only overwritten when --destroy names it")
             }
-            Self::Busy => f.write_str("the device is in use (mounted, or held by md, dm or another program)"),
+            Self::Busy => f.write_str(
+                "it is in use: by another stripewise, mounted, or held by md, dm or another program",
+            ),
             Self::Locked => f.write_str("another stripewise has it in use; stop that one first"),
             Self::Holds { what } => write!(f, "holds {what}; --force overwrites it"),
             Self::Twice => f.write_str("is given twice; each member needs a file of its own"),

@@ -270,6 +270,10 @@ impl CreateArgs {
             let problem = format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters");
             return Err(Impossible(format!("--name '{}': {problem}", name.escape_debug())).into());
         }
+        if let Some(host) = homehost.as_deref().filter(|host| host.chars().any(char::is_control)) {
+            let problem = "a host's name has no control characters";
+            return Err(Impossible(format!("--homehost '{}': {problem}", host.escape_debug())).into());
+        }
         Ok(Request {
             plan,
             auto_bitmap: self.bitmap.is_none() && self.consistency_policy.is_none(),

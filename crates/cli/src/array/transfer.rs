@@ -80,6 +80,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<Exit> {
     let stop = stop_flag()?;
     let range = args.range.within(array_bytes(&assembled)?)?;
     let mut array = args.select.open(&mut assembled, Use::Read, |config| config.stop = Arc::clone(&stop))?;
+    let place = args.output.as_ref().map_or("standard output".to_owned(), |path| path.display().to_string());
     let to: Box<dyn Write + Send> = if let Some(path) = &args.output {
         refuse_member(path, &format!("--output {}", path.display()), &assembled, &args.select)?;
         Box::new(File::create(path).map_err(|error| cannot_open(path, error))?)
@@ -91,7 +92,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<Exit> {
     let reading = Reading::new(range.clone(), to, byte_bar(Some(range.end - range.start)));
     let (_, readings) = array.run_with_payload(vec![reading])?;
     for reading in readings {
-        reading.finish(&stop).map_err(|trouble| explain(trouble, "read"))?;
+        reading.finish(&stop).map_err(|trouble| explain(trouble, "read", &place))?;
     }
     tell_of_failed(&array, &failed_before, &assembled);
     Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Done })
@@ -111,10 +112,10 @@ fn array_bytes(assembled: &Assembled) -> Result<u64> {
     Ok(geometry.array_sectors() * SECTOR_BYTES)
 }
 
-fn explain(trouble: Trouble, verb: &str) -> anyhow::Error {
+fn explain(trouble: Trouble, verb: &str, place: &str) -> anyhow::Error {
     match trouble {
         Trouble::Array { offset, error } => anyhow!("cannot {verb} the array at byte {offset}: {error}"),
-        Trouble::Pipe(error) => error.into(),
+        Trouble::Pipe(error) => anyhow::Error::new(error).context(place.to_owned()),
     }
 }
 
@@ -209,7 +210,7 @@ fn write_range(
     let writing = Writing::new(start..range.end, source, Arc::clone(stop), byte_bar(total));
     let (_, writings) = array.run_with_payload(vec![writing])?;
     for writing in writings {
-        let rest = writing.finish().map_err(|trouble| explain(trouble, "write"))?;
+        let rest = writing.finish().map_err(|trouble| explain(trouble, "write", "the input"))?;
         let mut source = rest.source;
         let mut bytes = rest.bytes;
         let missing = (range.end - rest.offset - bytes.len() as u64).min(SECTOR_BYTES);

@@ -49,13 +49,14 @@ impl KeyArgs {
         let name = path.display().to_string();
         let limit = self.luks_keyfile_size.unwrap_or(KEY_FILE_BYTES_MAX + 1).min(KEY_FILE_BYTES_MAX + 1);
         let bytes = if self.takes_stdin() {
-            let mut stdin = std::io::stdin().lock();
-            std::io::copy(&mut (&mut stdin).take(self.luks_keyfile_offset), &mut std::io::sink())?;
-            take(&mut stdin, limit)
+            self.part(&mut std::io::stdin().lock(), limit)
         } else {
             let mut file = File::open(path).map_err(|error| cannot_open(path, error))?;
-            file.seek(SeekFrom::Start(self.luks_keyfile_offset)).with_context(|| name.clone())?;
-            take(&mut file, limit)
+            // In a pipe there is no place to go to.
+            match file.seek(SeekFrom::Start(self.luks_keyfile_offset)) {
+                Ok(_) => take(&mut file, limit),
+                Err(_) => self.part(&mut file, limit),
+            }
         };
         let key = bytes.with_context(|| name.clone())?;
         let found = key.bytes().len() as u64;
@@ -71,6 +72,12 @@ impl KeyArgs {
             _ if found == 0 => refuse("no bytes there; a key has at least one".to_owned()),
             _ => Ok(key),
         }
+    }
+
+    /// The key of what is read from its beginning on.
+    fn part(&self, source: &mut impl Read, limit: u64) -> std::io::Result<Secret> {
+        std::io::copy(&mut source.take(self.luks_keyfile_offset), &mut std::io::sink())?;
+        take(source, limit)
     }
 }
 
@@ -97,6 +104,10 @@ fn passphrase(is_new: bool) -> Result<Secret> {
     }
     let mut line = Vec::with_capacity(PASSPHRASE_BYTES_MAX as usize + 1);
     std::io::stdin().lock().take(PASSPHRASE_BYTES_MAX + 1).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        let problem = "standard input: it ends before a passphrase; an empty one is an empty line";
+        return Err(Impossible(problem.to_owned()).into());
+    }
     if line.last() == Some(&b'\n') {
         line.pop();
     }

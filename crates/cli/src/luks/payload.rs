@@ -33,10 +33,10 @@ pub(super) fn read(args: &ReadArgs) -> Result<Exit> {
         let piece = &mut piece[..(stop - start) as usize];
         payload.read_at(&store, start, piece).with_context(|| file.display().to_string())?;
         let wanted = (at - start) as usize..(end.min(stop) - start) as usize;
-        out.write_all(&piece[wanted])?;
+        out.write_all(&piece[wanted]).context("standard output")?;
         at = stop;
     }
-    out.flush()?;
+    out.flush().context("standard output")?;
     Ok(Exit::Done)
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use stripewise_engine::geometry::GeometrySpec;
@@ -27,6 +28,11 @@ impl Device {
     /// # Errors
     /// It cannot be opened or read, or is too small.
     pub fn open(path: &Path) -> Result<Self, CalibrateError> {
+        let kind = std::fs::metadata(path).map_err(|e| CalibrateError::open(path, &e))?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let error = "it is neither a regular file nor a block device".to_owned();
+            return Err(CalibrateError::Open { path: path.to_owned(), error });
+        }
         let length = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
         let bytes = length.map_err(|e| CalibrateError::open(path, &e))?;
         let sectors = bytes / SECTOR_BYTES;

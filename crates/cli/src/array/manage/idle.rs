@@ -1,7 +1,7 @@
 //! Managing an array that nobody serves: it is opened, the command is carried out, what is due runs to its end, and the
 //! array is left clean.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -75,9 +75,25 @@ impl Opened {
             Manage::Remove(path) if out(path) => {
                 return Ok(format!("{} is out of the array already", path.display()));
             }
+            // It was interrupted, and goes on where that left it.
+            Manage::Replace { member, with } if self.is_being_replaced(member, with.as_deref()) => {
+                return Ok(format!("{} is being replaced already", member.display()));
+            }
             _ => {}
         }
         self.array.manage(command).map(|done: Managed| done.to_string()).map_err(refusal)
+    }
+
+    /// Whether a member has a replacement already, and that one if one is named.
+    fn is_being_replaced(&self, member: &Path, with: Option<&Path>) -> bool {
+        let members = self.array.status().members;
+        let is_at = |path: Option<&PathBuf>, wanted: &Path| path.is_some_and(|path| is_same(path, wanted));
+        let slot = members.iter().find_map(|known| match known.standing {
+            Standing::InSlot(slot) if is_at(known.path.as_ref(), member) => Some(slot),
+            _ => None,
+        });
+        let by = |slot| members.iter().find(|known| known.standing == Standing::Replacement(slot));
+        slot.and_then(by).is_some_and(|by| with.is_none_or(|with| is_at(by.path.as_ref(), with)))
     }
 
     /// Asks for an action, or with Idle for what is due, and lets it run to its end.
