@@ -42,6 +42,8 @@ pub enum AssembleError {
     Scan(PathBuf, std::io::Error),
     /// The members do not make an array that may start.
     Assembly(AssemblyError),
+    /// They do not, and of the folder not everything could be looked at.
+    Skipped(AssemblyError, Vec<Skipped>),
     /// A member's bad-block log cannot be read.
     BadBlocks(PathBuf, probe::PointedError),
     /// Between finding the members and opening them, somebody wrote to one.
@@ -78,6 +80,12 @@ impl fmt::Display for AssembleError {
             ),
             Self::Scan(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Assembly(error) => error.fmt(f),
+            Self::Skipped(error, skipped) => {
+                error.fmt(f)?;
+                skipped.iter().try_for_each(|Skipped { path, why }| {
+                    write!(f, "\nstripewise: {} could not be looked at: {why}", path.display())
+                })
+            }
             Self::BadBlocks(path, error) => {
                 write!(f, "{}: {error}; --readonly reads the array without the log", path.display())
             }
@@ -150,7 +158,8 @@ pub fn find(selection: &Selection) -> Result<Found, AssembleError> {
             }
         }
     }
-    let chosen = assembly::wanted(&candidates, &selection.wanted)?;
+    let chosen =
+        assembly::wanted(&candidates, &selection.wanted).map_err(|error| without(error, &skipped))?;
     Ok(Found {
         named: chosen.iter().map(|index| *index < selection.members.len()).collect(),
         paths: chosen.iter().map(|index| paths[*index].clone()).collect(),
@@ -158,6 +167,14 @@ pub fn find(selection: &Selection) -> Result<Found, AssembleError> {
         skipped,
         overlay: overlay.cloned(),
     })
+}
+
+fn without(error: AssemblyError, skipped: &[Skipped]) -> AssembleError {
+    if skipped.is_empty() {
+        AssembleError::Assembly(error)
+    } else {
+        AssembleError::Skipped(error, skipped.to_vec())
+    }
 }
 
 /// The error without the path, which stands before it.
@@ -244,7 +261,7 @@ impl Found {
     /// # Errors
     /// They contradict each other, or are too few.
     pub fn assemble(self, options: Options) -> Result<Assembled, AssembleError> {
-        let assembly = assemble(&self.candidates, options)?;
+        let assembly = assemble(&self.candidates, options).map_err(|error| without(error, &self.skipped))?;
         Ok(Assembled { found: self, assembly, logs: None })
     }
 
