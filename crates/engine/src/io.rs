@@ -489,6 +489,12 @@ pub enum ArrayEvent {
     },
     /// More members are lost than the level survives: writes are refused from now on.
     ArrayFailed,
+    /// A member had an error for which it would fail if it were not the only one with some of its content: writes are refused
+    /// from now on, and it is read.
+    LastCopyKept {
+        /// The member.
+        slot: Slot,
+    },
     /// The slot's member, or what replaced it, holds all of its content.
     MemberInSync {
         /// The slot.

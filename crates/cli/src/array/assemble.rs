@@ -208,6 +208,9 @@ pub(super) fn trouble(report: &RunReport) -> Option<anyhow::Error> {
         .iter()
         .filter_map(|timed| match timed.event {
             ArrayEvent::MemberFailed { slot } => Some(format!("the member of slot {slot} failed")),
+            ArrayEvent::LastCopyKept { slot } => {
+                Some(format!("the member of slot {slot} failed, and is the last that has some of the array"))
+            }
             ArrayEvent::ReplacementFailed { slot } => Some(format!("the replacement of slot {slot} failed")),
             ArrayEvent::SyncFailed { action, range } => Some(format!(
                 "{} was given up: sectors {} to {} of the members cannot be had",

@@ -128,6 +128,8 @@ pub(crate) struct Core {
     pub(crate) twins: Slab<Twin>,
     /// More is lost than the level survives, or a flush failed: no more writes.
     pub(crate) read_only: bool,
+    /// The last copy of something had an error of a write or flush, and is kept to be read.
+    pub(crate) has_kept_last_copy: bool,
     pub(crate) requests: Slab<RequestState>,
     pub(crate) ios: Slab<IoRecord>,
     /// Reads that take a member's bytes as they are.
@@ -180,6 +182,7 @@ impl Core {
             discard,
             failed: SlotSet::EMPTY,
             read_only: false,
+            has_kept_last_copy: false,
             requests: Slab::new(),
             ios: Slab::new(),
             plain_reads: PlainReads::new(),
@@ -394,6 +397,8 @@ impl Core {
     pub(crate) fn flushed(&mut self, out: &mut ActionQueue, record: &IoRecord, result: IoResult) {
         let Owner::Flush { request } = record.owner else { unreachable!("only flushes come here") };
         let result = match result {
+            // What it lost before it does not tell again.
+            Ok(()) if self.has_kept_last_copy => Err(IoError::ReadOnly),
             Ok(()) => Ok(()),
             Err(error) => {
                 self.fail_member_of(out, record);

@@ -167,9 +167,8 @@ impl Core {
             None => self.failed.insert(slot),
         }
         self.standing_changed = true;
-        if !self.read_only && !super::survives(&self.geometry, self.incomplete()) {
-            self.read_only = !mutation::is(Mutation::TakeWritesWhenFailed);
-            out.push(Action::Event(ArrayEvent::ArrayFailed));
+        if !super::survives(&self.geometry, self.incomplete()) {
+            self.take_no_more_writes(out);
         }
         true
     }
@@ -189,8 +188,41 @@ impl Core {
 
     /// Takes out of use the member that an I/O failed on, unless it has left its slot since.
     pub(crate) fn fail_member_of(&mut self, out: &mut ActionQueue, record: &IoRecord) {
-        if self.is_still_its(record) {
+        if !self.is_still_its(record) {
+            return;
+        }
+        if self.is_last_copy(record.slot) {
+            self.keep_last_copy(out, record.slot);
+        } else {
             self.fail(out, record.slot);
+        }
+    }
+
+    /// Whether a slot of an array of copies is the only one left that has some of its content, with no replacement. As in
+    /// Linux, it does not fail for an error: what it has nobody else has.
+    fn is_last_copy(&self, slot: Slot) -> bool {
+        let incomplete = self.incomplete();
+        self.is_kept
+            && self.geometry.copies() > 1
+            && self.members.replacements[slot.index()].is_none()
+            && super::survives(&self.geometry, incomplete)
+            && !super::survives(&self.geometry, incomplete.union(SlotSet::one(slot)))
+    }
+
+    /// Takes no more writes, nor says of a flush that it was done, and goes on reading the last copy.
+    #[cold]
+    fn keep_last_copy(&mut self, out: &mut ActionQueue, slot: Slot) {
+        if !std::mem::replace(&mut self.has_kept_last_copy, true) {
+            out.push(Action::Event(ArrayEvent::LastCopyKept { slot }));
+        }
+        self.standing_changed = true;
+        self.take_no_more_writes(out);
+    }
+
+    fn take_no_more_writes(&mut self, out: &mut ActionQueue) {
+        if !self.read_only {
+            self.read_only = !mutation::is(Mutation::TakeWritesWhenFailed);
+            out.push(Action::Event(ArrayEvent::ArrayFailed));
         }
     }
 

@@ -519,6 +519,40 @@ fn an_array_that_lost_too_much_records_nothing_more() {
     assert_eq!(bench.rest(), []);
 }
 
+/// As Linux does: what it has nobody else has.
+#[test]
+fn the_last_copy_takes_no_more_writes_and_is_read() {
+    let of_two_copies = |config: &mut VolumeConfig| {
+        config.geometry.level = Level::Raid1;
+        config.geometry.layout = Layout::default_of(Level::Raid1);
+        config.geometry.chunk_sectors = 0;
+        for (number, member) in (0..).zip(&mut config.metadata.as_mut().unwrap().members) {
+            let superblock = superblock(Level::Raid1, number, 2, false);
+            member.as_mut().unwrap().superblock = Superblock::V1(Box::new(superblock));
+        }
+    };
+    let mut bench = bench_of(2, false, of_two_copies);
+    bench.write(0);
+    bench.input(Input::Admin { id: 1, command: AdminCommand::Fail(Slot(0)) });
+    bench.take();
+    bench.broken = Some(1);
+    assert_eq!(bench.write(8), [Told::Data, Told::Answer(Err(IoError::Gone))]);
+    bench.broken = None;
+    assert_eq!(bench.write(8), [Told::Answer(Err(IoError::ReadOnly))]);
+    let mut ask = |op, range| {
+        bench.ids += 1;
+        let flags = Flags::default();
+        bench.input(Input::Request(Request { id: RequestId(bench.ids), op, range, flags }));
+        bench.take()
+    };
+    assert_eq!(ask(Op::Read, SectorRange::new(0, 8)), [Told::Data, Told::Answer(Ok(()))]);
+    let flushed = ask(Op::Flush, SectorRange::new(0, 0));
+    assert_eq!(flushed, [Told::Flush, Told::Answer(Err(IoError::ReadOnly))], "what was written may be lost");
+    assert_eq!(bench.superblock(1).dev_roles[1], Role::Slot(1));
+    bench.input(Input::Admin { id: 2, command: AdminCommand::Fail(Slot(1)) });
+    assert!(bench.volume.member_of(Slot(1)).is_none(), "as asked");
+}
+
 #[test]
 fn a_member_that_comes_in_gets_its_superblock_and_with_its_slot_the_bitmap() {
     let mut bench = bench(3, true);

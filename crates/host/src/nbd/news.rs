@@ -58,6 +58,10 @@ impl fmt::Display for ServeEvent {
             ArrayEvent::ArrayFailed => {
                 f.write_str("more members are lost than the array survives: writes are refused from now on")
             }
+            ArrayEvent::LastCopyKept { slot } => {
+                who(f, *slot)?;
+                f.write_str(" failed, and is read still: what it has no other member has")
+            }
             ArrayEvent::MemberInSync { slot } => {
                 who(f, *slot)?;
                 write!(f, " holds all of its content and is in use ({working} of {slots} members)")

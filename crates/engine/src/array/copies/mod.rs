@@ -328,7 +328,8 @@ fn narrow(core: &mut Core, out: &mut ActionQueue, record: &IoRecord, error: IoEr
     true
 }
 
-/// A write to one copy failed. The member leaves the array, and the write stands if another copy has it.
+/// A write to one copy failed. The member leaves the array, or has it listed that it lacks this, and the write stands if
+/// another copy has it.
 fn written(
     core: &mut Core,
     out: &mut ActionQueue,
@@ -338,6 +339,10 @@ fn written(
 ) -> IoResult {
     if core.geometry.copies() > 1 || error == IoError::Gone {
         core.write_failed(out, record, error);
+    }
+    if core.has_kept_last_copy && core.can_read(record.slot, record.range) {
+        // It would be read from here.
+        return Err(error);
     }
     let elsewhere = (0..core.geometry.copies())
         .any(|copy| holds(core, core.geometry.place(sector, copy), record.range.count));

@@ -9,6 +9,7 @@ use stripewise_engine::units::Slot;
 use super::super::news::ServeEvent;
 use super::Service;
 use crate::members::Member;
+use crate::report::TimedEvent;
 use crate::shard::Shard;
 
 /// How the array was when the owner was told of it last.
@@ -37,15 +38,17 @@ impl Service<'_> {
         let is_whole = |slot: &Slot| {
             shard.volume().member_of(*slot).is_some() && shard.volume().recovered_sectors(*slot).is_none()
         };
-        let (working, all) = (slots(shard).filter(is_whole).count(), slots(shard).count());
+        let (working_now, all) = (slots(shard).filter(is_whole).count(), slots(shard).count());
         let is_lost = shard.is_array_failed();
-        for happened in &shard.events {
+        for (at, happened) in shard.events.iter().enumerate() {
             let event = happened.event;
+            let failed_later = |later: &&TimedEvent| matches!(later.event, ArrayEvent::MemberFailed { .. });
+            let working = (working_now + shard.events[at + 1..].iter().filter(failed_later).count()).min(all);
             let member = match event {
                 ArrayEvent::MemberFailed { slot } => self.told.paths[slot.index()].clone(),
-                ArrayEvent::MemberInSync { slot } | ArrayEvent::ReadErrorCorrected { slot, .. } => {
-                    path_of(shard, slot)
-                }
+                ArrayEvent::LastCopyKept { slot }
+                | ArrayEvent::MemberInSync { slot }
+                | ArrayEvent::ReadErrorCorrected { slot, .. } => path_of(shard, slot),
                 _ => None,
             };
             if self.shared.dealt.len() == 1 || self.is_first_to_say(event) {

@@ -18,6 +18,12 @@ impl Driver {
                 }
                 self.doubt(slot);
             }
+            ArrayEvent::LastCopyKept { slot } => {
+                let device = self.slot_devices[slot.index()];
+                if device.is_some_and(|device| !self.devices[device].blamed) {
+                    return Err(Failure::FailedWithoutCause(slot));
+                }
+            }
             ArrayEvent::ArrayFailed => {
                 self.array_failed = true;
                 self.doubt_writes();
