@@ -30,6 +30,9 @@ fn bytes_come_back_in_any_order_and_without_any_one_member() {
     for select in ["c.img a.img b.img", "--scan . --name t", "b.img c.img --run", "c.img a.img --run"] {
         assert!(ok(folder, &format!("read {select}"), b"") == bytes, "{select}");
     }
+    std::os::unix::fs::symlink("a.img", folder.join("link.img")).unwrap();
+    fs::hard_link(folder.join("b.img"), folder.join("other.img")).unwrap();
+    assert!(ok(folder, "read --scan .", b"") == bytes, "a file of two names is one");
     assert!(refused(folder, "assemble a.img b.img").contains("--run"));
     assert!(refused(folder, "read --run a.img").contains("not enough"));
     assert!(refused(folder, "read --scan . --name other").contains(":t"));

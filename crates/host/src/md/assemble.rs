@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use stripewise_engine::assembly::{self, Assembly, AssemblyError, Candidate, Options, Wanted, assemble};
@@ -195,7 +196,13 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, AssembleError> {
     }
     paths.sort();
     let mut seen = std::collections::BTreeSet::new();
-    paths.retain(|path| path.canonicalize().is_ok_and(|real| seen.insert(real)));
+    paths.retain(|path| {
+        let metadata = std::fs::metadata(path);
+        metadata.is_ok_and(|m| match m.file_type().is_block_device() {
+            true => seen.insert((None, m.rdev())),
+            false => seen.insert((Some(m.dev()), m.ino())),
+        })
+    });
     Ok(paths)
 }
 
