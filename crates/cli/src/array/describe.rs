@@ -76,7 +76,7 @@ pub(crate) struct LeftOut {
 }
 
 /// Of an array that has lost more than it survives; nothing works on it.
-const FAILED: &str = "FAILED";
+pub(super) const FAILED: &str = "FAILED";
 
 /// Describes an array of which some slots have failed since it was opened.
 pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Slot]) -> Description {

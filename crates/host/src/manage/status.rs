@@ -31,6 +31,8 @@ pub struct ArrayStatus {
     pub members: Vec<MemberStatus>,
     /// Slots without a member.
     pub failed: Vec<Slot>,
+    /// It takes no more writes, for errors or members lost.
+    pub is_broken: bool,
     /// Its own work; none for levels without redundancy.
     pub sync: Option<SyncStatus>,
     /// Bounds of its speed.
@@ -81,6 +83,7 @@ impl Shard {
         ArrayStatus {
             members: members.collect(),
             failed: self.failed_slots(),
+            is_broken: self.is_array_failed(),
             sync: volume.sync_status(),
             speed: Some(volume.speed_limits()),
             lost: volume.lost_ranges(),

@@ -44,7 +44,7 @@ pub enum AssembleError {
     /// The members do not make an array that may start.
     Assembly(AssemblyError),
     /// They do not, and of the folder not everything could be looked at.
-    Skipped(AssemblyError, Vec<Skipped>),
+    Skipped(Box<AssemblyError>, Vec<Skipped>),
     /// A member's bad-block log cannot be read.
     BadBlocks(PathBuf, probe::PointedError),
     /// Between finding the members and opening them, somebody wrote to one.
@@ -174,7 +174,7 @@ fn without(error: AssemblyError, skipped: &[Skipped]) -> AssembleError {
     if skipped.is_empty() {
         AssembleError::Assembly(error)
     } else {
-        AssembleError::Skipped(error, skipped.to_vec())
+        AssembleError::Skipped(Box::new(error), skipped.to_vec())
     }
 }
 
@@ -198,9 +198,9 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, AssembleError> {
     let mut seen = std::collections::BTreeSet::new();
     paths.retain(|path| {
         let metadata = std::fs::metadata(path);
-        metadata.is_ok_and(|m| match m.file_type().is_block_device() {
-            true => seen.insert((None, m.rdev())),
-            false => seen.insert((Some(m.dev()), m.ino())),
+        metadata.is_ok_and(|m| {
+            let is_device = m.file_type().is_block_device();
+            seen.insert(if is_device { (None, m.rdev()) } else { (Some(m.dev()), m.ino()) })
         })
     });
     Ok(paths)

@@ -13,7 +13,7 @@ use stripewise_host::md::assemble::Assembled;
 use stripewise_host::{ArrayStatus, ServeStatus};
 
 use super::found::{places, range_json};
-use crate::array::describe::describe;
+use crate::array::describe::{FAILED, describe};
 
 /// Where a device's length does not matter: what lies on it was checked when it came in.
 const LENGTH_UNKNOWN: u64 = u64::MAX >> 10;
@@ -74,6 +74,11 @@ fn failed_in_slots(now: &Assembled, array: &ArrayStatus) -> Vec<Slot> {
 
 /// What the superblocks do not say: how far a recovery is at this moment, and which members have failed.
 fn correct(value: &mut Value, array: &ArrayStatus) {
+    if let Some(states) =
+        value["state"].as_array_mut().filter(|s| array.is_broken && !s.contains(&FAILED.into()))
+    {
+        states.push("broken".into());
+    }
     let mut failed = 0;
     for member in &array.members {
         let Some(path) = member.path.as_ref().map(|path| path.display().to_string()) else { continue };

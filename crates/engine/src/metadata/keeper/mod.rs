@@ -351,7 +351,7 @@ fn number_anew(members: &mut [Option<Known>], raid_disks: u32) {
     for index in without {
         let Some(Known { metadata, .. }) = &mut members[index] else { continue };
         let Superblock::V1(superblock) = &mut metadata.superblock else { continue };
-        let free = (raid_disks..).find(|number| !taken.contains(number));
+        let free = (raid_disks..u32::MAX).find(|number| !taken.contains(number));
         superblock.dev_number = free.expect("far fewer members than numbers");
         taken.insert(superblock.dev_number);
     }
