@@ -77,6 +77,7 @@ fn correct(value: &mut Value, array: &ArrayStatus) {
     if let Some(states) =
         value["state"].as_array_mut().filter(|s| array.is_broken && !s.contains(&FAILED.into()))
     {
+        states.retain(|state| state != "resyncing" && state != "recovering");
         states.push("broken".into());
     }
     let mut failed = 0;
