@@ -102,6 +102,16 @@ pub(crate) struct IoRecord {
 pub(crate) struct Held {
     pub(crate) is_holding: bool,
     pub(crate) answers: Vec<(RequestId, IoResult)>,
+    /// The array failed before that: no superblock will ever say so, and nothing is said to be done any more.
+    pub(crate) is_cut_short: bool,
+}
+
+impl Held {
+    /// What is said of a write or flush that ended so.
+    #[inline]
+    fn told(&self, result: IoResult) -> IoResult {
+        if self.is_cut_short { result.and(Err(IoError::ReadOnly)) } else { result }
+    }
 }
 
 /// State that all levels share.
@@ -364,17 +374,24 @@ impl Core {
         if self.is_kept && op.is_write() {
             self.writes_ended.push(range);
         }
-        if self.held.is_holding && op != Op::Read {
+        if op == Op::Read {
+            out.push(Action::Complete { id, result });
+        } else if self.held.is_holding {
             self.held.answers.push((id, result));
         } else {
-            out.push(Action::Complete { id, result });
+            out.push(Action::Complete { id, result: self.held.told(result) });
         }
     }
 
     /// Gives the answers that waited.
     pub(crate) fn release_answers(&mut self, out: &mut ActionQueue) {
-        self.held.is_holding = false;
-        out.actions.extend(self.held.answers.drain(..).map(|(id, result)| Action::Complete { id, result }));
+        let Held { is_holding, answers, is_cut_short } = &mut self.held;
+        *is_cut_short |= std::mem::take(is_holding) && self.read_only;
+        let answers = std::mem::take(answers);
+        let told = answers.iter().map(|(id, result)| (*id, self.held.told(*result)));
+        out.actions.extend(told.map(|(id, result)| Action::Complete { id, result }));
+        self.held.answers = answers;
+        self.held.answers.clear();
     }
 
     /// Slots with a member in use.

@@ -173,10 +173,10 @@ impl Core {
         true
     }
 
-    /// Takes a member out of use, whatever it is to the array.
+    /// Takes a member out of use that did not do what the array's own I/O asked, whatever it is to the array.
     pub(crate) fn fail_member(&mut self, out: &mut ActionQueue, member: MemberIndex) {
         match self.members.standing(member) {
-            Standing::InSlot(slot) => drop(self.fail(out, slot)),
+            Standing::InSlot(slot) => self.fail_for_error(out, slot),
             Standing::Replacement(slot) => self.drop_replacement(out, slot, member),
             Standing::Spare => {
                 self.members.set_standing(member, Standing::Failed);
@@ -188,34 +188,33 @@ impl Core {
 
     /// Takes out of use the member that an I/O failed on, unless it has left its slot since.
     pub(crate) fn fail_member_of(&mut self, out: &mut ActionQueue, record: &IoRecord) {
-        if !self.is_still_its(record) {
-            return;
-        }
-        if self.is_last_copy(record.slot) {
-            self.keep_last_copy(out, record.slot);
-        } else {
-            self.fail(out, record.slot);
+        if self.is_still_its(record) {
+            self.fail_for_error(out, record.slot);
         }
     }
 
-    /// Whether a slot of an array of copies is the only one left that has some of its content, with no replacement. As in
-    /// Linux, it does not fail for an error: what it has nobody else has.
+    fn fail_for_error(&mut self, out: &mut ActionQueue, slot: Slot) {
+        if self.is_last_copy(slot) {
+            self.keep_last_copy(out, slot);
+        } else {
+            self.fail(out, slot);
+        }
+    }
+
+    /// Whether a slot of an array of copies is the only one left that has some of its content. As in Linux, it does not fail
+    /// for an error: what it has nobody else has. Arrays without metadata are served by several shards, which are told of
+    /// failed members alone.
     fn is_last_copy(&self, slot: Slot) -> bool {
-        let incomplete = self.incomplete();
-        self.is_kept
-            && self.geometry.copies() > 1
-            && self.members.replacements[slot.index()].is_none()
-            && super::survives(&self.geometry, incomplete)
-            && !super::survives(&self.geometry, incomplete.union(SlotSet::one(slot)))
+        (self.is_kept || self.read_only) && super::is_last_copy(&self.geometry, slot, self.incomplete())
     }
 
     /// Takes no more writes, nor says of a flush that it was done, and goes on reading the last copy.
     #[cold]
     fn keep_last_copy(&mut self, out: &mut ActionQueue, slot: Slot) {
         if !std::mem::replace(&mut self.has_kept_last_copy, true) {
+            self.standing_changed = true;
             out.push(Action::Event(ArrayEvent::LastCopyKept { slot }));
         }
-        self.standing_changed = true;
         self.take_no_more_writes(out);
     }
 

@@ -36,16 +36,57 @@ pub fn survives(geometry: &Geometry, failed: SlotSet) -> bool {
     }
 }
 
-/// The groups of members that hold the copies of a chunk repeat after as many chunks as there are members.
 fn raid10_survives(geometry: &Geometry, failed: SlotSet) -> bool {
-    let chunks = geometry.array_sectors() / geometry.chunk_sectors();
-    (0..chunks.min(u64::from(geometry.raid_disks()))).all(|chunk| {
+    groups(geometry).all(|group| !group.minus(failed).is_empty())
+}
+
+/// The members that hold the copies of a chunk. They repeat after as many chunks as there are members.
+fn groups(geometry: &Geometry) -> impl Iterator<Item = SlotSet> {
+    let chunks = geometry.array_sectors().checked_div(geometry.chunk_sectors()).unwrap_or(1);
+    (0..chunks.min(u64::from(geometry.raid_disks()))).map(|chunk| {
         (0..geometry.copies())
-            .any(|copy| !failed.contains(geometry.place(chunk * geometry.chunk_sectors(), copy).slot))
+            .map(|copy| geometry.place(chunk * geometry.chunk_sectors(), copy).slot)
+            .collect()
     })
+}
+
+/// Whether a slot holds copies of which no other that is not `lost` has one.
+pub(crate) fn is_last_copy(geometry: &Geometry, slot: Slot, lost: SlotSet) -> bool {
+    let is_alone = |group: SlotSet| group.minus(lost) == SlotSet::one(slot);
+    geometry.copies() > 1 && groups(geometry).any(is_alone)
 }
 
 /// Checks that slots exist in a geometry.
 pub(crate) fn slot_exists(geometry: &Geometry, slot: Slot) -> bool {
     slot.0 < geometry.raid_disks()
+}
+
+#[cfg(test)]
+mod copies_left {
+    use super::*;
+    use crate::geometry::GeometrySpec;
+    use crate::level::{Layout, Level};
+
+    #[test]
+    fn a_slot_is_the_last_of_its_group_whatever_else_is_lost() {
+        let member_sectors = vec![1 << 12; 4];
+        let layout = Layout::default_of(Level::Raid10);
+        let spec = GeometrySpec { level: Level::Raid10, layout, chunk_sectors: 128, member_sectors };
+        let geometry = Geometry::new(&spec).unwrap();
+        let lost = |slots: &[u16]| slots.iter().map(|slot| Slot(*slot)).collect::<SlotSet>();
+        for (slot, others, is_last) in [
+            (0, &[][..], false),
+            (0, &[1], true),
+            (0, &[2], false),
+            (3, &[0, 1], false),
+            (3, &[0, 1, 2], true),
+            (1, &[0, 1], false),
+        ] {
+            assert_eq!(
+                is_last_copy(&geometry, Slot(slot), lost(others)),
+                is_last,
+                "{slot} without {others:?}"
+            );
+        }
+    }
 }

@@ -182,6 +182,13 @@ impl Bench {
         self.take()
     }
 
+    fn ask(&mut self, op: Op, sectors: u64) -> Vec<Told> {
+        self.ids += 1;
+        let range = SectorRange::new(0, sectors);
+        self.input(Input::Request(Request { id: RequestId(self.ids), op, range, flags: Flags::default() }));
+        self.take()
+    }
+
     /// What was told since, each kind once for a run of them.
     fn take(&mut self) -> Vec<Told> {
         let mut told: Vec<Told> = self.told.drain(..).map(|(_, told)| told).collect();
@@ -519,38 +526,72 @@ fn an_array_that_lost_too_much_records_nothing_more() {
     assert_eq!(bench.rest(), []);
 }
 
-/// As Linux does: what it has nobody else has.
-#[test]
-fn the_last_copy_takes_no_more_writes_and_is_read() {
-    let of_two_copies = |config: &mut VolumeConfig| {
+fn two_copies(has_bitmap: bool) -> Bench {
+    bench_of(2, has_bitmap, |config| {
         config.geometry.level = Level::Raid1;
         config.geometry.layout = Layout::default_of(Level::Raid1);
         config.geometry.chunk_sectors = 0;
         for (number, member) in (0..).zip(&mut config.metadata.as_mut().unwrap().members) {
-            let superblock = superblock(Level::Raid1, number, 2, false);
+            let superblock = superblock(Level::Raid1, number, 2, has_bitmap);
             member.as_mut().unwrap().superblock = Superblock::V1(Box::new(superblock));
         }
-    };
-    let mut bench = bench_of(2, false, of_two_copies);
+    })
+}
+
+/// Two copies of everything, of which the first has failed and is recorded.
+fn last_copy() -> Bench {
+    let mut bench = two_copies(true);
     bench.write(0);
     bench.input(Input::Admin { id: 1, command: AdminCommand::Fail(Slot(0)) });
     bench.take();
+    bench
+}
+
+/// As Linux does: what it has nobody else has.
+#[test]
+fn the_last_copy_takes_no_more_writes_and_is_read() {
+    let mut bench = last_copy();
     bench.broken = Some(1);
     assert_eq!(bench.write(8), [Told::Data, Told::Answer(Err(IoError::Gone))]);
     bench.broken = None;
     assert_eq!(bench.write(8), [Told::Answer(Err(IoError::ReadOnly))]);
-    let mut ask = |op, range| {
-        bench.ids += 1;
-        let flags = Flags::default();
-        bench.input(Input::Request(Request { id: RequestId(bench.ids), op, range, flags }));
-        bench.take()
-    };
-    assert_eq!(ask(Op::Read, SectorRange::new(0, 8)), [Told::Data, Told::Answer(Ok(()))]);
-    let flushed = ask(Op::Flush, SectorRange::new(0, 0));
+    assert_eq!(bench.ask(Op::Read, 8), [Told::Data, Told::Answer(Ok(()))]);
+    let flushed = bench.ask(Op::Flush, 0);
     assert_eq!(flushed, [Told::Flush, Told::Answer(Err(IoError::ReadOnly))], "what was written may be lost");
     assert_eq!(bench.superblock(1).dev_roles[1], Role::Slot(1));
     bench.input(Input::Admin { id: 2, command: AdminCommand::Fail(Slot(1)) });
     assert!(bench.volume.member_of(Slot(1)).is_none(), "as asked");
+}
+
+#[test]
+fn the_last_copy_does_not_fail_for_its_metadata() {
+    let mut bench = last_copy();
+    bench.broken = Some(1);
+    // A bit of the bitmap that is not set yet.
+    assert_eq!(bench.write(1 << 13), [Told::Bitmap, Told::Answer(Err(IoError::ReadOnly))]);
+    bench.broken = None;
+    assert_eq!(bench.ask(Op::Read, 8), [Told::Data, Told::Answer(Ok(()))]);
+}
+
+/// A failure that is never recorded, for which nothing may be said to be done: the member would come back with its old
+/// content.
+#[test]
+fn what_waits_for_a_record_that_is_never_made_was_not_done() {
+    let mut bench = two_copies(false);
+    bench.write(0);
+    bench.take();
+    bench.broken = Some(0);
+    bench.kept_back = Some(VecDeque::new());
+    let told = bench.write(8);
+    assert!(!told.iter().any(|told| matches!(told, Told::Answer(_))), "{told:?}");
+    // The superblock that says so does not reach the other.
+    bench.broken = Some(1);
+    let kept = bench.kept_back.take().unwrap();
+    for answer in kept {
+        let Input::IoDone { tag, .. } = answer else { panic!("{answer:?}") };
+        bench.input(Input::IoDone { tag, result: Err(IoError::Gone) });
+    }
+    assert_eq!(bench.take(), [Told::Answer(Err(IoError::ReadOnly))]);
 }
 
 #[test]
