@@ -213,6 +213,8 @@ impl Core {
     fn keep_last_copy(&mut self, out: &mut ActionQueue, slot: Slot) {
         if !std::mem::replace(&mut self.has_kept_last_copy, true) {
             self.standing_changed = true;
+            // As with one that fails: who has been asked before may have been filled since.
+            self.members.moves += 1;
             out.push(Action::Event(ArrayEvent::LastCopyKept { slot }));
         }
         self.take_no_more_writes(out);
