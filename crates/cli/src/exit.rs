@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::ExitCode;
 
-use stripewise_host::md::assemble::AssembleError;
+use stripewise_host::md::assemble::{AssembleError, Skipped};
 use stripewise_host::md::overlay::OverlayProblem;
 use stripewise_host::{HostError, ListenProblem, MemberProblem, is_of_path};
 use stripewise_lab::calibrate::CalibrateError;
@@ -73,6 +73,11 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
         return Exit::Done;
     }
     say!("stripewise: {error:#}");
+    if let Some(AssembleError::Skipped(_, skipped)) = error.downcast_ref() {
+        for Skipped { path, why } in skipped {
+            say!("stripewise: {} could not be looked at: {why}", path.display());
+        }
+    }
     let is_impossible = error.chain().any(|e| {
         e.is::<PlanError>()
             || e.is::<ModelError>()

@@ -19,6 +19,7 @@ use stripewise_crypt::kdf::Limits;
 use stripewise_crypt::store::Store;
 use stripewise_format::luks::{Encryption, Kdf, Luks, Segment};
 use stripewise_host::claim;
+use stripewise_host::md::paths::is_storage;
 
 use crate::exit::{Exit, Impossible, cannot_open};
 use crate::output::{Document, print};
@@ -165,15 +166,14 @@ fn open_error(file: &Path, error: OpenError) -> anyhow::Error {
 /// Opens the file; for writing, a device that is mounted or otherwise in use is refused by the kernel, and a file that is a
 /// member of a running array by its lock.
 fn open_file(file: &Path, writes: bool) -> Result<File> {
-    let kind = std::fs::metadata(file).map_err(|error| cannot_open(file, error))?.file_type();
-    let is_device = kind.is_block_device();
-    if !is_device && !kind.is_file() {
+    let metadata = std::fs::metadata(file).map_err(|error| cannot_open(file, error))?;
+    if !is_storage(&metadata) {
         // A pipe would be waited for without end.
         return Err(impossible(file, "a container is in a regular file or on a block device"));
     }
     let mut options = OpenOptions::new();
     options.read(true).write(writes);
-    if writes && is_device {
+    if writes && metadata.file_type().is_block_device() {
         options.custom_flags(libc::O_EXCL);
     }
     let store = options.open(file).map_err(|error| cannot_open(file, error))?;

@@ -345,40 +345,6 @@ fn what_is_no_file_or_device_is_not_waited_for() {
     }
 }
 
-/// A command with bytes on its standard input.
-fn with_input(folder: &Path, args: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_stripewise"))
-        .current_dir(folder)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input).unwrap();
-    child.wait_with_output().unwrap()
-}
-
-#[test]
-fn a_passphrase_is_a_line_and_a_key_may_come_from_a_pipe() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    std::fs::File::create(folder.join("image")).unwrap().set_len(20 << 20).unwrap();
-    let format =
-        ["luks", "format", "--destroy", "image", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
-    let nothing = with_input(folder, &format, b"");
-    assert_eq!(code(&nothing), 2, "a command that failed left no passphrase");
-    assert!(stderr(&nothing).contains("ends before a passphrase"), "{}", stderr(&nothing));
-    assert_eq!(code(&with_input(folder, &format, b"secret\n")), 0);
-    let test = ["luks", "test", "image"];
-    assert_eq!(code(&with_input(folder, &test, b"secret")), 0);
-    let by_pipe = ["luks", "test", "image", "--luks-key-file", "/dev/stdin"];
-    assert_eq!(code(&with_input(folder, &by_pipe, b"secret")), 0);
-    let by_part = [&by_pipe[..], &["--luks-keyfile-offset", "2", "--luks-keyfile-size", "6"]].concat();
-    let output = with_input(folder, &by_part, b"a secret key");
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-}
-
 #[test]
 fn an_interrupted_study_goes_on_where_it_stopped() {
     let long = SMALL

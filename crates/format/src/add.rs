@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::bitmap::BitmapSuperblock;
+use crate::bitmap::{BitmapSuperblock, written_bytes};
 use crate::create::{Area, SLOTS_MAX_V0, SLOTS_MAX_V1};
 use crate::level::Level;
 use crate::ppl::{self, PplHeader};
@@ -173,8 +173,7 @@ fn logs(superblock: &Superblock, at_sector: u64, bitmap: Option<&BitmapSuperbloc
     if let (Some(head), Some(at_sector)) = (bitmap, superblock.bitmap_sector(at_sector)) {
         // Every bit is set until the array's own bits come with the slot.
         let mut bytes = head.to_bytes();
-        let length = (bytes.len() + head.bits().div_ceil(8) as usize).next_multiple_of(512);
-        bytes.resize(length, 0xff);
+        bytes.resize(written_bytes(head.bits()) as usize, 0xff);
         logs.push(Area { at_sector, bytes });
     }
     let Superblock::V1(superblock) = superblock else { return logs };

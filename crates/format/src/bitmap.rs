@@ -169,6 +169,11 @@ pub const fn bits(sync_size_sectors: u64, chunk_bytes: u32) -> u64 {
     sync_size_sectors.div_ceil(chunk_bytes as u64 / 512)
 }
 
+/// Bytes of so many bits with their superblock, whole sectors: what is written of a bitmap.
+pub const fn written_bytes(bits: u64) -> u64 {
+    (bits.div_ceil(8) + SUPERBLOCK_BYTES as u64).next_multiple_of(512)
+}
+
 /// Bytes of such a bitmap with its superblock, rounded up to 4 KiB.
 pub const fn area_bytes(sync_size_sectors: u64, chunk_bytes: u32) -> u64 {
     (bits(sync_size_sectors, chunk_bytes).div_ceil(8) + SUPERBLOCK_BYTES as u64).next_multiple_of(4096)

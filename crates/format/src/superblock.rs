@@ -180,10 +180,7 @@ impl Superblock {
     pub fn bad_block_log_sector(&self) -> Option<u64> {
         match self {
             Self::V0(_) => None,
-            Self::V1(superblock) => {
-                let offset = superblock.has_bad_block_log().then_some(superblock.bblog_offset_sectors)?;
-                superblock.super_offset_sectors.checked_add_signed(offset.into())
-            }
+            Self::V1(superblock) => superblock.bad_block_log_sector(),
         }
     }
 

@@ -106,12 +106,10 @@ pub(crate) struct Held {
     pub(crate) is_cut_short: bool,
 }
 
-impl Held {
-    /// What is said of a write or flush that ended so.
-    #[inline]
-    fn told(&self, result: IoResult) -> IoResult {
-        if self.is_cut_short { result.and(Err(IoError::ReadOnly)) } else { result }
-    }
+/// What is said of a write or flush that ended so.
+#[inline]
+fn told(is_cut_short: bool, result: IoResult) -> IoResult {
+    if is_cut_short { result.and(Err(IoError::ReadOnly)) } else { result }
 }
 
 /// State that all levels share.
@@ -379,7 +377,7 @@ impl Core {
         } else if self.held.is_holding {
             self.held.answers.push((id, result));
         } else {
-            out.push(Action::Complete { id, result: self.held.told(result) });
+            out.push(Action::Complete { id, result: told(self.held.is_cut_short, result) });
         }
     }
 
@@ -387,11 +385,8 @@ impl Core {
     pub(crate) fn release_answers(&mut self, out: &mut ActionQueue) {
         let Held { is_holding, answers, is_cut_short } = &mut self.held;
         *is_cut_short |= std::mem::take(is_holding) && self.read_only;
-        let answers = std::mem::take(answers);
-        let told = answers.iter().map(|(id, result)| (*id, self.held.told(*result)));
-        out.actions.extend(told.map(|(id, result)| Action::Complete { id, result }));
-        self.held.answers = answers;
-        self.held.answers.clear();
+        let complete = |(id, result)| Action::Complete { id, result: told(*is_cut_short, result) };
+        out.actions.extend(answers.drain(..).map(complete));
     }
 
     /// Slots with a member in use.

@@ -32,12 +32,10 @@ pub fn survives(geometry: &Geometry, failed: SlotSet) -> bool {
         Shape::Linear(_) | Shape::Raid0(_) => failed.is_empty(),
         Shape::Mirror => failed.len() < usize::from(geometry.raid_disks()),
         Shape::Parity(p) => failed.len() <= usize::from(p.parity_disks()),
-        Shape::Raid10(_) => failed.is_empty() || raid10_survives(geometry, failed),
+        Shape::Raid10(_) => {
+            failed.is_empty() || groups(geometry).all(|group| !group.minus(failed).is_empty())
+        }
     }
-}
-
-fn raid10_survives(geometry: &Geometry, failed: SlotSet) -> bool {
-    groups(geometry).all(|group| !group.minus(failed).is_empty())
 }
 
 /// The members that hold the copies of a chunk. They repeat after as many chunks as there are members.
@@ -62,7 +60,7 @@ pub(crate) fn slot_exists(geometry: &Geometry, slot: Slot) -> bool {
 }
 
 #[cfg(test)]
-mod copies_left {
+mod tests {
     use super::*;
     use crate::geometry::GeometrySpec;
     use crate::level::{Layout, Level};

@@ -175,9 +175,7 @@ fn check_bitmap(candidate: &Candidate, geometry: &Geometry) -> Result<(), String
         Level::Raid10 => geometry.array_sectors(),
         _ => candidate.superblock.size_sectors(),
     };
-    let bits_bytes = bitmap::bits(sync_sectors, superblock.chunk_bytes).div_ceil(8);
-    // It is written by whole sectors.
-    let bytes = (u128::from(bits_bytes) + bitmap::SUPERBLOCK_BYTES as u128).next_multiple_of(512);
+    let bytes = u128::from(bitmap::written_bytes(bitmap::bits(sync_sectors, superblock.chunk_bytes)));
     let start = u128::from(candidate.superblock.bitmap_sector(candidate.at_sector).unwrap_or(0)) * 512;
     let data = candidate.superblock.data_offset_sectors();
     let bad_blocks = candidate.superblock.bad_block_log_sector().unwrap_or(data);

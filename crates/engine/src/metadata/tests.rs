@@ -175,17 +175,16 @@ impl Bench {
     }
 
     fn write(&mut self, sector: u64) -> Vec<Told> {
-        self.ids += 1;
-        let range = SectorRange::new(sector, 8);
-        let flags = Flags { sync: true, ..Flags::default() };
-        self.input(Input::Request(Request { id: RequestId(self.ids), op: Op::Write, range, flags }));
-        self.take()
+        self.ask(Op::Write, SectorRange::new(sector, 8), Flags { sync: true, ..Flags::default() })
     }
 
-    fn ask(&mut self, op: Op, sectors: u64) -> Vec<Told> {
+    fn read(&mut self, sector: u64) -> Vec<Told> {
+        self.ask(Op::Read, SectorRange::new(sector, 8), Flags::default())
+    }
+
+    fn ask(&mut self, op: Op, range: SectorRange, flags: Flags) -> Vec<Told> {
         self.ids += 1;
-        let range = SectorRange::new(0, sectors);
-        self.input(Input::Request(Request { id: RequestId(self.ids), op, range, flags: Flags::default() }));
+        self.input(Input::Request(Request { id: RequestId(self.ids), op, range, flags }));
         self.take()
     }
 
@@ -555,8 +554,8 @@ fn the_last_copy_takes_no_more_writes_and_is_read() {
     assert_eq!(bench.write(8), [Told::Data, Told::Answer(Err(IoError::Gone))]);
     bench.broken = None;
     assert_eq!(bench.write(8), [Told::Answer(Err(IoError::ReadOnly))]);
-    assert_eq!(bench.ask(Op::Read, 8), [Told::Data, Told::Answer(Ok(()))]);
-    let flushed = bench.ask(Op::Flush, 0);
+    assert_eq!(bench.read(0), [Told::Data, Told::Answer(Ok(()))]);
+    let flushed = bench.ask(Op::Flush, SectorRange::new(0, 0), Flags::default());
     assert_eq!(flushed, [Told::Flush, Told::Answer(Err(IoError::ReadOnly))], "what was written may be lost");
     assert_eq!(bench.superblock(1).dev_roles[1], Role::Slot(1));
     bench.input(Input::Admin { id: 2, command: AdminCommand::Fail(Slot(1)) });
@@ -570,7 +569,7 @@ fn the_last_copy_does_not_fail_for_its_metadata() {
     // A bit of the bitmap that is not set yet.
     assert_eq!(bench.write(1 << 13), [Told::Bitmap, Told::Answer(Err(IoError::ReadOnly))]);
     bench.broken = None;
-    assert_eq!(bench.ask(Op::Read, 8), [Told::Data, Told::Answer(Ok(()))]);
+    assert_eq!(bench.read(0), [Told::Data, Told::Answer(Ok(()))]);
 }
 
 /// A failure that is never recorded, for which nothing may be said to be done: the member would come back with its old

@@ -195,24 +195,23 @@ impl<S: MemberStorage> Recovery<'_, S> {
     /// parity is left alone: what it makes of the others is that member's content by definition.
     fn make_right(&mut self, slot: Slot, place: &LogPlace, strip: &Strip, partial_parity: &[u8]) -> IoResult {
         let chunk = self.geometry.chunk_sectors();
-        let disks =
-            || (0..strip.data_disks).map(|disk| self.geometry.place(strip.first_sector + disk * chunk, 0));
-        let held = disks().map(|at| {
-            let from = self.places.get(at.slot.index()).copied().flatten();
-            from.map_or(0, |from| from.valid_sectors.saturating_sub(at.sector))
-        });
-        let sectors = held.min().unwrap_or(0).min(strip.sectors);
-        let bytes = (sectors * SECTOR_BYTES) as usize;
-        if bytes == 0 {
-            return Ok(());
-        }
-        let mut parity = partial_parity.to_vec();
-        parity.resize(bytes, 0);
-        let mut block = vec![0; bytes];
+        let mut sectors = strip.sectors;
+        let mut sources = Vec::new();
         for disk in 0..strip.data_disks {
             let at = self.geometry.place(strip.first_sector + disk * chunk, 0);
             let Some(Some(from)) = self.places.get(at.slot.index()) else { return Ok(()) };
-            self.storage.read(at.slot, from.data_offset_sectors + at.sector, &mut block)?;
+            sectors = sectors.min(from.valid_sectors.saturating_sub(at.sector));
+            sources.push((at.slot, from.data_offset_sectors + at.sector));
+        }
+        if sectors == 0 {
+            return Ok(());
+        }
+        let bytes = (sectors * SECTOR_BYTES) as usize;
+        let mut parity = partial_parity.to_vec();
+        parity.resize(bytes, 0);
+        let mut block = vec![0; bytes];
+        for (slot, sector) in sources {
+            self.storage.read(slot, sector, &mut block)?;
             xor(&mut parity, &block);
         }
         let row = self.geometry.place(strip.first_sector, 0).sector;
@@ -309,6 +308,15 @@ mod tests {
         sector
     }
 
+    /// Whether parity is what it should be in a row.
+    fn agrees(bytes: &mut Bytes, row: u64) -> bool {
+        let mut sum = vec![0; SECTOR_BYTES as usize];
+        for slot in (0..4).map(Slot) {
+            xor(&mut sum, &sector(bytes, slot, row));
+        }
+        sum.iter().all(|b| *b == 0)
+    }
+
     /// The array's sector `data` of stripe 0 with one chunk: parity is on slot 3.
     fn partial(geometry: &Geometry) -> (Slot, PplEntry, Vec<u8>) {
         let Shape::Parity(shape) = geometry.shape() else { panic!() };
@@ -337,11 +345,7 @@ mod tests {
         let report = recover(&geometry, &Uuid([3; 16]), &places(), false, &mut bytes).unwrap();
         assert_eq!(report, PplReport { entries: 1, unusable: 0, rows: 1 });
         for row in 8..16 {
-            let mut sum = sector(&mut bytes, p, row);
-            for slot in (0..4).map(Slot).filter(|s| *s != p) {
-                xor(&mut sum, &sector(&mut bytes, slot, row));
-            }
-            assert!(sum.iter().all(|b| *b == 0), "row {row}");
+            assert!(agrees(&mut bytes, row), "row {row}");
         }
         assert_eq!(sector(&mut bytes, p, 7), sector(&mut members(), p, 7), "other rows are left alone");
         let again = recover(&geometry, &Uuid([3; 16]), &places(), false, &mut bytes).unwrap();
@@ -422,11 +426,7 @@ mod tests {
         let report = recover(&geometry, &Uuid([3; 16]), &places, false, &mut bytes).unwrap();
         assert_eq!(report, PplReport { entries: 1, unusable: 0, rows: 1 });
         for row in 8..16 {
-            let mut sum = sector(&mut bytes, p, row);
-            for slot in (0..4).map(Slot).filter(|s| *s != p) {
-                xor(&mut sum, &sector(&mut bytes, slot, row));
-            }
-            assert_eq!(sum.iter().all(|b| *b == 0), row < 11, "row {row}");
+            assert_eq!(agrees(&mut bytes, row), row < 11, "row {row}");
         }
         assert_eq!(sector(&mut bytes, p, 11), sector(&mut members(), p, 11), "it is the member's content");
     }

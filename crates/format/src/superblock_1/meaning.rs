@@ -136,6 +136,12 @@ impl Superblock1 {
         self.bblog_size_sectors != 0 && self.bblog_offset_sectors != 0
     }
 
+    /// Where the bad-block log lies on the device, if there is one.
+    pub fn bad_block_log_sector(&self) -> Option<u64> {
+        let offset = self.has_bad_block_log().then_some(self.bblog_offset_sectors)?;
+        self.super_offset_sectors.checked_add_signed(offset.into())
+    }
+
     /// The sectors of this member that a recovery has written, if one has not ended.
     pub fn recovered_sectors(&self) -> Option<u64> {
         self.features.contains(Features::RECOVERY_OFFSET).then_some(self.recovery_offset_sectors)

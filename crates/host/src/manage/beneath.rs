@@ -20,6 +20,7 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
 use super::{Manage, ManageError};
 use crate::buffers::{Mapping, PAGE};
+use crate::md::paths::is_storage;
 
 /// How long a path may take to answer: a drive that wakes up takes longer, and is awake when it is asked again.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -167,9 +168,7 @@ impl<'a> Look<'a> {
     /// Reads the start of what is to be opened, and of the devices under its file system, which may answer for it out of
     /// memory. What they say does not matter, only that they do.
     fn read_starts(&self, path: &Path) {
-        let may_be_read = |path: &Path| {
-            fs::metadata(path).is_ok_and(|found| found.is_file() || found.file_type().is_block_device())
-        };
+        let may_be_read = |path: &Path| fs::metadata(path).is_ok_and(|found| is_storage(&found));
         for path in self.lowest.iter().map(PathBuf::as_path).chain([path]) {
             if may_be_read(path) {
                 let _any_answer = read_start(path);

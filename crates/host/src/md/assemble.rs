@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::fs::File;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use stripewise_engine::assembly::{self, Assembly, AssemblyError, Candidate, Options, Wanted, assemble};
@@ -10,7 +9,7 @@ use stripewise_engine::ppl::PplReport;
 use stripewise_format::superblock::SuperblockError;
 
 use super::overlay::{self, Overlay};
-use super::paths::refuse_twice;
+use super::paths::{identity, refuse_twice};
 use super::probe::{self, Probe, Source};
 use crate::error::{HostError, MemberProblem};
 use crate::members::{Access, Caching, FileSpec, MemberSpec, OverlaySpec};
@@ -81,12 +80,7 @@ impl fmt::Display for AssembleError {
             ),
             Self::Scan(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Assembly(error) => error.fmt(f),
-            Self::Skipped(error, skipped) => {
-                error.fmt(f)?;
-                skipped.iter().try_for_each(|Skipped { path, why }| {
-                    write!(f, "\nstripewise: {} could not be looked at: {why}", path.display())
-                })
-            }
+            Self::Skipped(error, _) => error.fmt(f),
             Self::BadBlocks(path, error) => {
                 write!(f, "{}: {error}; --readonly reads the array without the log", path.display())
             }
@@ -196,13 +190,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, AssembleError> {
     }
     paths.sort();
     let mut seen = std::collections::BTreeSet::new();
-    paths.retain(|path| {
-        let metadata = std::fs::metadata(path);
-        metadata.is_ok_and(|m| {
-            let is_device = m.file_type().is_block_device();
-            seen.insert(if is_device { (None, m.rdev()) } else { (Some(m.dev()), m.ino()) })
-        })
-    });
+    paths.retain(|path| identity(path).is_some_and(|identity| seen.insert(identity)));
     Ok(paths)
 }
 

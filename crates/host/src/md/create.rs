@@ -18,7 +18,7 @@ use stripewise_format::create::Area;
 use stripewise_format::superblock::{self, SuperblockError};
 
 use super::overlay::{Overlay, OverlayMember};
-use super::paths::{is_same, refuse_twice};
+use super::paths::{is_same, is_storage, refuse_twice};
 use super::probe::{self, Probe, probe_source};
 use super::signature;
 use crate::error::{HostError, MemberProblem};
@@ -80,7 +80,7 @@ impl Candidate {
         let problem = |e: io::Error| MemberProblem::from_io(&e, 0).at(path);
         let metadata = std::fs::metadata(path).map_err(problem)?;
         let kind = metadata.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
+        if !is_storage(&metadata) {
             return Err(MemberProblem::WrongKind.at(path));
         }
         if kind.is_block_device() && !destroy.iter().any(|named| is_same(named, path)) {

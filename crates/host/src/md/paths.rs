@@ -9,7 +9,7 @@ use crate::error::{HostError, MemberProblem};
 
 /// What makes two paths the same storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Identity {
+pub(super) enum Identity {
     File { device: u64, inode: u64 },
     Device { number: u64 },
 }
@@ -24,8 +24,13 @@ impl Identity {
     }
 }
 
-fn identity(path: &Path) -> Option<Identity> {
+pub(super) fn identity(path: &Path) -> Option<Identity> {
     Some(Identity::of(&std::fs::metadata(path).ok()?))
+}
+
+/// Whether it can hold what an array or a container is made of: a regular file or a block device.
+pub fn is_storage(metadata: &Metadata) -> bool {
+    metadata.is_file() || metadata.file_type().is_block_device()
 }
 
 /// Whether an open file or device is the one that a path leads to.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use stripewise_format::bad_blocks::{self, BadBlocksError, BadRange};
@@ -12,6 +12,7 @@ use stripewise_format::bitmap::{BitmapError, BitmapSuperblock, Bits, SUPERBLOCK_
 use stripewise_format::placement::Metadata;
 use stripewise_format::superblock::{self, Superblock, SuperblockError};
 
+use super::paths::is_storage;
 use crate::error::{HostError, MemberProblem};
 use crate::members::size_of;
 
@@ -65,8 +66,7 @@ impl Probe {
 /// Opens a file or block device for reading and finds its length in sectors.
 pub fn open(path: &Path) -> Result<(File, u64), HostError> {
     let problem = |e: io::Error| MemberProblem::from_io(&e, 0).at(path);
-    let kind = std::fs::metadata(path).map_err(problem)?.file_type();
-    if !kind.is_file() && !kind.is_block_device() {
+    if !is_storage(&std::fs::metadata(path).map_err(problem)?) {
         return Err(MemberProblem::WrongKind.at(path));
     }
     let file = OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC).open(path).map_err(problem)?;
@@ -196,8 +196,7 @@ pub fn read_bad_blocks(
     }
     let what = "a bad-block log";
     let bytes = u64::from(superblock.bblog_size_sectors) * SECTOR_BYTES;
-    let sector = superblock.super_offset_sectors.checked_add_signed(superblock.bblog_offset_sectors.into());
-    let at_sector = sector.unwrap_or(u64::MAX);
+    let at_sector = superblock.bad_block_log_sector().unwrap_or(u64::MAX);
     let log = read(source, device_sectors, what, at_sector, bytes)?;
     bad_blocks::parse(&log, superblock.bblog_shift).map(Some).map_err(PointedError::BadBlocks)
 }

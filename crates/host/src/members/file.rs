@@ -14,6 +14,7 @@ use stripewise_engine::units::SECTOR_BYTES;
 use super::view::View;
 use crate::buffers::{Mapping, PAGE};
 use crate::error::{HostError, MemberProblem};
+use crate::md::paths::is_storage;
 use crate::report::Note;
 
 /// The file system magic of tmpfs (`TMPFS_MAGIC` of the kernel's magic.h), which opens with `O_DIRECT` since
@@ -320,8 +321,7 @@ pub(crate) fn size_of(file: &File) -> std::io::Result<u64> {
 /// The size in sectors of a file or block device that is to become a member.
 pub fn member_file_sectors(path: &Path) -> Result<u64, HostError> {
     let problem = |e: std::io::Error| MemberProblem::from_io(&e, 0).at(path);
-    let metadata = std::fs::metadata(path).map_err(problem)?;
-    if !metadata.is_file() && !metadata.file_type().is_block_device() {
+    if !is_storage(&std::fs::metadata(path).map_err(problem)?) {
         return Err(MemberProblem::WrongKind.at(path));
     }
     let bytes = File::open(path).and_then(|f| size_of(&f)).map_err(problem)?;

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use stripewise_engine::geometry::GeometrySpec;
@@ -10,6 +9,7 @@ use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_engine::volume::VolumeConfig;
+use stripewise_host::md::paths::is_storage;
 use stripewise_host::{Access, Array, ArrayConfig, FileSpec, MemberSpec};
 
 use super::findings::SECTORS_MIN;
@@ -28,8 +28,8 @@ impl Device {
     /// # Errors
     /// It cannot be opened or read, or is too small.
     pub fn open(path: &Path) -> Result<Self, CalibrateError> {
-        let kind = std::fs::metadata(path).map_err(|e| CalibrateError::open(path, &e))?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
+        let metadata = std::fs::metadata(path).map_err(|e| CalibrateError::open(path, &e))?;
+        if !is_storage(&metadata) {
             let error = "it is neither a regular file nor a block device".to_owned();
             return Err(CalibrateError::Open { path: path.to_owned(), error });
         }

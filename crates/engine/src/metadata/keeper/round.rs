@@ -210,8 +210,8 @@ impl Keeper {
             if is_blank {
                 bytes[SUPERBLOCK_BYTES..].fill(0);
             }
+            let sectors = bytes.len() as u64 / SECTOR_BYTES;
             for &(member, sector) in &places {
-                let sectors = bytes.len() as u64 / SECTOR_BYTES;
                 let range = SectorRange::new(sector + u64::from(page.number) * PAGE_SECTORS, sectors);
                 let segs = out.add_metadata(&bytes);
                 self.io(core, out, member, Op::Write, range, segs);

@@ -39,11 +39,13 @@ impl Service<'_> {
             shard.volume().member_of(*slot).is_some() && shard.volume().recovered_sectors(*slot).is_none()
         };
         let (working_now, all) = (slots(shard).filter(is_whole).count(), slots(shard).count());
+        let is_failure = |happened: &&TimedEvent| matches!(happened.event, ArrayEvent::MemberFailed { .. });
+        // As many as there were before what happened since.
+        let mut working = working_now + shard.events.iter().filter(is_failure).count();
         let is_lost = shard.is_array_failed();
-        for (at, happened) in shard.events.iter().enumerate() {
+        for happened in &shard.events {
             let event = happened.event;
-            let failed_later = |later: &&TimedEvent| matches!(later.event, ArrayEvent::MemberFailed { .. });
-            let working = (working_now + shard.events[at + 1..].iter().filter(failed_later).count()).min(all);
+            working -= usize::from(is_failure(&happened));
             let member = match event {
                 ArrayEvent::MemberFailed { slot } => self.told.paths[slot.index()].clone(),
                 ArrayEvent::LastCopyKept { slot }
@@ -52,7 +54,7 @@ impl Service<'_> {
                 _ => None,
             };
             if self.shared.dealt.len() == 1 || self.is_first_to_say(event) {
-                tell(&ServeEvent::Array { event, member, working, slots: all, is_lost });
+                tell(&ServeEvent::Array { event, member, working: working.min(all), slots: all, is_lost });
             }
         }
         self.told.look(shard);

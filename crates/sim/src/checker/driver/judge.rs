@@ -12,18 +12,10 @@ impl Driver {
         self.note(&[7], || format!("event {event:?}"));
         match event {
             ArrayEvent::MemberFailed { slot } => {
-                let device = self.slot_devices[slot.index()];
-                if device.is_some_and(|device| !self.devices[device].blamed) {
-                    return Err(Failure::FailedWithoutCause(slot));
-                }
+                self.has_cause(slot)?;
                 self.doubt(slot);
             }
-            ArrayEvent::LastCopyKept { slot } => {
-                let device = self.slot_devices[slot.index()];
-                if device.is_some_and(|device| !self.devices[device].blamed) {
-                    return Err(Failure::FailedWithoutCause(slot));
-                }
-            }
+            ArrayEvent::LastCopyKept { slot } => self.has_cause(slot)?,
             ArrayEvent::ArrayFailed => {
                 self.array_failed = true;
                 self.doubt_writes();
@@ -51,6 +43,13 @@ impl Driver {
             ArrayEvent::ReplacementFailed { .. } | ArrayEvent::SyncStarted(_) => {}
         }
         Ok(())
+    }
+
+    /// The slot's member did something for which it fails.
+    fn has_cause(&self, slot: Slot) -> Result<(), Failure> {
+        let device = self.slot_devices[slot.index()];
+        let is_innocent = device.is_some_and(|device| !self.devices[device].blamed);
+        if is_innocent { Err(Failure::FailedWithoutCause(slot)) } else { Ok(()) }
     }
 
     fn sync_done(&mut self, action: SyncAction) -> Result<(), Failure> {
