@@ -167,7 +167,7 @@ impl FileMember {
         let before = if io.area == Area::Data { self.data_offset_bytes / SECTOR_BYTES } else { 0 };
         let sector = before.checked_add(io.range.start)?;
         let (offset, bytes) = (sector.checked_mul(SECTOR_BYTES)?, io.range.count.checked_mul(SECTOR_BYTES)?);
-        Some((self.view.as_ref()?.address(offset, bytes)?, sector))
+        Some((self.view.as_ref()?.address(&self.buffered, offset, bytes)?, sector))
     }
 
     /// Bytes before the member's data.

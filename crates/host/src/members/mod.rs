@@ -12,6 +12,7 @@ mod destinations;
 mod file;
 mod memory;
 mod overlay;
+mod present;
 mod recent;
 mod view;
 
