@@ -177,8 +177,13 @@ impl Job {
         {
             return Err(JobError::Offset);
         }
-        if self.run.is_some_and(|run| run == 0 || !run.is_multiple_of(self.block())) {
-            return Err(JobError::Run { run: self.run.unwrap_or(0), block: self.bs });
+        if let Some(run) = self.run_bytes()
+            && (run == 0 || !run.is_multiple_of(self.block()))
+        {
+            return Err(JobError::Run { run, block: self.bs });
+        }
+        if self.run_fsync && self.run.is_none() {
+            return Err(JobError::NoRun { block: self.bs });
         }
         if self.rwmixread > 100 {
             return Err(JobError::Mix(self.rwmixread));
@@ -201,7 +206,12 @@ impl Job {
 
     /// Bytes of one I/O: a run shorter than the block is one I/O of its own length.
     pub fn block(&self) -> u64 {
-        self.run.map_or(self.bs, |run| run.min(self.bs))
+        self.run_bytes().map_or(self.bs, |run| run.min(self.bs))
+    }
+
+    /// Bytes of a random job's runs; sequential jobs have none, whatever `run` is.
+    pub(crate) fn run_bytes(&self) -> Option<u64> {
+        self.run.filter(|_| self.rw.is_random())
     }
 
     /// The bytes of all buffers it keeps in flight.
@@ -212,15 +222,17 @@ impl Job {
     /// The regions of the jobs on a target of that many bytes.
     fn regions(&self, target_bytes: u64) -> Result<Vec<Region>, JobError> {
         let too_large = JobError::TooLarge {
-            block: self.run.unwrap_or(self.bs),
+            block: self.run_bytes().unwrap_or(self.bs),
             offset: self.offset,
             target: target_bytes,
         };
         let Some(rest) = target_bytes.checked_sub(self.offset) else { return Err(too_large) };
         let span = self.size.map_or(rest, |size| size.min(rest));
-        if span < self.run.unwrap_or(self.bs) {
+        if span < self.run_bytes().unwrap_or(self.bs) {
             return Err(match self.size {
-                Some(size) if size < rest => JobError::SmallSize { block: self.run.unwrap_or(self.bs), size },
+                Some(size) if size < rest => {
+                    JobError::SmallSize { block: self.run_bytes().unwrap_or(self.bs), size }
+                }
                 _ => too_large,
             });
         }
@@ -238,7 +250,7 @@ impl Job {
             None if self.rw.is_random() || share == 0 => (0, span),
             None => (share * number, share),
         };
-        if bytes < self.run.unwrap_or(self.bs) {
+        if bytes < self.run_bytes().unwrap_or(self.bs) {
             return Err(JobError::JobBeyondEnd { number, start: self.offset.saturating_add(start) });
         }
         Ok(Region { start_sector: (self.offset + start) / SECTOR_BYTES, blocks: bytes / self.block() })
@@ -263,6 +275,11 @@ pub enum JobError {
     Run {
         /// Bytes of the run.
         run: u64,
+        /// Bytes of the block.
+        block: u64,
+    },
+    /// Flushes between runs of which there are none.
+    NoRun {
         /// Bytes of the block.
         block: u64,
     },
@@ -304,6 +321,11 @@ impl fmt::Display for JobError {
                 f,
                 "run of {} with bs {}: a run is at most one block, or a multiple of it",
                 print_size(*run),
+                print_size(*block)
+            ),
+            Self::NoRun { block } => write!(
+                f,
+                "run_fsync flushes after each run, and there is no run; with run={} it is one block",
                 print_size(*block)
             ),
             Self::BlockSize(bytes) => write!(

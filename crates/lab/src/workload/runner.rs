@@ -94,8 +94,8 @@ impl JobRunner {
             read_percent: u64::from(job.read_percent()),
             is_random: job.rw.is_random(),
             fsync: job.fsync,
-            run_blocks: job.run.map_or(1, |run| run / job.block()),
-            run_fsync: job.run_fsync,
+            run_blocks: job.run_bytes().map_or(1, |run| run / job.block()),
+            run_fsync: job.run_fsync && job.run_bytes().is_some(),
             buffered: !job.direct,
             ramp_time: job.ramp_time,
             runtime: (job.runtime > Nanos(0)).then_some(job.runtime),
@@ -210,7 +210,7 @@ impl JobState {
             self.writes_unflushed = 0;
             return (Op::Flush, 0);
         }
-        if draw.run_fsync && self.run_dirty && self.run.1 == 0 {
+        if draw.run_fsync && self.run_dirty && self.is_run_over() {
             self.run_dirty = false;
             return (Op::Flush, 0);
         }
@@ -248,9 +248,19 @@ impl JobState {
         block
     }
 
+    /// Whether a run has no more blocks, or the job none for it.
+    const fn is_run_over(&self) -> bool {
+        self.run.1 == 0 || self.blocks_left == 0
+    }
+
     /// Whether nothing of a run is left to be done.
     const fn is_between_runs(&self) -> bool {
-        self.run.1 == 0 && !self.run_dirty
+        self.is_run_over() && !self.run_dirty
+    }
+
+    /// Whether nothing is left to be done at all.
+    const fn is_done(&self, run_fsync: bool) -> bool {
+        self.blocks_left == 0 && !(run_fsync && self.run_dirty)
     }
 }
 
@@ -276,7 +286,7 @@ impl Workload for JobRunner {
         while let Some(id) = self.ready.pop_front() {
             let request = &mut self.requests[id as usize];
             let job = &mut self.jobs[request.job as usize];
-            if job.blocks_left == 0 || is_over && job.is_between_runs() {
+            if job.is_done(self.run_fsync) || is_over && job.is_between_runs() {
                 continue;
             }
             let (op, block) = job.draw(Draw {
@@ -299,7 +309,7 @@ impl Workload for JobRunner {
                 Flags { buffered: self.buffered, sync, stream: request.job as u16, ..Flags::default() };
             return Next::Issue(Request { id: RequestId(id), op, range, flags });
         }
-        if self.jobs.iter().all(|job| job.blocks_left == 0) { Next::Finished } else { Next::Wait }
+        if self.jobs.iter().all(|job| job.is_done(self.run_fsync)) { Next::Finished } else { Next::Wait }
     }
 
     #[inline]

@@ -127,6 +127,47 @@ fn fsync_flushes_after_every_nth_write_of_a_job() {
     assert_eq!(runner.measured().flushes, 25);
 }
 
+/// Of each job's requests, writes as `w` and flushes as `f`.
+fn writes_and_flushes(spec: &Job) -> Vec<String> {
+    let mut runner = JobRunner::new(spec, SECTORS).unwrap();
+    let mut of_jobs = vec![String::new(); spec.numjobs as usize];
+    for (_, request) in drive(&mut runner, |_| 10_000) {
+        of_jobs[usize::from(request.flags.stream)].push(if request.op == Op::Flush { 'f' } else { 'w' });
+    }
+    of_jobs
+}
+
+#[test]
+fn the_last_run_of_a_size_is_flushed_even_if_the_time_is_over() {
+    let spec = Job {
+        run: Some(16_384),
+        run_fsync: true,
+        time_based: false,
+        size: Some(40_960),
+        offset_increment: Some(SECTORS * SECTOR_BYTES - 24_576),
+        numjobs: 2,
+        ..job(Rw::RandWrite)
+    };
+    for runtime in [10, 0] {
+        let spec = Job { runtime: Nanos::from_millis(runtime), ..spec.clone() };
+        assert_eq!(writes_and_flushes(&spec), ["wwwwfwwwwfwwf", "wwwwfwwf"]);
+    }
+    // The second job's blocks are used up before the time is over, the first's are not.
+    let long = Job { size: None, runtime: Nanos(10_000 * 100), ..spec };
+    let of_jobs = writes_and_flushes(&long);
+    assert!(of_jobs[0].ends_with("wwwwf") && of_jobs[0].len() >= 100, "{of_jobs:?}");
+    assert_eq!(of_jobs[1], "wwwwfwwf");
+}
+
+#[test]
+fn sequential_jobs_have_no_runs() {
+    let plain = Job { bs: 65_536, time_based: false, ..job(Rw::Write) };
+    let with = Job { run: Some(4096), run_fsync: true, ..plain.clone() };
+    assert_eq!(with.block(), 65_536);
+    let requests = |spec: &Job| drive(&mut JobRunner::new(spec, SECTORS).unwrap(), |_| 10_000);
+    assert_eq!(requests(&with), requests(&plain));
+}
+
 #[test]
 fn a_target_that_fails_everything_ends_the_run() {
     let mut runner = JobRunner::new(&job(Rw::Read), SECTORS).unwrap();
@@ -151,7 +192,9 @@ fn a_cancelled_run_issues_nothing_more() {
 #[test]
 fn what_cannot_run_is_refused_with_what_would_be_right() {
     let refused = |spec: Job| JobRunner::new(&spec, SECTORS).unwrap_err().to_string();
-    assert!(refused(Job { run: Some(6144), ..Job::default() }).contains("multiple"));
+    let random = || Job { rw: Rw::RandWrite, ..Job::default() };
+    assert!(refused(Job { run: Some(6144), ..random() }).contains("multiple"));
+    assert!(refused(Job { run_fsync: true, ..random() }).contains("run=4k"));
     assert!(refused(Job { bs: 1000, ..Job::default() }).contains("multiple of 512"));
     assert!(refused(Job { bs: 0, ..Job::default() }).contains("multiple of 512"));
     assert!(refused(Job { rwmixread: 101, ..Job::default() }).contains("100"));
