@@ -117,7 +117,7 @@ fn cell(
 
 fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
     let cancel = cancel_flag("a workload that did not end has no figures")?;
-    target.begin()?;
+    target.begin(&cancel)?;
     let measured = target.run(cell, &Arc::clone(&cancel));
     if cancel.load(Ordering::Relaxed) {
         return Ok(Exit::Interrupted);

@@ -192,10 +192,11 @@ impl Study {
         }
         let found = self.cells.len() - missing.len();
         let mut header = self.header(store.now()?);
-        let run = store.begin_run(&header, &self.keys)?;
+        // A run that cannot be does not take the place of the one before it.
         if !missing.is_empty() {
-            self.target.begin().with_context(|| format!("cannot prepare {}", self.target.name()))?;
+            self.target.begin(cancel).with_context(|| format!("cannot prepare {}", self.target.name()))?;
         }
+        let run = store.begin_run(&header, &self.keys)?;
         let cells: Vec<&Cell> = missing.iter().map(|i| &self.cells[*i]).collect();
         let mut pace = Pace::new(&cells);
         let mut failed = 0;

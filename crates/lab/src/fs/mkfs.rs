@@ -1,5 +1,8 @@
 //! mkfs as a workload: buffered writes one after another, then a flush.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
 use stripewise_engine::units::{Instant, SectorRange};
 use stripewise_engine::workload::{Next, Workload};
@@ -17,12 +20,28 @@ pub struct Mkfs {
     pub end: Instant,
     /// Requests that failed.
     pub errors: u64,
+    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl Mkfs {
     /// Writes those extents.
     pub const fn new(extents: Vec<Extent>) -> Self {
-        Self { extents, next: 0, is_busy: false, is_flushed: false, end: Instant::ZERO, errors: 0 }
+        Self {
+            extents,
+            next: 0,
+            is_busy: false,
+            is_flushed: false,
+            end: Instant::ZERO,
+            errors: 0,
+            cancel: None,
+        }
+    }
+
+    /// Ends early once the flag is set.
+    #[must_use]
+    pub fn with_cancel(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.cancel = Some(flag);
+        self
     }
 
     /// Bytes written.
@@ -48,6 +67,9 @@ impl Workload for Mkfs {
     fn next(&mut self, _: Instant) -> Next {
         if self.is_busy {
             return Next::Wait;
+        }
+        if self.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            return Next::Finished;
         }
         let flags = Flags { buffered: true, ..Flags::default() };
         let (op, range) = match self.extents.get(self.next) {

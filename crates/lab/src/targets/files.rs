@@ -1,18 +1,18 @@
 //! `files:DIR`: the real loop on member files in a folder.
 //!
 //! # Contract
-//! *Ownership.* It makes files of its own, under names no other process uses, and removes them when it is
+//! *Ownership.* It makes files of its own, under names that are free, and removes them when it is
 //! dropped, unless they are to be kept. It never opens a file it has not made.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use stripewise_engine::units::SECTOR_BYTES;
-use stripewise_host::{FileSpec, MemberSpec, create_member_file};
+use stripewise_host::{FileSpec, HostError, MemberProblem, MemberSpec, create_member_file};
 
 use super::real::{self, Notes, print_mib};
 use super::{CellError, Measurement, NoRoom, Target, TargetKind, TargetOptions};
@@ -30,6 +30,8 @@ pub(super) const KIND: TargetKind = TargetKind {
 struct FilesTarget {
     folder: PathBuf,
     options: TargetOptions,
+    /// What the files' names begin with, once there are any.
+    name: OnceLock<String>,
     /// The files made so far.
     made: Mutex<Vec<PathBuf>>,
     notes: Notes,
@@ -48,11 +50,35 @@ impl FilesTarget {
             let bytes = options.storage.member_bytes;
             bail!("member_size of {bytes} bytes: a member is a multiple of {SECTOR_BYTES} bytes");
         }
-        Ok(Self { folder, options, made: Mutex::default(), notes: Notes::default() })
+        Ok(Self { folder, options, name: OnceLock::new(), made: Mutex::default(), notes: Notes::default() })
     }
 
     fn path(&self, member: u16) -> PathBuf {
-        self.folder.join(format!("stripewise-{}-member{member}.img", std::process::id()))
+        let name = self.name.get_or_init(|| name(0));
+        self.folder.join(format!("{name}-member{member}.img"))
+    }
+
+    /// Makes the first member under the first name that is free: files of a run that was killed, or of one in another
+    /// container, may bear this process's number.
+    fn take_name(&self) -> Result<()> {
+        let mut number = 0;
+        while let Err(error) = self.create(&self.folder.join(format!("{}-member0.img", name(number)))) {
+            let is_taken = matches!(&error, HostError::Member { problem: MemberProblem::Exists, .. })
+                && number < NAMES_MAX;
+            if !is_taken {
+                return Err(error.into());
+            }
+            number += 1;
+        }
+        let _first = self.name.set(name(number));
+        Ok(())
+    }
+
+    fn create(&self, path: &Path) -> Result<(), HostError> {
+        let sectors = self.options.storage.member_bytes / SECTOR_BYTES;
+        create_member_file(path, sectors, stripewise_host::Fill::Sparse)?;
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
+        Ok(())
     }
 
     /// Sparse files, too, fill up as they are written, so all of their size must be free.
@@ -74,24 +100,40 @@ impl FilesTarget {
         Ok(())
     }
 
-    fn make(&self, member: u16) -> Result<()> {
-        let path = self.path(member);
-        let bytes = self.options.storage.member_bytes;
-        create_member_file(&path, bytes / SECTOR_BYTES, stripewise_host::Fill::Sparse)?;
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
+    fn make(&self, member: u16, cancel: &AtomicBool) -> Result<()> {
+        if member == 0 {
+            self.take_name()?;
+        } else {
+            self.create(&self.path(member))?;
+        }
         if self.options.storage.fill == Fill::Random {
-            fill(&path, bytes, member.into()).with_context(|| format!("cannot fill {}", path.display()))?;
+            let path = self.path(member);
+            fill(&path, self.options.storage.member_bytes, member.into(), cancel)
+                .with_context(|| format!("cannot fill {}", path.display()))?;
         }
         Ok(())
     }
 }
 
-/// Writes random bytes over the whole file and waits until they are on the medium.
-fn fill(path: &Path, bytes: u64, seed: u64) -> std::io::Result<()> {
+/// More names than this are not tried.
+const NAMES_MAX: u32 = 1000;
+
+/// What the files of a run begin with, if so many names are taken.
+fn name(number: u32) -> String {
+    let process = std::process::id();
+    if number == 0 { format!("stripewise-{process}") } else { format!("stripewise-{process}-{number}") }
+}
+
+/// Writes random bytes over the whole file and waits until they are on the medium, unless it is cancelled.
+fn fill(path: &Path, bytes: u64, seed: u64, cancel: &AtomicBool) -> std::io::Result<()> {
+    const WORDS_PER_LOOK: u64 = 1 << 17;
     let file = File::options().write(true).open(path)?;
     let mut writer = BufWriter::with_capacity(1 << 20, &file);
     let mut random = Random::new(seed, 0);
-    for _ in 0..bytes / 8 {
+    for word in 0..bytes / 8 {
+        if word.is_multiple_of(WORDS_PER_LOOK) && cancel.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         writer.write_all(&random.next_u64().to_le_bytes())?;
     }
     writer.flush()?;
@@ -144,9 +186,10 @@ impl Target for FilesTarget {
         real::check(cell, self.options.storage.member_bytes)
     }
 
-    fn begin(&self) -> Result<()> {
+    fn begin(&self, cancel: &AtomicBool) -> Result<()> {
         self.check_room()?;
-        (0..self.options.members_max).try_for_each(|member| self.make(member))
+        let members = (0..self.options.members_max).take_while(|_| !cancel.load(Ordering::Relaxed));
+        members.into_iter().try_for_each(|member| self.make(member, cancel))
     }
 
     fn notes(&self) -> Vec<String> {

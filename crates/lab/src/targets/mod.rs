@@ -40,8 +40,9 @@ pub trait Target: Sync {
     }
     /// Refuses, before anything runs, cells this target can never run.
     fn check(&self, cell: &Cell) -> std::result::Result<(), String>;
-    /// Makes ready to run cells, such as member files. Called once, if any cell is to be run.
-    fn begin(&self) -> Result<()> {
+    /// Makes ready to run cells, such as member files. Called once, if any cell is to be run. A set `cancel` ends it early; no
+    /// cell is run then.
+    fn begin(&self, _cancel: &AtomicBool) -> Result<()> {
         Ok(())
     }
     /// What a reader must know of how cells ran, such as a fallback from `O_DIRECT`. Asked after the run.

@@ -1,7 +1,7 @@
 //! `model`: modelled drives in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::bail;
@@ -174,8 +174,8 @@ impl Target for ModelTarget {
         let sectors = checked_sectors(cell, config.rig.drive.capacity_sectors()).map_err(CellError)?;
         match cell.parameters.work {
             Work::Job | Work::Rebuild => {}
-            Work::Resync | Work::Recover => return sync(cell, &config),
-            Work::Mkfs => return mkfs(cell, &config, sectors),
+            Work::Resync | Work::Recover => return sync(cell, &config, cancel),
+            Work::Mkfs => return mkfs(cell, &config, sectors, cancel),
             Work::Trace => return trace(cell, &config, cancel),
         }
         let file = file(cell, sectors).map_err(CellError)?;
@@ -274,13 +274,24 @@ fn figures(from: Option<&SimReport>, to: &SimReport) -> BTreeMap<String, f64> {
 }
 
 /// Lets the array work by itself for the job's runtime, after its ramp.
-fn sync(cell: &Cell, config: &SimConfig) -> Result<Measurement, CellError> {
+fn sync(cell: &Cell, config: &SimConfig, cancel: &AtomicBool) -> Result<Measurement, CellError> {
     let job = &cell.parameters.job;
     let ramp_end = Instant::ZERO + job.ramp_time;
     let end = ramp_end + job.runtime;
     let mut world = world(cell, config)?;
+    let mut now = Instant::ZERO;
     let mut until = |end| {
-        let report = world.run(&mut LeftAlone { end }, Some(end)).map_err(|e| CellError(e.to_string()))?;
+        let mut alone = LeftAlone { end, has_asked: false };
+        let report = loop {
+            now = (now + BETWEEN_LOOKS).min(end);
+            let report = world.run(&mut alone, Some(now)).map_err(|e| CellError(e.to_string()))?;
+            if cancel.load(Ordering::Relaxed) {
+                return Err(CellError("interrupted".to_owned()));
+            }
+            if now == end {
+                break report;
+            }
+        };
         let status = world.volume().sync_status().filter(|s| s.action != SyncAction::Idle);
         let nothing_left =
             || CellError("the array had nothing left to do before the time was over".to_owned());
@@ -298,8 +309,14 @@ fn sync(cell: &Cell, config: &SimConfig) -> Result<Measurement, CellError> {
 }
 
 /// Makes a file system.
-fn mkfs(cell: &Cell, config: &SimConfig, sectors: u64) -> Result<Measurement, CellError> {
-    let mut workload = Mkfs::new(super::volume::mkfs(cell, sectors).map_err(CellError)?);
+fn mkfs(
+    cell: &Cell,
+    config: &SimConfig,
+    sectors: u64,
+    cancel: &Arc<AtomicBool>,
+) -> Result<Measurement, CellError> {
+    let extents = super::volume::mkfs(cell, sectors).map_err(CellError)?;
+    let mut workload = Mkfs::new(extents).with_cancel(Arc::clone(cancel));
     let report = world(cell, config)?.run(&mut workload, None).map_err(|e| CellError(e.to_string()))?;
     let (ios, bytes) = (workload.writes(), workload.bytes());
     let measured = Measured {
@@ -324,9 +341,14 @@ fn trace(cell: &Cell, config: &SimConfig, cancel: &Arc<AtomicBool>) -> Result<Me
     Ok(measurement)
 }
 
+/// How often, in virtual time, it is looked whether an array that is left alone is to end early.
+const BETWEEN_LOOKS: Nanos = Nanos(1_000_000_000);
+
 /// Nobody uses the array.
 struct LeftAlone {
     end: Instant,
+    /// Whether it is to be woken at the end already.
+    has_asked: bool,
 }
 
 impl Workload for LeftAlone {
@@ -339,7 +361,13 @@ impl Workload for LeftAlone {
     }
 
     fn next(&mut self, now: Instant) -> Next {
-        if now < self.end { Next::WaitUntil(self.end) } else { Next::Finished }
+        if now >= self.end {
+            Next::Finished
+        } else if std::mem::replace(&mut self.has_asked, true) {
+            Next::Wait
+        } else {
+            Next::WaitUntil(self.end)
+        }
     }
 
     fn complete(&mut self, _: Instant, _: RequestId, _: IoResult) {}

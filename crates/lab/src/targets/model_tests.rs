@@ -151,6 +151,18 @@ fn a_resync_is_measured_after_its_ramp() {
 }
 
 #[test]
+fn a_resync_and_a_mkfs_that_are_interrupted_end_at_once() {
+    let cancel = Arc::new(AtomicBool::new(true));
+    let resync = REBUILD.replace("work = \"rebuild\"\nrw = \"randread\"", "work = \"resync\"");
+    let resync = resync.replace("failed = 1", "speed_limit_max = 20000").replace("10s", "1000000s");
+    let study = study(&resync, 1).unwrap();
+    let error = study.target().run(&study.cells()[0], &cancel).unwrap_err();
+    assert_eq!(error.to_string(), "interrupted");
+    let mut mkfs = Mkfs::new(vec![crate::fs::Extent { start: 0, count: 1 }]).with_cancel(cancel);
+    assert!(matches!(mkfs.next(Instant::ZERO), Next::Finished));
+}
+
+#[test]
 fn a_job_that_ends_within_its_ramp_has_no_figures() {
     let plan = RIG.replace("[job]", "[job]\nsize = \"1m\"\ntime_based = false\nramp_time = \"60s\"");
     let folder = tempfile::tempdir().unwrap();

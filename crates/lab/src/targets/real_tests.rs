@@ -1,3 +1,5 @@
+use std::os::unix::fs::MetadataExt;
+
 use super::*;
 use crate::plan::Plan;
 use crate::recommend::Weights;
@@ -132,11 +134,34 @@ fn a_study_on_files_leaves_the_folder_as_it_was() {
     run(&kept);
     drop(kept);
     assert_eq!(files_in(folder.path()), 1 + 5);
-    // The kept files bear this process's names: they are refused, not used, and not removed.
+    // The kept files bear this process's names: others are taken, and they stay.
     let again = study(&on, StudyOptions::default()).unwrap();
-    assert!(again.target().begin().is_err());
+    again.target().begin(&AtomicBool::default()).unwrap();
+    assert_eq!(files_in(folder.path()), 1 + 5 + 5);
     drop(again);
     assert_eq!(files_in(folder.path()), 1 + 5);
+}
+
+#[test]
+fn who_interrupts_the_filling_of_members_does_not_wait_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = format!("files:{}", folder.path().display());
+    let target =
+        study(&on, StudyOptions { member_bytes: Some(256 << 20), ..StudyOptions::default() }).unwrap();
+    let cancel = AtomicBool::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while files_in(folder.path()) == 0 {
+                std::thread::yield_now();
+            }
+            cancel.store(true, Ordering::Relaxed);
+        });
+        target.target().begin(&cancel).unwrap();
+    });
+    let made: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap()).collect();
+    assert_eq!(made.len(), 1);
+    assert!(made[0].blocks() * 512 < 256 << 20, "{} blocks", made[0].blocks());
 }
 
 #[test]
@@ -144,9 +169,24 @@ fn a_folder_without_room_says_how_much_is_needed_and_free() {
     let folder = tempfile::tempdir().unwrap();
     let on = format!("files:{}", folder.path().display());
     let options = StudyOptions { member_bytes: Some(1 << 50), ..StudyOptions::default() };
-    let error = format!("{:#}", study(&on, options).unwrap().target().begin().unwrap_err());
+    let error =
+        format!("{:#}", study(&on, options).unwrap().target().begin(&AtomicBool::default()).unwrap_err());
     assert!(error.contains("need 5368709120 MiB") && error.contains("are free"), "{error}");
     assert_eq!(files_in(folder.path()), 0);
+}
+
+#[test]
+fn a_run_that_cannot_be_leaves_the_one_before_it_the_latest() {
+    let [folder, results] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut store = Store::open(results.path()).unwrap();
+    let on = format!("files:{}", folder.path().display());
+    let run = |store: &mut Store, member_bytes| {
+        let options = StudyOptions { member_bytes: Some(member_bytes), ..StudyOptions::default() };
+        study(&on, options).unwrap().run(store, &Arc::default(), |_| {})
+    };
+    let first = run(&mut store, 64 << 20).unwrap().run;
+    assert!(run(&mut store, 1 << 50).is_err());
+    assert_eq!(store.latest_run(None).unwrap(), first);
 }
 
 #[test]
