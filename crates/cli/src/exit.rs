@@ -14,6 +14,8 @@ use stripewise_lab::targets::NoRoom;
 use stripewise_lab::trace::{Problem, TraceError};
 use stripewise_sim::models::ModelError;
 
+use crate::output::ReaderLeft;
+
 /// An exit code; see the table in the crate's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -65,11 +67,7 @@ pub(crate) fn cannot_open(path: &Path, error: io::Error) -> anyhow::Error {
 
 /// Says what went wrong on standard error. A reader of a pipe who leaves is nobody's fault.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
-    let broken_pipe = error
-        .chain()
-        .filter_map(|e| e.downcast_ref::<std::io::Error>())
-        .any(|e| e.kind() == std::io::ErrorKind::BrokenPipe);
-    if broken_pipe {
+    if error.is::<ReaderLeft>() {
         return Exit::Done;
     }
     say!("stripewise: {error:#}");

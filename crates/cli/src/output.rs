@@ -27,7 +27,27 @@ use crate::exit::cannot_open;
 /// Prints text to standard output; a closed pipe is an error the caller passes on.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| unwritten(e, "standard output"))
+}
+
+/// Whoever read what this command prints has gone.
+#[derive(Debug)]
+pub(crate) struct ReaderLeft;
+
+impl std::fmt::Display for ReaderLeft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("nobody reads the output any more")
+    }
+}
+
+impl std::error::Error for ReaderLeft {}
+
+/// Why an output was not written, with its name.
+pub(crate) fn unwritten(error: std::io::Error, place: &str) -> anyhow::Error {
+    match error.kind() {
+        std::io::ErrorKind::BrokenPipe => ReaderLeft.into(),
+        _ => anyhow::Error::new(error).context(place.to_owned()),
+    }
 }
 
 /// Writes a file that was named; one of that name is replaced.

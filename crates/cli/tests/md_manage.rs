@@ -3,7 +3,9 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -233,6 +235,51 @@ impl Drop for Server {
             child.kill().unwrap_or_default();
             child.wait().unwrap();
         }
+    }
+}
+
+#[test]
+fn who_asks_for_nothing_keeps_nobody_from_the_control_socket() {
+    let (folder, _) = array("5 -c 16K", 3);
+    let folder = folder.path();
+    let _server = Server::start(folder, "a.img b.img c.img");
+    let mut asks = UnixStream::connect(folder.join("c.sock")).unwrap();
+    let mut ask = || {
+        asks.write_all(b"{\"command\":\"detail\"}\n").unwrap();
+        let mut answer = String::new();
+        BufReader::new(&asks).read_line(&mut answer).unwrap();
+        assert!(answer.starts_with("{\"detail\":"), "{answer}");
+    };
+    ask();
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        ask();
+        silent.push(UnixStream::connect(folder.join("c.sock")).unwrap());
+    }
+    for _ in 0..10 {
+        assert_eq!(json(folder, "detail --json --control c.sock")["active_devices"], 3);
+        assert!(says(folder, "speed --max 5000 --control c.sock").contains("5000"));
+        ask();
+    }
+    drop(silent);
+}
+
+#[test]
+fn a_server_that_goes_without_an_answer_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let door = UnixListener::bind(folder.path().join("c.sock")).unwrap();
+    std::thread::spawn(move || {
+        for (turn, socket) in door.incoming().enumerate() {
+            // Now it leaves at once, now it has read.
+            if turn % 2 == 1 {
+                let _asked = socket.unwrap().read(&mut [0; 1000]);
+            }
+        }
+    });
+    for _ in 0..10 {
+        let output = run(folder.path(), "fail a.img --control c.sock", b"");
+        assert_eq!(output.status.code(), Some(1), "{}", common::stderr(&output));
+        assert!(common::stderr(&output).contains("c.sock: "), "{}", common::stderr(&output));
     }
 }
 

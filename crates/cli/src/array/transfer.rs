@@ -20,6 +20,7 @@ use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::{byte_bar, stop_flag};
 use super::stream::{Reading, Source, Trouble, Writing};
 use crate::exit::{Exit, cannot_open};
+use crate::output::unwritten;
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -115,7 +116,7 @@ fn array_bytes(assembled: &Assembled) -> Result<u64> {
 fn explain(trouble: Trouble, verb: &str, place: &str) -> anyhow::Error {
     match trouble {
         Trouble::Array { offset, error } => anyhow!("cannot {verb} the array at byte {offset}: {error}"),
-        Trouble::Pipe(error) => anyhow::Error::new(error).context(place.to_owned()),
+        Trouble::Pipe(error) => unwritten(error, place),
     }
 }
 

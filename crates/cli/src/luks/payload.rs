@@ -7,6 +7,7 @@ use stripewise_crypt::store::Store;
 
 use super::{ReadArgs, WriteArgs, impossible, open};
 use crate::exit::{Exit, Impossible};
+use crate::output::unwritten;
 
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -33,10 +34,10 @@ pub(super) fn read(args: &ReadArgs) -> Result<Exit> {
         let piece = &mut piece[..(stop - start) as usize];
         payload.read_at(&store, start, piece).with_context(|| file.display().to_string())?;
         let wanted = (at - start) as usize..(end.min(stop) - start) as usize;
-        out.write_all(&piece[wanted]).context("standard output")?;
+        out.write_all(&piece[wanted]).map_err(|e| unwritten(e, "standard output"))?;
         at = stop;
     }
-    out.flush().context("standard output")?;
+    out.flush().map_err(|e| unwritten(e, "standard output"))?;
     Ok(Exit::Done)
 }
 

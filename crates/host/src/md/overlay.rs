@@ -85,7 +85,7 @@ impl Overlay {
             rows: Mutex::default(),
         };
         if is_empty {
-            table::create(&shared.file).map_err(problem)?;
+            table::create(&shared.file, &shared.syncs).map_err(problem)?;
         }
         Self::read(shared)
     }
@@ -149,7 +149,7 @@ impl Overlay {
             return Err(problem(io::Error::from_raw_os_error(libc::EROFS)));
         }
         lock_of(&self.0.rows).clear();
-        table::create(&self.0.file).map_err(problem)
+        table::create(&self.0.file, &self.0.syncs).map_err(problem)
     }
 
     fn open_member(&self, path: &Path, may_add: bool) -> Result<OverlayMember, HostError> {
@@ -175,7 +175,7 @@ impl Overlay {
             }
             Some(row) => Some(Arc::clone(&row.region)),
             None if may_add => {
-                let row = table::add(&self.0.file, &rows, canonical, (size_bytes, ends_sum))
+                let row = table::add((&self.0.file, &self.0.syncs), &rows, canonical, (size_bytes, ends_sum))
                     .map_err(|p| p.at(self.path()))?;
                 rows.push(row);
                 rows.last().map(|row| Arc::clone(&row.region))

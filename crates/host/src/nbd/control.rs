@@ -166,6 +166,8 @@ fn speed(value: &Value, name: &str) -> Result<Option<u32>, String> {
 #[derive(Debug)]
 pub(crate) struct ControlConnection {
     socket: OwnedFd,
+    /// When it was last heard of, in the order of all.
+    pub(crate) heard: u64,
     input: Vec<u8>,
     out: Vec<u8>,
     readable: bool,
@@ -174,8 +176,16 @@ pub(crate) struct ControlConnection {
 }
 
 impl ControlConnection {
-    pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self { socket, input: Vec::new(), out: Vec::new(), readable: true, writable: true, is_over: false }
+    pub(crate) fn new(socket: OwnedFd, heard: u64) -> Self {
+        Self {
+            socket,
+            heard,
+            input: Vec::new(),
+            out: Vec::new(),
+            readable: true,
+            writable: true,
+            is_over: false,
+        }
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -191,8 +201,8 @@ impl ControlConnection {
         self.is_over
     }
 
-    /// Answers what has come; `answer` makes an answer of a line.
-    pub(crate) fn serve(&mut self, mut answer: impl FnMut(&[u8]) -> String) {
+    /// Answers a line that has come, by `answer`; answers whether there was one. After it there may be more.
+    pub(crate) fn serve(&mut self, mut answer: impl FnMut(&[u8]) -> String) -> bool {
         self.send();
         // One answer at a time: a client that takes none is sent no more.
         while self.out.is_empty() && !self.is_over {
@@ -201,12 +211,15 @@ impl ControlConnection {
                 self.out = answer(&line).into_bytes();
                 self.out.push(b'\n');
                 self.send();
-            } else if self.input.len() > LINE_BYTES_MAX {
+                return true;
+            }
+            if self.input.len() > LINE_BYTES_MAX {
                 self.is_over = true;
             } else if !self.receive() {
-                return;
+                return false;
             }
         }
+        false
     }
 
     fn receive(&mut self) -> bool {

@@ -85,6 +85,8 @@ pub(crate) struct Service<'a> {
     patience: Patience,
     clients: Vec<Option<Client>>,
     controls: Vec<Option<ControlConnection>>,
+    /// How often a client of the control socket came or asked.
+    heard: u64,
     wholes: Vec<Option<Whole>>,
     free: Vec<u32>,
     buffers: Buffers,
@@ -139,6 +141,7 @@ impl<'a> Service<'a> {
             patience: Patience::default(),
             clients: Vec::new(),
             controls: Vec::new(),
+            heard: 0,
             wholes: Vec::new(),
             free: Vec::new(),
             buffers: Buffers::default(),
@@ -167,7 +170,7 @@ impl<'a> Service<'a> {
             self.shard.send_messages(context);
             let more = self.settle(context) || more;
             let moved = self.send();
-            self.serve_controls(context);
+            let more = self.serve_controls(context) || more;
             self.shard.send_messages(context);
             self.tell();
             self.sweep(now);

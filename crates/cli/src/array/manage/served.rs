@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Value, json};
 use stripewise_engine::io::SyncAction;
 use stripewise_format::device_flags::FlagsChange;
@@ -22,6 +22,12 @@ pub(crate) fn ask(socket: &Path, command: &Value) -> Result<Value> {
     stream.write_all(format!("{command}\n").as_bytes()).with_context(what)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).with_context(what)?;
+    if line.is_empty() {
+        bail!(
+            "{}: the server left without an answer; see whether it is there, and ask again",
+            socket.display()
+        );
+    }
     let answer: Value = serde_json::from_str(&line).with_context(what)?;
     match answer.get("error").and_then(Value::as_str) {
         Some(error) => Err(impossible(error)),

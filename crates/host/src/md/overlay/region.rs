@@ -34,7 +34,7 @@ pub(super) struct Syncs {
 }
 
 impl Syncs {
-    fn sync(&self, file: &File) -> io::Result<()> {
+    pub(super) fn sync(&self, file: &File) -> io::Result<()> {
         let mut has_failed = self.has_failed.lock().unwrap_or_else(PoisonError::into_inner);
         if *has_failed {
             return Err(io::Error::from_raw_os_error(libc::EIO));
@@ -199,6 +199,8 @@ mod tests {
         // A pipe cannot be made durable.
         let (pipe, _other) = io::pipe().unwrap();
         assert!(syncs.sync(&File::from(std::os::fd::OwnedFd::from(pipe))).is_err());
+        let added = super::super::table::add((&file, &syncs), &[], "a".into(), (BLOCK_BYTES, 1));
+        assert!(added.is_err(), "nor is a member added");
         for region in &mut regions {
             assert!(region.flush(&file, &syncs).is_err(), "and again");
             assert!(region.flush(&file, &syncs).is_err());

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::error::OverlayProblem;
-use super::region::{self, Region};
+use super::region::{self, Region, Syncs};
 
 const MAGIC: [u8; 16] = *b"stripewise cow\r\n";
 const VERSION: u32 = 1;
@@ -93,15 +93,15 @@ fn check_seal(record: &Record) -> Result<(), String> {
 }
 
 /// Makes a file, empty or an overlay, an overlay without members.
-pub(super) fn create(file: &File) -> io::Result<()> {
+pub(super) fn create(file: &File, syncs: &Syncs) -> io::Result<()> {
     if file.metadata()?.len() < REGIONS_AT {
         file.set_len(REGIONS_AT)?;
     }
     file.write_all_at(&header(0), 0)?;
-    file.sync_all()?;
+    syncs.sync(file)?;
     // No member is counted any more: what regions held can go.
     file.set_len(REGIONS_AT)?;
-    file.sync_all()
+    syncs.sync(file)
 }
 
 pub(super) fn has_magic(file: &File) -> bool {
@@ -149,7 +149,7 @@ pub(super) fn read(file: &File) -> Result<Vec<Row>, OverlayProblem> {
 
 /// Adds a member after those that are there. The header that counts it is written last.
 pub(super) fn add(
-    file: &File,
+    (file, syncs): (&File, &Syncs),
     rows: &[Row],
     path: PathBuf,
     (size_bytes, ends_sum): (u64, u32),
@@ -170,9 +170,9 @@ pub(super) fn add(
         file.set_len(start_bytes)?;
         file.set_len(end)?;
         file.write_all_at(&row.to_record(), record_at)?;
-        file.sync_all()?;
+        syncs.sync(file)?;
         file.write_all_at(&header(rows.len() + 1), 0)?;
-        file.sync_all()
+        syncs.sync(file)
     };
     write().map_err(|e: io::Error| OverlayProblem::from_io(&e))?;
     Ok(row)

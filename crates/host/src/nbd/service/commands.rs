@@ -8,14 +8,22 @@ use crate::manage::{Manage, ManageError, Managed, look_beneath};
 use crate::shard::Context;
 
 impl Service<'_> {
-    pub(super) fn serve_controls(&mut self, context: &Context<'_>) {
+    /// Answers a line of each client; answers whether a client has more.
+    pub(super) fn serve_controls(&mut self, context: &Context<'_>) -> bool {
+        let mut more = false;
         for place in 0..self.controls.len() {
             let Some(mut control) = self.controls[place].take() else { continue };
-            control.serve(|line| self.command(line, context));
+            let has_heard = control.serve(|line| self.command(line, context));
+            if has_heard {
+                self.heard += 1;
+                control.heard = self.heard;
+                more = true;
+            }
             if !control.is_over() {
                 self.controls[place] = Some(control);
             }
         }
+        more
     }
 
     fn command(&mut self, line: &[u8], context: &Context<'_>) -> String {

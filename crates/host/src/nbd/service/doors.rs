@@ -17,8 +17,8 @@ use crate::shard::Context;
 
 /// Clients connected at once; more wait in the listening socket's queue.
 const CONNECTIONS_MAX: usize = 128;
-/// Clients of the control socket at once.
-const CONTROLS_MAX: usize = 8;
+/// Clients of the control socket at once. When one more comes, the one that has asked for nothing the longest is let go.
+const CONTROLS_MAX: usize = 128;
 
 /// Where clients come in.
 #[derive(Debug)]
@@ -111,9 +111,7 @@ impl Service<'_> {
     fn welcome_controls(&mut self) {
         let Some(door) = self.doors.as_ref().and_then(|d| d.control.as_ref()) else { return };
         loop {
-            let is_full = self.controls.iter().flatten().count() >= CONTROLS_MAX;
             let socket = match door.accept() {
-                Ok(Some(_)) if is_full => continue,
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
                 Err(_) => {
@@ -121,11 +119,18 @@ impl Service<'_> {
                     return;
                 }
             };
+            if self.controls.iter().flatten().count() >= CONTROLS_MAX {
+                let silent = self.controls.iter_mut().filter(|control| control.is_some());
+                if let Some(silent) = silent.min_by_key(|control| control.as_ref().map(|c| c.heard)) {
+                    *silent = None;
+                }
+            }
             let place = self.controls.iter().position(Option::is_none).unwrap_or_else(|| {
                 self.controls.push(None);
                 self.controls.len() - 1
             });
-            let control = ControlConnection::new(socket);
+            self.heard += 1;
+            let control = ControlConnection::new(socket, self.heard);
             if self.poller.add(control.fd(), token::new(token::CONTROL, place)).is_ok() {
                 self.controls[place] = Some(control);
             }
