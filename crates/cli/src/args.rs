@@ -344,7 +344,7 @@ bench_args! {
     size "size" "Workload",
     /// Where that begins [default: 0]
     offset "offset" "Workload",
-    /// How far apart the jobs begin [default: size divided by numjobs]
+    /// How far apart the jobs begin [default: size divided by numjobs for sequential jobs, 0 for random ones]
     offset_increment "offset_increment" "Workload",
     /// Bytes read or written one block after another before the next random place [default: one block]
     run "run" "Workload",

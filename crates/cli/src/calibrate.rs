@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 use stripewise_format::time::Timestamp;
+use stripewise_host::md::paths::is_same;
 use stripewise_lab::calibrate::{Circumstances, Compared, Device, Effort, Findings, cpu, fit, toml};
 use stripewise_lab::environment::host_cpu;
 use stripewise_sim::models::{Model, ModelKind};
@@ -60,6 +61,11 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<Exit> {
         finish(args, &model, None, &[])?;
         return Ok(Exit::Done);
     };
+    if args.output.as_deref().is_some_and(|output| is_same(output, path)) {
+        let why =
+            format!("--output {}: this is the drive, which is only read; name another file", path.display());
+        return Err(Impossible(why).into());
+    }
     let mut device = Device::open(path)?;
     let effort = Effort { reads: args.reads as usize, ..Effort::DEFAULT };
     let found = Findings::of(&mut device, effort).with_context(|| path.display().to_string())?;

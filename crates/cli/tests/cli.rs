@@ -198,7 +198,7 @@ fn impossible_plans_say_file_line_and_what_would_be_right() {
 fn impossible_arguments_are_refused_with_exit_code_2() {
     let folder = folder_with_plan(SMALL);
     std::fs::write(folder.path().join("small.img"), "small").unwrap();
-    let cases: [(&[&str], &str); 32] = [
+    let cases: [(&[&str], &str); 34] = [
         (&["study", "run", "nosuch"], "chunk-size"),
         (&["study", "run", "nosuch.toml"], "nosuch.toml"),
         (&["study", "run", "plan.toml", "--on", "tape"], "memory"),
@@ -229,6 +229,8 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["study", "sensitivity", "stride", "--model", "nosuch"], "nosuch: no such model"),
         (&["bench", "--bs", "64k", "--size", "32k"], "does not fit in size 32k"),
         (&["models", "calibrate", "nosuch.img"], "nosuch.img"),
+        (&["models", "calibrate", "small.img", "-o", "./small.img"], "is the drive, which is only read"),
+        (&["bench", "--rw", "randwrite", "--run_fsync", "1"], "run=4k"),
         (&["models", "calibrate", "--output", "nosuch/model.toml"], "nosuch/model.toml"),
         (&["luks", "dump", "nosuch.img"], "nosuch.img"),
         (&["luks", "dump", "small.img"], "no LUKS header"),

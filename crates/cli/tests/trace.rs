@@ -110,4 +110,9 @@ fn what_is_no_trace_is_neither_overwritten_nor_read() {
     assert!(refusal.contains("a.img: the file exists and is no trace"), "{refusal}");
     assert!(fs::read(folder.join("a.img")).unwrap() == before);
     assert!(fails(folder, "trace show none.trace", b"", 2).contains("none.trace: cannot open it"));
+    assert!(fails(folder, "trace show .", b"", 2).contains(".: cannot read it"));
+    // Nobody reads the pipe: it is not waited for.
+    assert!(std::process::Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
+    let refusal = refused(folder, &format!("serve {MEMBERS} --socket s.sock --trace pipe"));
+    assert!(refusal.contains("pipe: the file exists and is no trace"), "{refusal}");
 }

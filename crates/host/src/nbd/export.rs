@@ -34,13 +34,14 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// The transmission flags.
+    /// The transmission flags for a client whose replies are structured, or are not: others cannot be told of fragments.
     ///
     /// Several connections see the same bytes: a write is acknowledged once it is in the one page cache or on the
     /// members, and a flush of any connection reaches every member.
-    pub(crate) fn flags(&self) -> u16 {
+    pub(crate) fn flags(&self, structured: bool) -> u16 {
         use transmission_flag as flag;
-        let common = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::SEND_DF | flag::CAN_MULTI_CONN;
+        let common = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::CAN_MULTI_CONN;
+        let common = if structured { common | flag::SEND_DF } else { common };
         if self.read_only {
             return common | flag::READ_ONLY;
         }

@@ -147,7 +147,7 @@ impl Handshake {
             }
             option::LIST => list(export, data, out),
             option::INFO | option::GO => {
-                let kind = go(export, option, data, out);
+                let kind = go(export, self.agreed.structured, option, data, out);
                 if option == option::GO && kind == reply::ACK {
                     put_option_reply(out, option, kind, &[]);
                     return Step::Transmission(self.agreed);
@@ -174,7 +174,7 @@ impl Handshake {
             return Step::Close;
         }
         out.extend(export.bytes.to_be_bytes());
-        out.extend(export.flags().to_be_bytes());
+        out.extend(export.flags(self.agreed.structured).to_be_bytes());
         if !self.no_zeroes {
             out.extend([0; EXPORT_NAME_ZEROES]);
         }
@@ -216,7 +216,7 @@ fn list(export: &Export, data: &[u8], out: &mut Vec<u8>) -> u32 {
 }
 
 /// Tells what `INFO` and `GO` tell; answers the kind of the last reply.
-fn go(export: &Export, option: u32, data: &[u8], out: &mut Vec<u8>) -> u32 {
+fn go(export: &Export, structured: bool, option: u32, data: &[u8], out: &mut Vec<u8>) -> u32 {
     let Some((name, infos)) = parse_go(data) else { return reply::ERR_INVALID };
     if !export.is_named(name) {
         return reply::ERR_UNKNOWN;
@@ -225,7 +225,7 @@ fn go(export: &Export, option: u32, data: &[u8], out: &mut Vec<u8>) -> u32 {
         let data: Vec<u8> = kind.to_be_bytes().into_iter().chain(data.concat()).collect();
         put_option_reply(out, option, reply::INFO, &[&data]);
     };
-    tell(info::EXPORT, &[&export.bytes.to_be_bytes(), &export.flags().to_be_bytes()]);
+    tell(info::EXPORT, &[&export.bytes.to_be_bytes(), &export.flags(structured).to_be_bytes()]);
     if infos.contains(&info::NAME) {
         tell(info::NAME, &[export.name.as_bytes()]);
     }

@@ -62,7 +62,7 @@ fn go_tells_the_export_and_begins_transmission() {
     let infos = [0, 3, 0, 1, 0, 2, 0, 3];
     let input = [&FLAGS[..], &option(8, b""), &option(7, &named(b"md0", &infos)), b"next"].concat();
     let (out, taken, step) = answers(&export(), &input);
-    let flags = export().flags().to_be_bytes();
+    let flags = export().flags(true).to_be_bytes();
     let want = [
         reply_bytes(8, 1, b""),
         reply_bytes(7, 3, &[&[0, 0][..], &BYTES.to_be_bytes(), &flags].concat()),
@@ -88,7 +88,7 @@ fn info_is_go_without_the_transmission_and_an_unknown_name_is_told() {
 #[test]
 fn export_name_is_answered_with_and_without_zeroes() {
     let name = option(1, b"md0");
-    let short = [&BYTES.to_be_bytes()[..], &export().flags().to_be_bytes()].concat();
+    let short = [&BYTES.to_be_bytes()[..], &export().flags(false).to_be_bytes()].concat();
     let (out, _, step) = answers(&export(), &[&FLAGS[..], &name].concat());
     assert_eq!((out.clone(), step), (short.clone(), Step::Transmission(Agreed::default())));
     let (out, _, _) = answers(&export(), &[&[0, 0, 0, 1][..], &name].concat());
@@ -172,10 +172,23 @@ fn a_client_that_never_chooses_is_let_go() {
 #[test]
 fn a_read_only_export_offers_no_writes() {
     use transmission_flag as flag;
-    let flags = Export { read_only: true, ..export() }.flags();
+    let flags = Export { read_only: true, ..export() }.flags(true);
     assert_ne!(flags & flag::READ_ONLY, 0);
     let writes = flag::SEND_FUA | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO;
     assert_eq!(flags & writes, 0);
+}
+
+#[test]
+fn fragments_are_spoken_of_only_where_replies_are_structured() {
+    use transmission_flag as flag;
+    assert_eq!(export().flags(true) & !export().flags(false), flag::SEND_DF);
+    let go = |before: &[u8]| {
+        answers(&export(), &[&FLAGS[..], before, &option(7, &named(b"md0", &[0, 0]))].concat()).0
+    };
+    let holds = |out: &[u8], flags: u16| {
+        out.windows(10).any(|w| w == [&BYTES.to_be_bytes()[..], &flags.to_be_bytes()].concat())
+    };
+    assert!(holds(&go(b""), export().flags(false)) && holds(&go(&option(8, b"")), export().flags(true)));
 }
 
 fn raw(command: u16, flags: u16, offset: u64, length: u32) -> RawRequest {

@@ -75,7 +75,7 @@ impl<R: BufRead> Lines<'_, R> {
     fn next(&mut self) -> Result<Option<&str>, TraceError> {
         self.text.clear();
         let read = self.from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.text);
-        let read = read.map_err(|e| Problem::System(format!("cannot read it: {e}")).of(self.file))?;
+        let read = read.map_err(|e| Problem::opening("read it", &e).of(self.file))?;
         self.hash.update(&self.text);
         let Some(text) = self.text.strip_suffix(b"\n") else {
             return if read as u64 == LINE_BYTES_MAX { Err(self.no_line()) } else { Ok(None) };
@@ -117,7 +117,7 @@ impl<R: BufRead> Lines<'_, R> {
 
     fn is_over(&mut self) -> Result<bool, TraceError> {
         let rest = self.from.fill_buf();
-        rest.map(<[u8]>::is_empty).map_err(|e| Problem::System(format!("cannot read it: {e}")).of(self.file))
+        rest.map(<[u8]>::is_empty).map_err(|e| Problem::opening("read it", &e).of(self.file))
     }
 }
 
@@ -158,9 +158,8 @@ fn record(text: &str, device_bytes: u64) -> Result<Record, Problem> {
             return Err(field(column, found, "a multiple of 512"));
         }
     }
-    let end = at.saturating_add(length);
-    if end > device_bytes {
-        return Err(Problem::Beyond { end, device: device_bytes });
+    if at.checked_add(length).is_none_or(|end| end > device_bytes) {
+        return Err(Problem::Beyond { end: at.saturating_add(length), device: device_bytes });
     }
     let flags_are_known = flags == "-" || !flags.is_empty() && flags.chars().all(|c| matches!(c, 'f' | 'e'));
     if !flags_are_known {

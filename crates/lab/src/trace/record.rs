@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -84,7 +85,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a trace of a device of so many bytes. A file there is replaced if it is a trace or empty. `tell` is called
+    /// Starts a trace of a device of so many bytes. A file there is replaced if it is a trace or empty; pipes, which wait for
+    /// a reader, are refused. `tell` is called
     /// at once, on the recorder's thread, if the file can no longer be written.
     ///
     /// # Errors
@@ -96,6 +98,10 @@ impl Recorder {
     ) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let system = |e: io::Error| Problem::opening("make the trace", &e).of(&name);
+        let kind = path.metadata().map(|metadata| metadata.file_type());
+        if kind.is_ok_and(|kind| !kind.is_file() && !kind.is_char_device()) {
+            return Err(Problem::Exists.of(&name));
+        }
         match File::open(path) {
             Ok(mut there) => {
                 let mut start = [0; MAGIC.len()];

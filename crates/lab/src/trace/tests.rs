@@ -56,6 +56,14 @@ fn a_trace_cut_at_any_byte_is_refused_or_the_line_named() {
 }
 
 #[test]
+fn what_ends_past_all_bytes_is_beyond_the_largest_device() {
+    let head = HEAD.replace("1048576", &u64::MAX.to_string());
+    let text = format!("{head}0 D 18446744073709551104 1024 - 0 0\nend 1\n");
+    let error = parse("a.trace", text.as_bytes(), Whole::Required).unwrap_err();
+    assert!(matches!(error.problem, Problem::Beyond { .. }), "{error}");
+}
+
+#[test]
 fn what_is_wrong_is_named_with_line_and_column() {
     for (rest, line, what) in [
         ("0 X 0 512 - 0 5\nend 1\n", 4, "op is 'X'"),
