@@ -37,9 +37,13 @@ pub fn export_csv(results: &StudyResults) -> String {
         for name in &factors {
             let _ = write!(csv, ",{}", cell.factors.get(*name).map_or_else(String::new, |v| quoted(v)));
         }
-        let _ = write!(csv, ",{},{},{}", cell.seconds, cell.bytes_per_second(), cell.iops());
-        for direction in [&cell.read, &cell.write] {
-            write_direction(&mut csv, direction);
+        if cell.error.is_some() {
+            // A mean over the file takes no part of what failed for a figure.
+            csv.push_str(&",".repeat(3 + 2 * DIRECTION_COLUMNS));
+        } else {
+            let _ = write!(csv, ",{},{},{}", cell.seconds, cell.bytes_per_second(), cell.iops());
+            write_direction(&mut csv, &cell.read);
+            write_direction(&mut csv, &cell.write);
         }
         for name in &figures {
             let _ = write!(csv, ",{}", cell.figures.get(*name).map_or_else(String::new, f64::to_string));
@@ -49,8 +53,17 @@ pub fn export_csv(results: &StudyResults) -> String {
     csv
 }
 
+/// What [`write_direction`] writes.
+const DIRECTION_COLUMNS: usize = 9;
+
+/// Latencies are empty where there was no I/O.
 fn write_direction(csv: &mut String, d: &DirectionResult) {
-    let _ = write!(csv, ",{},{},{},{}", d.ios, d.bytes, d.errors, d.latency_mean_ns);
+    let _ = write!(csv, ",{},{},{}", d.ios, d.bytes, d.errors);
+    if d.ios == 0 {
+        csv.push_str(&",".repeat(6));
+        return;
+    }
+    let _ = write!(csv, ",{}", d.latency_mean_ns);
     for percentile in
         [d.latency_p50_ns, d.latency_p90_ns, d.latency_p99_ns, d.latency_p999_ns, d.latency_max_ns]
     {

@@ -327,6 +327,23 @@ fn a_csv_has_a_column_for_each_figure() {
 }
 
 #[test]
+fn what_a_failed_cell_has_not_is_empty_in_the_csv() {
+    let lab = Lab::new(FakeTarget::new(best_64k, 0.01));
+    let (_, mut results) = lab.run(PLAN, Choices::default());
+    results.cells[0].error = Some("it failed".to_owned());
+    let csv = export_csv(&results);
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    let column = |name: &str| rows[0].iter().position(|column| *column == name).unwrap();
+    for name in ["seconds", "bytes_per_second", "read_ios", "write_max_ns"] {
+        assert_eq!(rows[1][column(name)], "", "{name}");
+    }
+    // The others read, and wrote nothing.
+    assert!(rows[2][column("seconds")] == "1" && rows[2][column("write_ios")] == "0");
+    assert!(rows[2][column("write_p99_ns")].is_empty());
+}
+
+#[test]
 fn progress_comes_on_the_callers_thread_once_per_cell() {
     let lab = Lab::new(FakeTarget::new(best_64k, 0.0));
     let mut store = Store::open(lab.folder.path()).unwrap();

@@ -1,12 +1,12 @@
-//! A controller's bus: bandwidth shared by its drives, first come first served; and the bus that controllers
+//! A controller's bus: bandwidth shared by its drives, each at the first time it is free for it; and the bus that controllers
 //! share, if there is one.
 //!
-//! A command holds the bus for its cost and its bytes; the link of its drive limits it too. A reservation
-//! may name an arrival in the past (a transfer that began while the drive still read): the time since the
-//! end of the last reservation was idle, so it can still be given away. Data pass a shared bus while they
-//! pass the controller's, not after: the slower of the two decides.
+//! A command holds the bus for its cost and its bytes; the link of its drive limits it too: a drive that waits for its link leaves
+//! the bus to others. A reservation may name an arrival in the past (a transfer that began while the drive still read). Data pass a
+//! shared bus while they pass the controller's, not after: the slower of the two decides.
 
 use crate::models::{BusModel, ControllerModel};
+use crate::reserved::Reserved;
 use crate::rig::Rig;
 
 /// The bus and its counters.
@@ -14,9 +14,7 @@ use crate::rig::Rig;
 pub(crate) struct Bus {
     byte_ps: u64,
     command_ns: u64,
-    free_ns: u64,
-    busy_ns: u64,
-    bytes: u64,
+    reserved: Reserved,
 }
 
 impl Bus {
@@ -28,8 +26,8 @@ impl Bus {
         Self::with(model.byte_ps, model.command_ns)
     }
 
-    const fn with(byte_ps: u64, command_ns: u64) -> Self {
-        Self { byte_ps, command_ns, free_ns: 0, busy_ns: 0, bytes: 0 }
+    fn with(byte_ps: u64, command_ns: u64) -> Self {
+        Self { byte_ps, command_ns, reserved: Reserved::default() }
     }
 
     /// Nanoseconds a command of so many bytes holds the bus.
@@ -38,22 +36,18 @@ impl Bus {
     }
 
     /// Takes the bus for a command as soon after `start_ns` as it is free; returns begin and end.
-    fn take(&mut self, start_ns: u64, bytes: u64) -> (u64, u64) {
-        let holding = self.holding_ns(bytes);
-        let begin = self.free_ns.max(start_ns);
-        self.free_ns = begin + holding;
-        self.busy_ns += holding;
-        self.bytes += bytes;
-        (begin, begin + holding)
+    fn take(&mut self, now_ns: u64, start_ns: u64, bytes: u64) -> (u64, u64) {
+        self.reserved.take(now_ns, start_ns, self.holding_ns(bytes), bytes)
     }
 
-    /// How long it was held until then; what it is reserved for beyond that has not happened.
-    pub(crate) const fn busy_until_ns(&self, now_ns: u64) -> u64 {
-        self.busy_ns.saturating_sub(self.free_ns.saturating_sub(now_ns))
+    /// How long it was held until then.
+    pub(crate) fn busy_until_ns(&self, now_ns: u64) -> u64 {
+        self.reserved.ns_until(now_ns)
     }
 
-    pub(crate) const fn bytes(&self) -> u64 {
-        self.bytes
+    /// Bytes that had passed it by then.
+    pub(crate) fn bytes_until(&self, now_ns: u64) -> u64 {
+        self.reserved.amount_until(now_ns)
     }
 }
 
@@ -128,11 +122,11 @@ impl<'a> BusPath<'a> {
     }
 
     /// Moves a command's bytes as soon after `arrival_ns` as buses and link allow; returns the end.
-    pub(crate) fn transfer(&mut self, arrival_ns: u64, bytes: u64, link: &mut Link) -> u64 {
+    pub(crate) fn transfer(&mut self, now_ns: u64, arrival_ns: u64, bytes: u64, link: &mut Link) -> u64 {
         let start = arrival_ns.max(link.free_ns);
-        let (mut begin, mut end) = self.controller.take(start, bytes);
+        let (mut begin, mut end) = self.controller.take(now_ns, start, bytes);
         if let Some(shared) = &mut self.shared {
-            let passed = shared.take(begin, bytes);
+            let passed = shared.take(now_ns, begin, bytes);
             begin = passed.0;
             end = end.max(passed.1);
         }
@@ -146,12 +140,17 @@ impl<'a> BusPath<'a> {
 mod tests {
     use super::*;
 
-    /// A run that ends at 15 has seen half of what the bus is held for from 10 to 20.
+    /// A link of a tenth of the bus: what one drive's link has not got to yet keeps no other drive waiting.
     #[test]
-    fn what_is_reserved_beyond_the_end_was_not_busy() {
+    fn a_drive_that_waits_for_its_link_leaves_the_bus_to_others() {
         let mut bus = Bus::with(1000, 0);
-        assert_eq!(bus.take(0, 10), (0, 10));
-        assert_eq!(bus.take(10, 10), (10, 20));
-        assert_eq!((bus.busy_until_ns(15), bus.busy_until_ns(20), bus.busy_until_ns(40)), (15, 20, 20));
+        let mut path = BusPath::alone(&mut bus);
+        let [mut first, mut second] = [Link::new(10_000); 2];
+        let of_first: Vec<u64> = (0..3).map(|_| path.transfer(0, 0, 100, &mut first)).collect();
+        let of_second: Vec<u64> = (0..3).map(|_| path.transfer(0, 0, 100, &mut second)).collect();
+        assert_eq!(of_first, [1000, 2000, 3000]);
+        assert_eq!(of_second, [1100, 2100, 3100]);
+        assert_eq!((bus.busy_until_ns(150), bus.bytes_until(150)), (150, 150));
+        assert_eq!((bus.busy_until_ns(3100), bus.bytes_until(3100)), (600, 600));
     }
 }

@@ -22,6 +22,7 @@ pub mod models;
 pub mod random;
 mod realtime;
 mod report;
+mod reserved;
 mod rig;
 mod topology;
 mod trace;

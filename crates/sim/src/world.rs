@@ -524,7 +524,7 @@ impl<D: Data> World<D> {
             events: self.counts.events,
             members: self.members.iter().map(member).collect(),
             bus_busy_share: self.buses.controllers().iter().map(bus).collect(),
-            bus_bytes: self.buses.controllers().iter().map(Bus::bytes).collect(),
+            bus_bytes: self.buses.controllers().iter().map(|b| b.bytes_until(self.now_ns)).collect(),
             shared_bus_busy_share: self.buses.shared().iter().map(bus).collect(),
             parity_busy_share: share(self.cpu.parity_ns()),
             cpu_busy_share: share(self.cpu.busy_ns()) / self.cpu.cores() as f64,

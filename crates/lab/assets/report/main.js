@@ -44,8 +44,10 @@ function facetControl({ id, values }) {
 function facetChoice(id, values, change) {
   const words = (value) => (id === 'share' ? `${value ?? '–'} %` : value ?? 'none');
   if (values.length <= 5) return segments(factorName(id), [[null, 'All'], ...values.map((value) => [value, words(value)])], choices.facets.get(id), change);
-  const options = [['', 'All'], ...values.map((value) => [value ?? '', words(value)])];
-  return element('div', { class: 'control' }, picker(factorName(id), options, choices.facets.get(id) ?? '', (value) => change(value === '' ? null : value)));
+  // By their places: 'none' is a value like others, and 'All' is none.
+  const options = [['', 'All'], ...values.map((value, place) => [String(place), words(value)])];
+  const place = values.indexOf(choices.facets.get(id));
+  return element('div', { class: 'control' }, picker(factorName(id), options, place < 0 ? '' : String(place), (chosen) => change(chosen === '' ? null : values[Number(chosen)])));
 }
 
 /** The legend: every subject value with its colour and mark; pressing one hides or shows it. */

@@ -64,12 +64,11 @@ fn cost(cells: &[CellResult], subject: &str, name: &str, value: &str) -> Option<
             }
         })
         .collect();
+    // The logarithm of 0 would make the mean of all 0: cells that the page cache alone answers have no part in it.
+    let logs: Vec<f64> = costs.iter().filter(|c| c.ios > 0.0).map(|c| c.ios.ln()).collect();
+    let ios = if logs.is_empty() { 0.0 } else { (logs.iter().sum::<f64>() / logs.len() as f64).exp() };
     let mean = |of: fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
-    (!costs.is_empty()).then(|| Cost {
-        ios: mean(|c| c.ios.ln()).exp(),
-        bytes: mean(|c| c.bytes),
-        read: mean(|c| c.read),
-    })
+    (!costs.is_empty()).then(|| Cost { ios, bytes: mean(|c| c.bytes), read: mean(|c| c.read) })
 }
 
 fn words(cost: Cost, writes: bool) -> String {
@@ -148,6 +147,11 @@ mod tests {
               writes cover only part of a stripe and must read before they write."
             ]
         );
+        let mut cached = cell("16K", 0);
+        cached.member_ios = cached.member_ios.map(|ios| MemberIos { writes: 0, write_bytes: 0, ..ios });
+        let said =
+            reasons(&[cached, cell("16K", 0), cell("1024K", 20)], &question, std::slice::from_ref(&best));
+        assert!(said[0].contains("a request takes 2.0 member I/Os, which move 1.00 bytes"), "{said:?}");
         let close = FamilyBest { scores: vec![1.0, 0.97], ..best };
         assert!(reasons(&[cell("16K", 0), cell("1024K", 20)], &question, &[close]).is_empty());
     }

@@ -24,19 +24,31 @@ struct Sample {
 }
 
 impl Sample {
-    /// Nothing of cells where no I/O completed, or nothing was recovered.
+    /// Nothing of cells that failed, or have no figures. Where no I/O completed, whoever asked waited for all of the time.
     fn of(cell: &CellResult) -> Option<Self> {
-        let figure = |name: &str| cell.figures.get(name).copied().filter(|x| *x > 0.0);
+        let figure = |name: &str| cell.figures.get(name).copied();
         let p99_ns = cell.read.latency_p99_ns.max(cell.write.latency_p99_ns) as f64;
         let bytes_per_second = cell.bytes_per_second();
         let sample = Self {
             sync_kib_s: figure("sync_kib_s")?,
-            member_kib: figure("sync_total_kib")?,
+            member_kib: figure("sync_total_kib").filter(|kib| *kib > 0.0)?,
             bytes_per_second,
-            p99_ns,
+            p99_ns: if bytes_per_second > 0.0 { p99_ns } else { cell.seconds * 1e9 },
         };
-        (cell.error.is_none() && p99_ns > 0.0 && bytes_per_second > 0.0).then_some(sample)
+        (cell.error.is_none() && sample.p99_ns > 0.0).then_some(sample)
     }
+}
+
+/// A replicate's samples, of which nothing is zero: what a value had none of counts as a thousandth of the most that another had,
+/// since the ratio of a logarithm of 0 is none. Nothing if no value had any.
+fn floored(mut samples: Vec<Sample>) -> Option<Vec<Sample>> {
+    let most = |of: fn(&Sample) -> f64| samples.iter().map(of).fold(0.0, f64::max);
+    let (sync, throughput) = (most(|s| s.sync_kib_s), most(|s| s.bytes_per_second));
+    for sample in &mut samples {
+        sample.sync_kib_s = sample.sync_kib_s.max(sync / 1000.0);
+        sample.bytes_per_second = sample.bytes_per_second.max(throughput / 1000.0);
+    }
+    (sync > 0.0 && throughput > 0.0).then_some(samples)
 }
 
 /// A workload's samples, by replicate and then by value, smallest first; every value has one.
@@ -125,8 +137,10 @@ fn groups(cells: &[CellResult], subject: &str, values: &[&String]) -> (Vec<Group
     let groups: Vec<Group> = by_group
         .into_iter()
         .filter_map(|(factors, replicates)| {
-            let replicates: Vec<Vec<Sample>> =
-                replicates.into_values().filter_map(|samples| samples.into_iter().collect()).collect();
+            let complete = |samples: Vec<Option<Sample>>| {
+                samples.into_iter().collect::<Option<Vec<_>>>().and_then(floored)
+            };
+            let replicates: Vec<Vec<Sample>> = replicates.into_values().filter_map(complete).collect();
             let family = family(&factors).filter(|_| !replicates.is_empty())?;
             let words: Vec<String> = factors.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let number = |name: &str| factors.get(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(1);

@@ -93,6 +93,26 @@ fn a_workload_that_lacks_a_value_is_not_judged_and_told() {
 }
 
 #[test]
+fn a_workload_of_which_nothing_was_recovered_or_done_counts_all_the_same() {
+    let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    let of = |cells: &mut [CellResult], limit: &str, change: fn(&mut CellResult)| {
+        let writes =
+            |c: &&mut CellResult| c.factors["rw"] == "randwrite" && c.factors["speed_limit_min"] == limit;
+        cells.iter_mut().filter(writes).for_each(change);
+    };
+    of(&mut cells, "1000", |c| *c.figures.get_mut("sync_kib_s").unwrap() = 0.0);
+    let judgement = judged(&cells, "speed_limit_min", &Weights::default());
+    assert_eq!((judgement.recommendation.best.as_str(), judgement.notes.len()), ("10000", 0));
+    // No write completed: whoever asked waited for the whole second.
+    of(&mut cells, "10000", |c| c.write = DirectionResult::default());
+    let judgement = judged(&cells, "speed_limit_min", &Weights::default());
+    assert_eq!((judgement.recommendation.best.as_str(), judgement.notes.len()), ("1000", 0));
+    let rows = judgement.recommendation.trade_off.unwrap().rows;
+    let none = rows.iter().find(|r| r.family == "random-write" && r.value == "10000").unwrap();
+    assert!((none.p99_ns - 1e9).abs() < 1.0 && (none.throughput_ratio - 0.001).abs() < 1e-9, "{none:?}");
+}
+
+#[test]
 fn other_studies_are_ranked_as_ever() {
     let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
     for cell in &mut cells {

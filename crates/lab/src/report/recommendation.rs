@@ -233,7 +233,7 @@ fn families(html: &mut Html, results: &StudyResults) {
     }
     section(html, results, "families", "By workload family");
     html.raw("<p class=\"note\">Score of each value within the family, in per cent of the best value of each cell. ");
-    html.raw("The weight is the family’s share in the ranking above; <code>--weight</code> changes it.</p>");
+    html.raw("A family’s share in the ranking above is its weight in the sum of all; <code>--weight</code> changes it.</p>");
     html.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"families-title\">");
     html.raw("<table class=\"families\"><thead><tr><th scope=\"col\">Family</th><th scope=\"col\">");
     html.raw(if is_single(results) { "Highest" } else { "Best" }).raw("</th>");

@@ -109,8 +109,13 @@ pub(super) fn replay(cell: &Cell, cancel: &Arc<AtomicBool>) -> Result<Replay, Ce
 
 /// The cell's ext file system on so many sectors.
 fn layout(cell: &Cell, sectors: u64) -> Result<Ext, String> {
-    let too_small = || format!("a device of {sectors} sectors is too small for a file system");
-    Ext::new(&cell.parameters.ext(sectors)).ok_or_else(too_small)
+    let no_room = || {
+        format!(
+            "a device of {sectors} sectors has no room for this file system: it is too small for one, or its inodes and \
+             group descriptors fill it; with a larger inode_ratio it has fewer"
+        )
+    };
+    Ext::new(&cell.parameters.ext(sectors)).ok_or_else(no_room)
 }
 
 /// The cell's xfs on so many sectors.

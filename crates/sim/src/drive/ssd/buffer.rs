@@ -21,6 +21,8 @@ pub(super) struct WriteBuffer {
     programs_max: usize,
     collection_permille: u64,
     expected: Expected,
+    /// Whether a write waits for room.
+    is_short: bool,
     /// Bytes on their way into the buffer.
     arriving_bytes: u64,
     /// Bytes in the buffer, those being programmed included.
@@ -47,6 +49,7 @@ impl WriteBuffer {
             programs_max: model.programs_max as usize,
             collection_permille: model.collection_permille,
             expected: Expected::new(model.streams),
+            is_short: false,
             arriving_bytes: 0,
             held_bytes: 0,
             waiting_bytes: 0,
@@ -63,6 +66,7 @@ impl WriteBuffer {
     pub(super) fn admit(&mut self, bytes: u64) -> bool {
         let used = self.held_bytes + self.arriving_bytes;
         let room = used == 0 || used + bytes <= self.limit_bytes;
+        self.is_short = !room;
         if room {
             self.arriving_bytes += bytes;
         }
@@ -98,7 +102,7 @@ impl WriteBuffer {
             self.owed_bytes -= self.program_bytes;
             0
         } else if self.waiting_bytes >= self.program_bytes
-            || (self.waiting_bytes > 0 && !self.forced.is_empty())
+            || (self.waiting_bytes > 0 && (!self.forced.is_empty() || self.is_stuck()))
         {
             self.waiting_bytes.min(self.program_bytes)
         } else {
@@ -114,6 +118,11 @@ impl WriteBuffer {
         let (die, end_ns) = flash.program(now_ns);
         self.programs.push(Reverse((end_ns, die, bytes)));
         Some(end_ns)
+    }
+
+    /// Whether a write waits for room that nothing under way will make.
+    fn is_stuck(&self) -> bool {
+        self.is_short && self.programs.is_empty() && self.arriving_bytes == 0
     }
 
     /// The program that ends first has ended; commands that waited for it are added to `done`.

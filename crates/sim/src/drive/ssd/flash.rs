@@ -4,7 +4,7 @@
 //! behind, and for random places as good as any other order. Nothing is kept for a page.
 
 use crate::models::SsdModel;
-use std::collections::VecDeque;
+use crate::reserved::Reserved;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Die {
@@ -16,7 +16,7 @@ struct Die {
 #[derive(Debug)]
 pub(super) struct Flash {
     dies: Vec<Die>,
-    channels: Vec<Channel>,
+    channels: Vec<Reserved>,
     read_ns: u64,
     program_ns: u64,
     channel_byte_ps: u64,
@@ -33,7 +33,7 @@ impl Flash {
     pub(super) fn new(model: &SsdModel) -> Self {
         Self {
             dies: vec![Die::default(); model.dies as usize],
-            channels: vec![Channel::default(); model.channels as usize],
+            channels: vec![Reserved::default(); model.channels as usize],
             read_ns: model.read_ns,
             program_ns: model.program_ns,
             channel_byte_ps: model.channel_byte_ps,
@@ -83,55 +83,6 @@ impl Flash {
 
     fn cross(&mut self, now_ns: u64, die: usize, from_ns: u64, bytes: u64) -> u64 {
         let channel = die % self.channels.len();
-        self.channels[channel].reserve(now_ns, from_ns, bytes * self.channel_byte_ps / 1000)
-    }
-}
-
-/// A channel: when it is taken from now on. Dies end at times unlike the order they were asked in, so a
-/// transfer takes the first gap it fits in.
-#[derive(Clone, Debug, Default)]
-struct Channel {
-    taken: VecDeque<(u64, u64)>,
-}
-
-impl Channel {
-    /// Takes the channel as soon after `from_ns` as it is free that long; returns the end.
-    fn reserve(&mut self, now_ns: u64, from_ns: u64, length_ns: u64) -> u64 {
-        while self.taken.front().is_some_and(|&(_, end)| end <= now_ns) {
-            self.taken.pop_front();
-        }
-        let mut begin = from_ns;
-        let mut place = 0_usize;
-        for &(taken, until) in &self.taken {
-            if begin + length_ns <= taken {
-                break;
-            }
-            begin = begin.max(until);
-            place += 1;
-        }
-        let end = begin + length_ns;
-        match place.checked_sub(1).and_then(|before| self.taken.get_mut(before)) {
-            Some(before) if before.1 == begin => before.1 = end,
-            _ => self.taken.insert(place, (begin, end)),
-        }
-        end
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn transfer_takes_the_first_gap_it_fits_in() {
-        let mut channel = Channel::default();
-        assert_eq!(channel.reserve(0, 100, 10), 110);
-        assert_eq!(channel.reserve(0, 200, 10), 210);
-        assert_eq!(channel.reserve(0, 0, 50), 50);
-        assert_eq!(channel.reserve(0, 95, 20), 130);
-        assert_eq!(channel.reserve(0, 95, 5), 100);
-        assert_eq!(channel.reserve(0, 120, 100), 310);
-        assert_eq!(channel.reserve(140, 140, 60), 200);
-        assert!(channel.taken.iter().zip(channel.taken.iter().skip(1)).all(|(a, b)| a.1 <= b.0));
+        self.channels[channel].take(now_ns, from_ns, bytes * self.channel_byte_ps / 1000, bytes).1
     }
 }

@@ -55,6 +55,25 @@ fn assert_near(what: &str, found: f64, published: f64, tolerance: f64) {
     assert!((found / published - 1.0).abs() < tolerance, "{what}: {found} where {published} is published");
 }
 
+/// What is left of a program's unit in a small buffer leaves no room for the next write.
+#[test]
+fn a_write_that_waits_for_less_than_a_program_gets_in() {
+    let mut model = s3700();
+    model.programs_max = 1;
+    model.write_buffer_bytes = model.program_bytes;
+    let sectors = model.program_bytes / 512 - 8;
+    let mut drive = drive(&model);
+    for depth in [1, 4] {
+        let mut left = 50_u64;
+        let before = drive.completed.len();
+        drive.run(depth, || {
+            left = left.checked_sub(1)?;
+            Some((Write, left * sectors, sectors))
+        });
+        assert_eq!(drive.completed.len() - before, 50);
+    }
+}
+
 #[test]
 fn s3700_does_what_its_data_sheet_says() {
     let model = s3700();
