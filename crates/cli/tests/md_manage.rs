@@ -1,6 +1,9 @@
 //! Members that come and go, by command: on an idle array and on one that is served.
 
 mod common;
+#[path = "../../host/tests/common/nbd.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the client is that of another crate's tests")]
+mod nbd;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -15,6 +18,7 @@ use stripewise_format::superblock_1::{Features, Superblock1};
 use tempfile::TempDir;
 
 use common::{blanks, command, fails, finish, images, json, ok, pattern, refused, run, signal};
+use nbd::Client;
 
 const FOUR: [&str; 4] = ["a.img", "b.img", "c.img", "d.img"];
 const DATA_START: u64 = 1 << 20;
@@ -262,6 +266,21 @@ fn who_asks_for_nothing_keeps_nobody_from_the_control_socket() {
         ask();
     }
     drop(silent);
+}
+
+#[test]
+fn an_array_that_is_written_to_is_active_and_nothing_is_resynced() {
+    let (folder, _) = array("5 -c 16K", 3);
+    let folder = folder.path();
+    let _server = Server::start(folder, "a.img b.img c.img");
+    let mut client = Client::new(&folder.join("nbd.sock"));
+    let detail = || json(folder, "detail --json --control c.sock")["state"].take();
+    // Which is so for a fifth of a second after a write.
+    let active = (0..20).find_map(|_| {
+        client.write(0, 0, &[7; 4096]);
+        Some(detail()).filter(|state| state[0] == "active")
+    });
+    assert_eq!(active.unwrap(), serde_json::json!(["active"]));
 }
 
 #[test]

@@ -171,7 +171,7 @@ pub(crate) fn tell(assembled: &Assembled) {
     let label = |candidate: usize| &found.candidates[candidate].label;
     for stale in &assembly.stale {
         let again = stale.re_addable.map_or_else(String::new, |slot| {
-            format!("; the bitmap knows what it missed: name it to `stripewise assemble` to have it back in slot {slot}")
+            format!("; the bitmap knows what it missed: once the array is clean, `stripewise assemble` that names it has it back in slot {slot}")
         });
         say!("stripewise: {} is left out: {}{again}", label(stale.candidate), stale.why);
     }

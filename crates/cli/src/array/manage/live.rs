@@ -74,11 +74,18 @@ fn failed_in_slots(now: &Assembled, array: &ArrayStatus) -> Vec<Slot> {
 
 /// What the superblocks do not say: how far a recovery is at this moment, and which members have failed.
 fn correct(value: &mut Value, array: &ArrayStatus) {
-    if let Some(states) =
-        value["state"].as_array_mut().filter(|s| array.is_broken && !s.contains(&FAILED.into()))
-    {
+    if let Some(states) = value["state"].as_array_mut() {
+        // An array that is written to is not clean, and would be resynced if it were found so.
         states.retain(|state| state != "resyncing" && state != "recovering");
-        states.push("broken".into());
+        let is_failed = states.contains(&FAILED.into());
+        let at_work = match array.sync.as_ref().map(|sync| sync.action) {
+            _ if is_failed => None,
+            _ if array.is_broken => Some("broken"),
+            Some(SyncAction::Resync) => Some("resyncing"),
+            Some(SyncAction::Recover) => Some("recovering"),
+            _ => None,
+        };
+        states.extend(at_work.map(Value::from));
     }
     let mut failed = 0;
     for member in &array.members {
