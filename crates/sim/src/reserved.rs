@@ -14,11 +14,13 @@ struct Taken {
 impl Taken {
     /// What passes from a moment on: its share of the time.
     const fn amount_from(&self, now_ns: u64) -> u64 {
-        let (length, rest) = (self.end_ns - self.begin_ns, self.rest_ns(now_ns));
-        if rest == length {
+        if self.end_ns <= now_ns {
+            0
+        } else if self.begin_ns >= now_ns {
             self.amount
         } else {
-            (self.amount as u128 * rest as u128 / length as u128) as u64
+            let (length, rest) = ((self.end_ns - self.begin_ns) as u128, self.rest_ns(now_ns) as u128);
+            (self.amount as u128 * rest / length) as u64
         }
     }
 
@@ -48,7 +50,17 @@ impl Reserved {
             self.taken.pop_front();
         }
         (self.total_ns, self.total) = (self.total_ns + length_ns, self.total + amount);
-        let mut begin_ns = from_ns.max(self.floor_ns);
+        let begin_ns = from_ns.max(self.floor_ns);
+        if self.taken.back().is_none_or(|last| last.end_ns < begin_ns) {
+            // By far the most come after all others.
+            self.taken.push_back(Taken { begin_ns, end_ns: begin_ns + length_ns, amount });
+            return (begin_ns, begin_ns + length_ns);
+        }
+        self.fit(begin_ns, length_ns, amount)
+    }
+
+    /// Takes the first gap it fits in.
+    fn fit(&mut self, mut begin_ns: u64, length_ns: u64, amount: u64) -> (u64, u64) {
         let mut place = 0_usize;
         for taken in &self.taken {
             if begin_ns + length_ns <= taken.begin_ns {
@@ -62,7 +74,6 @@ impl Reserved {
             Some(before) if before.end_ns == begin_ns => {
                 (before.end_ns, before.amount) = (new.end_ns, before.amount + amount);
             }
-            _ if length_ns == 0 => {}
             _ => self.taken.insert(place, new),
         }
         (begin_ns, new.end_ns)
@@ -107,6 +118,10 @@ mod tests {
         assert_eq!(reserved.take(0, 30, 10, 1000), (30, 40));
         let seen = |now_ns| (reserved.ns_until(now_ns), reserved.amount_until(now_ns));
         assert_eq!([15, 25, 35, 40].map(seen), [(15, 300), (20, 400), (25, 900), (30, 1400)]);
+        // What takes no time passes at once.
+        assert_eq!(reserved.take(0, 50, 0, 7), (50, 50));
+        let seen = |now_ns| (reserved.ns_until(now_ns), reserved.amount_until(now_ns));
+        assert_eq!([45, 50].map(seen), [(30, 1400), (30, 1407)]);
     }
 
     #[test]
