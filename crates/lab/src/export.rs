@@ -1,7 +1,7 @@
 //! A study's results for other programs.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use crate::results::{DirectionResult, StudyResults};
 
@@ -16,7 +16,7 @@ pub fn export_csv(results: &StudyResults) -> String {
     names.extend(["seconds", "bytes_per_second", "iops"]);
     let mut csv = names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(",");
     for direction in ["read", "write"] {
-        for name in ["ios", "bytes", "errors", "mean_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"] {
+        for name in DIRECTION {
             let _ = write!(csv, ",{direction}_{name}");
         }
     }
@@ -39,7 +39,7 @@ pub fn export_csv(results: &StudyResults) -> String {
         }
         if cell.error.is_some() {
             // A mean over the file takes no part of what failed for a figure.
-            csv.push_str(&",".repeat(3 + 2 * DIRECTION_COLUMNS));
+            csv.push_str(&",".repeat(3 + 2 * DIRECTION.len()));
         } else {
             let _ = write!(csv, ",{},{},{}", cell.seconds, cell.bytes_per_second(), cell.iops());
             write_direction(&mut csv, &cell.read);
@@ -54,20 +54,22 @@ pub fn export_csv(results: &StudyResults) -> String {
 }
 
 /// What [`write_direction`] writes.
-const DIRECTION_COLUMNS: usize = 9;
+const DIRECTION: [&str; 9] =
+    ["ios", "bytes", "errors", "mean_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"];
 
 /// Latencies are empty where there was no I/O.
 fn write_direction(csv: &mut String, d: &DirectionResult) {
     let _ = write!(csv, ",{},{},{}", d.ios, d.bytes, d.errors);
-    if d.ios == 0 {
-        csv.push_str(&",".repeat(6));
-        return;
-    }
-    let _ = write!(csv, ",{}", d.latency_mean_ns);
-    for percentile in
-        [d.latency_p50_ns, d.latency_p90_ns, d.latency_p99_ns, d.latency_p999_ns, d.latency_max_ns]
-    {
-        let _ = write!(csv, ",{percentile}");
+    let latencies: [&dyn Display; 6] = [
+        &d.latency_mean_ns,
+        &d.latency_p50_ns,
+        &d.latency_p90_ns,
+        &d.latency_p99_ns,
+        &d.latency_p999_ns,
+        &d.latency_max_ns,
+    ];
+    for latency in latencies {
+        let _ = if d.ios > 0 { write!(csv, ",{latency}") } else { csv.write_char(',') };
     }
 }
 

@@ -1,11 +1,13 @@
 //! mkfs as a workload: buffered writes one after another, then a flush.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
 use stripewise_engine::units::{Instant, SectorRange};
 use stripewise_engine::workload::{Next, Workload};
+
+use crate::workload::Cancel;
 
 use super::{BLOCK_BYTES, BLOCK_SECTORS, Extent};
 
@@ -20,12 +22,12 @@ pub struct Mkfs {
     pub end: Instant,
     /// Requests that failed.
     pub errors: u64,
-    cancel: Option<Arc<AtomicBool>>,
+    cancel: Cancel,
 }
 
 impl Mkfs {
     /// Writes those extents.
-    pub const fn new(extents: Vec<Extent>) -> Self {
+    pub fn new(extents: Vec<Extent>) -> Self {
         Self {
             extents,
             next: 0,
@@ -33,14 +35,14 @@ impl Mkfs {
             is_flushed: false,
             end: Instant::ZERO,
             errors: 0,
-            cancel: None,
+            cancel: Cancel::default(),
         }
     }
 
     /// Ends early once the flag is set.
     #[must_use]
     pub fn with_cancel(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.cancel = Some(flag);
+        self.cancel = Cancel::by(flag);
         self
     }
 
@@ -68,7 +70,7 @@ impl Workload for Mkfs {
         if self.is_busy {
             return Next::Wait;
         }
-        if self.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+        if self.cancel.is_set() {
             return Next::Finished;
         }
         let flags = Flags { buffered: true, ..Flags::default() };

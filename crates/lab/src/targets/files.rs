@@ -188,8 +188,8 @@ impl Target for FilesTarget {
 
     fn begin(&self, cancel: &AtomicBool) -> Result<()> {
         self.check_room()?;
-        let members = (0..self.options.members_max).take_while(|_| !cancel.load(Ordering::Relaxed));
-        members.into_iter().try_for_each(|member| self.make(member, cancel))
+        let mut members = (0..self.options.members_max).take_while(|_| !cancel.load(Ordering::Relaxed));
+        members.try_for_each(|member| self.make(member, cancel))
     }
 
     fn notes(&self) -> Vec<String> {

@@ -10,14 +10,14 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
 use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange};
 use stripewise_engine::workload::{Next, Workload};
 
 use super::{Record, Trace};
-use crate::workload::{Counters, Measured};
+use crate::workload::{Cancel, Counters, Measured};
 
 /// A large discard or zeroing is replayed in pieces of at most so many bytes, as the server carries it out.
 const PIECE_BYTES: u64 = 16 << 20;
@@ -91,7 +91,7 @@ pub struct Replay {
     other: Counters,
     flush: Counters,
     late_max: Nanos,
-    cancel: Option<Arc<AtomicBool>>,
+    cancel: Cancel,
 }
 
 impl Replay {
@@ -113,7 +113,7 @@ impl Replay {
             other: Counters::new(),
             flush: Counters::new(),
             late_max: Nanos(0),
-            cancel: None,
+            cancel: Cancel::default(),
         }
     }
 
@@ -127,7 +127,7 @@ impl Replay {
     /// Starts no more once the flag is set.
     #[must_use]
     pub fn with_cancel(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.cancel = Some(flag);
+        self.cancel = Cancel::by(flag);
         self
     }
 
@@ -227,7 +227,7 @@ impl Workload for Replay {
 
     fn next(&mut self, now: Instant) -> Next {
         let start = *self.start.get_or_insert(now);
-        let is_cancelled = self.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+        let is_cancelled = self.cancel.is_set();
         if is_cancelled || self.errors() >= ERRORS_MAX {
             return Next::Finished;
         }

@@ -11,6 +11,7 @@
 //! *Measure.* The ramp is not counted, nor is a request that completes after the time is over. Jobs that flush after
 //! every run end with the run that is under way when the time is over, and their time ends there.
 
+mod cancel;
 mod measure;
 mod random;
 mod runner;
@@ -21,6 +22,7 @@ use std::str::FromStr;
 
 use stripewise_engine::units::{Nanos, SECTOR_BYTES};
 
+pub(crate) use cancel::Cancel;
 pub(crate) use measure::Counters;
 pub use measure::Measured;
 pub use random::Random;
@@ -214,6 +216,11 @@ impl Job {
         self.run.filter(|_| self.rw.is_random())
     }
 
+    /// Bytes of what it does at one place: a run, or a block.
+    fn place_bytes(&self) -> u64 {
+        self.run_bytes().unwrap_or(self.bs)
+    }
+
     /// The bytes of all buffers it keeps in flight.
     pub fn buffer_bytes(&self) -> u64 {
         u64::from(self.iodepth) * u64::from(self.numjobs) * self.bs
@@ -221,18 +228,13 @@ impl Job {
 
     /// The regions of the jobs on a target of that many bytes.
     fn regions(&self, target_bytes: u64) -> Result<Vec<Region>, JobError> {
-        let too_large = JobError::TooLarge {
-            block: self.run_bytes().unwrap_or(self.bs),
-            offset: self.offset,
-            target: target_bytes,
-        };
+        let too_large =
+            JobError::TooLarge { block: self.place_bytes(), offset: self.offset, target: target_bytes };
         let Some(rest) = target_bytes.checked_sub(self.offset) else { return Err(too_large) };
         let span = self.size.map_or(rest, |size| size.min(rest));
-        if span < self.run_bytes().unwrap_or(self.bs) {
+        if span < self.place_bytes() {
             return Err(match self.size {
-                Some(size) if size < rest => {
-                    JobError::SmallSize { block: self.run_bytes().unwrap_or(self.bs), size }
-                }
+                Some(size) if size < rest => JobError::SmallSize { block: self.place_bytes(), size },
                 _ => too_large,
             });
         }
@@ -250,7 +252,7 @@ impl Job {
             None if self.rw.is_random() || share == 0 => (0, span),
             None => (share * number, share),
         };
-        if bytes < self.run_bytes().unwrap_or(self.bs) {
+        if bytes < self.place_bytes() {
             return Err(JobError::JobBeyondEnd { number, start: self.offset.saturating_add(start) });
         }
         Ok(Region { start_sector: (self.offset + start) / SECTOR_BYTES, blocks: bytes / self.block() })

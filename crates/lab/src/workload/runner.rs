@@ -1,13 +1,14 @@
 //! The closed loop: `numjobs` × `iodepth` requests, each started again when it completes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
 use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, SectorRange};
 use stripewise_engine::workload::{Next, Workload};
 
+use super::cancel::Cancel;
 use super::measure::{Counters, Measured};
 use super::random::Random;
 use super::{Job, JobError, Region};
@@ -40,7 +41,7 @@ pub struct JobRunner {
     write: Counters,
     flushes: u64,
     completed: u64,
-    cancel: Option<Arc<AtomicBool>>,
+    cancel: Cancel,
 }
 
 #[derive(Clone, Debug)]
@@ -109,14 +110,14 @@ impl JobRunner {
             write: Counters::new(),
             flushes: 0,
             completed: 0,
-            cancel: None,
+            cancel: Cancel::default(),
         })
     }
 
     /// Stops issuing once the flag is set.
     #[must_use]
     pub fn with_cancel(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.cancel = Some(flag);
+        self.cancel = Cancel::by(flag);
         self
     }
 
@@ -185,10 +186,6 @@ impl JobRunner {
 
     fn errors(&self) -> u64 {
         self.read.errors + self.write.errors
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 }
 
@@ -276,7 +273,7 @@ impl Workload for JobRunner {
     #[inline]
     fn next(&mut self, now: Instant) -> Next {
         let clock = self.clock.unwrap_or_else(|| self.start_clock(now));
-        if self.errors() >= ERRORS_MAX || self.is_cancelled() {
+        if self.errors() >= ERRORS_MAX || self.cancel.is_set() {
             return Next::Finished;
         }
         let is_over = now >= clock.end;

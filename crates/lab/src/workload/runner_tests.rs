@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering;
+
 use proptest::prelude::*;
 use stripewise_engine::io::IoError;
 

@@ -34,7 +34,7 @@ impl Constant {
         let ready_ns = command.arrival_ns + self.latency_ns;
         let end_ns = match command.op {
             CommandOp::Read | CommandOp::Write | CommandOp::WriteFua => {
-                around.bus.transfer(around.now_ns, ready_ns, command.bytes(), &mut self.link)
+                around.transfer(ready_ns, command.bytes(), &mut self.link)
             }
             CommandOp::Flush | CommandOp::Discard => ready_ns,
         };

@@ -12,7 +12,7 @@ mod ssd;
 #[cfg(test)]
 mod testing;
 
-use crate::bus::BusPath;
+use crate::bus::{BusPath, Link};
 use crate::clock::{Event, Schedule};
 use crate::models::DriveModel;
 use stripewise_engine::io::Op;
@@ -80,6 +80,11 @@ pub(crate) struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
+    /// Moves a command's bytes as soon after `arrival_ns` as buses and link allow; returns the end.
+    fn transfer(&mut self, arrival_ns: u64, bytes: u64, link: &mut Link) -> u64 {
+        self.bus.transfer(self.now_ns, arrival_ns, bytes, link)
+    }
+
     fn transferred_at(&mut self, time_ns: u64, tag: u8) {
         self.schedule.at(time_ns.max(self.now_ns), Event::Transferred(self.member, tag));
     }

@@ -179,8 +179,7 @@ impl Hdd {
                 let pending = self.commands[tag as usize];
                 let holding_ns = around.bus.holding_ns(pending.command.bytes());
                 let arrival_ns = around.now_ns.saturating_sub(holding_ns).max(pending.media_ns);
-                let end_ns =
-                    around.bus.transfer(around.now_ns, arrival_ns, pending.command.bytes(), &mut self.link);
+                let end_ns = around.transfer(arrival_ns, pending.command.bytes(), &mut self.link);
                 if end_ns <= around.now_ns {
                     around.done.push(tag);
                 } else {
@@ -223,7 +222,7 @@ impl Hdd {
 
     fn transfer(&mut self, tag: u8, ready_ns: u64, around: &mut Surroundings<'_>) {
         let bytes = self.commands[tag as usize].command.bytes();
-        let end_ns = around.bus.transfer(around.now_ns, ready_ns.max(around.now_ns), bytes, &mut self.link);
+        let end_ns = around.transfer(ready_ns.max(around.now_ns), bytes, &mut self.link);
         around.transferred_at(end_ns, tag);
     }
 

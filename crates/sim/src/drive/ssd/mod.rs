@@ -143,7 +143,7 @@ impl Ssd {
         let bytes = self.commands[tag as usize].command.bytes();
         let moving_ns = around.bus.holding_ns(bytes).max(self.link.ns(bytes));
         let arrival_ns = around.now_ns.saturating_sub(moving_ns).max(first_ns);
-        let end_ns = around.bus.transfer(around.now_ns, arrival_ns, bytes, &mut self.link);
+        let end_ns = around.transfer(arrival_ns, bytes, &mut self.link);
         if end_ns <= around.now_ns {
             around.done.push(tag);
         } else {
@@ -161,7 +161,7 @@ impl Ssd {
             self.writes.pop_front();
             self.read_old(&command, around.now_ns, ready_ns);
             let from_ns = ready_ns.max(around.now_ns);
-            let end_ns = around.bus.transfer(around.now_ns, from_ns, command.bytes(), &mut self.link);
+            let end_ns = around.transfer(from_ns, command.bytes(), &mut self.link);
             around.transferred_at(end_ns + self.write_latency_ns, tag);
         }
     }
