@@ -136,6 +136,8 @@ pub(crate) struct Core {
     pub(crate) twins: Slab<Twin>,
     /// More is lost than the level survives, or a flush failed: no more writes.
     pub(crate) read_only: bool,
+    /// That happened while it ran: no flush is said to be done any more.
+    pub(crate) has_failed: bool,
     /// The last copy of something had an error of a write or flush, and is kept to be read.
     pub(crate) has_kept_last_copy: bool,
     pub(crate) requests: Slab<RequestState>,
@@ -190,6 +192,7 @@ impl Core {
             discard,
             failed: SlotSet::EMPTY,
             read_only: false,
+            has_failed: false,
             has_kept_last_copy: false,
             requests: Slab::new(),
             ios: Slab::new(),
@@ -369,6 +372,8 @@ impl Core {
     #[inline]
     fn answer(&mut self, out: &mut ActionQueue, request: &Request, result: IoResult) {
         let Request { id, op, range, .. } = *request;
+        // The members that work were flushed; what was acknowledged may be on the others.
+        let result = if op == Op::Flush && self.has_failed { result.and(Err(IoError::Lost)) } else { result };
         if self.is_kept && op.is_write() {
             self.writes_ended.push(range);
         }

@@ -221,6 +221,7 @@ impl Core {
     }
 
     fn take_no_more_writes(&mut self, out: &mut ActionQueue) {
+        self.has_failed = true;
         if !self.read_only {
             self.read_only = !mutation::is(Mutation::TakeWritesWhenFailed);
             out.push(Action::Event(ArrayEvent::ArrayFailed));

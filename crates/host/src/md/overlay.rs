@@ -17,6 +17,7 @@
 //! | from 2 MiB on | | regions: presence bits (one for each 4 KiB, least significant first), padded to 4 KiB, then the data, sparse |
 
 mod error;
+mod file;
 mod region;
 mod table;
 
@@ -27,7 +28,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use error::OverlayProblem;
-use region::{Region, Syncs};
+use file::OverlayFile;
+use region::Region;
 use table::Row;
 
 use crate::error::{HostError, MemberProblem};
@@ -42,8 +44,7 @@ pub struct Overlay(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
-    file: File,
-    syncs: Syncs,
+    file: OverlayFile,
     writable: bool,
     /// The file was made by this process: it is no more if no member is added.
     is_new: bool,
@@ -78,14 +79,13 @@ impl Overlay {
         let is_new = is_empty && !was_there;
         let shared = Shared {
             path: path.to_owned(),
-            file,
-            syncs: Syncs::default(),
+            file: OverlayFile::new(file),
             writable: true,
             is_new,
             rows: Mutex::default(),
         };
         if is_empty {
-            table::create(&shared.file, &shared.syncs).map_err(problem)?;
+            table::create(&shared.file).map_err(problem)?;
         }
         Self::read(shared)
     }
@@ -100,8 +100,7 @@ impl Overlay {
         lock(&file, false).map_err(problem)?;
         Self::read(Shared {
             path: path.to_owned(),
-            file,
-            syncs: Syncs::default(),
+            file: OverlayFile::new(file),
             writable: false,
             is_new: false,
             rows: Mutex::default(),
@@ -149,7 +148,7 @@ impl Overlay {
             return Err(problem(io::Error::from_raw_os_error(libc::EROFS)));
         }
         lock_of(&self.0.rows).clear();
-        table::create(&self.0.file, &self.0.syncs).map_err(problem)
+        table::create(&self.0.file).map_err(problem)
     }
 
     fn open_member(&self, path: &Path, may_add: bool) -> Result<OverlayMember, HostError> {
@@ -175,7 +174,7 @@ impl Overlay {
             }
             Some(row) => Some(Arc::clone(&row.region)),
             None if may_add => {
-                let row = table::add((&self.0.file, &self.0.syncs), &rows, canonical, (size_bytes, ends_sum))
+                let row = table::add(&self.0.file, &rows, canonical, (size_bytes, ends_sum))
                     .map_err(|p| p.at(self.path()))?;
                 rows.push(row);
                 rows.last().map(|row| Arc::clone(&row.region))
@@ -266,7 +265,7 @@ impl OverlayMember {
     pub fn flush(&self) -> io::Result<()> {
         let Member { overlay, region, .. } = &*self.0;
         match region {
-            Some(region) if overlay.0.writable => lock_of(region).flush(&overlay.0.file, &overlay.0.syncs),
+            Some(region) if overlay.0.writable => lock_of(region).flush(&overlay.0.file),
             _ => Ok(()),
         }
     }
@@ -301,7 +300,7 @@ impl Drop for Shared {
         } else if self.writable {
             for row in lock_of(&self.rows).iter() {
                 // Whoever needs to know has flushed; this is for those who end without.
-                let _unheard = lock_of(&row.region).flush(&self.file, &self.syncs);
+                let _unheard = lock_of(&row.region).flush(&self.file);
             }
         }
     }

@@ -63,10 +63,8 @@ impl Shard {
                 Action::Complete { id, result } => {
                     // Whoever asked may look at what is computed.
                     self.finish_fused();
-                    let (Entry { op, origin, .. }, result) = self.complete(*id, *result);
-                    // The engine flushes the members that work; what was acknowledged may be on the others.
-                    let is_lost = op == Op::Flush && self.is_array_failed;
-                    self.answer(origin, if is_lost { result.and(Err(IoError::Lost)) } else { result });
+                    let (Entry { origin, .. }, result) = self.complete(*id, *result);
+                    self.answer(origin, result);
                 }
                 Action::Replied { reply, .. } => self.reply = Some(*reply),
                 Action::Event(event) => self.note(*event, now),

@@ -1,6 +1,6 @@
 //! What the engine names: its requests in flight, and the bytes of its buffers.
 
-use stripewise_engine::io::{ActionQueue, Buf, Op, RequestId, Seg};
+use stripewise_engine::io::{ActionQueue, Buf, RequestId, Seg};
 
 use super::Context;
 use crate::buffers::{Arena, Pages, ZEROES_BYTES, Zeroes};
@@ -16,7 +16,6 @@ pub(super) enum Origin {
 /// A request of the engine in flight, by its id.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    pub(super) op: Op,
     pub(super) buffer: PartBuffer,
     pub(super) origin: Origin,
     /// Bytes that were lent to it could not be had.

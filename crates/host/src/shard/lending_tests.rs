@@ -220,7 +220,7 @@ fn lent_to() -> (Stage, RequestId) {
     stage.write(SectorRange::new(0, 2048), &content(2048));
     stage.bytes().fill(0xEE);
     let buffer = PartBuffer { base: stage.buffer.base(), bytes: 1 << 20, takes_loans: true };
-    let entry = Entry { op: Op::Read, buffer, origin: Origin::Own { whole: 7 }, is_spoilt: false };
+    let entry = Entry { buffer, origin: Origin::Own { whole: 7 }, is_spoilt: false };
     let id = stage.shard.buffers.entries.insert(entry);
     let Stage { shard, zeroes, mailboxes, clock, .. } = &mut stage;
     // As within an input, so that what is answered is not handled.

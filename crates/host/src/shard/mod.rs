@@ -284,7 +284,7 @@ impl Shard {
         let moves_bytes = matches!(op, Op::Read | Op::Write);
         let fits = !moves_bytes || range.count.checked_mul(SECTOR_BYTES).is_some_and(|b| b <= buffer.bytes);
         if fits {
-            let id = self.buffers.entries.insert(Entry { op, buffer, origin, is_spoilt: false });
+            let id = self.buffers.entries.insert(Entry { buffer, origin, is_spoilt: false });
             self.requests.push_back(Request { id, op, range, flags });
         } else {
             self.answer(origin, Err(IoError::Range));

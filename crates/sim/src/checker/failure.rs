@@ -73,6 +73,8 @@ pub enum Failure {
     },
     /// An array that lost too much takes writes.
     TakesWrites,
+    /// An array that lost too much says of a flush that it was done.
+    TakesFlush,
     /// An array that lost too much names what can be had, or does not name what cannot.
     LostRanges {
         /// The array's sector.
@@ -134,6 +136,7 @@ impl std::fmt::Display for Failure {
                     "sector {sector} of slot {slot} was not repaired though redundancy tells its content"
                 )
             }
+            Self::TakesFlush => f.write_str("an array that lost too much said of a flush that it was done"),
             Self::TakesWrites => f.write_str("an array that lost too much took a write"),
             Self::LostRanges { sector, named } => {
                 let (can, is) = if *named { ("can", "is") } else { ("cannot", "is not") };

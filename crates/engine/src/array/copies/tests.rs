@@ -159,6 +159,27 @@ fn the_first_of_those_to_be_spared_is_read_when_nobody_else_is_left() {
 }
 
 #[test]
+fn no_flush_is_done_of_an_array_that_lost_more_than_it_survives() {
+    for (level, members, losses) in
+        [(Level::Raid0, 2, 1), (Level::Raid1, 2, 2), (Level::Raid5, 3, 2), (Level::Raid6, 4, 3)]
+    {
+        for has_metadata in [false, true] {
+            let mut config = config(level, members, &vec![false; members.into()]);
+            config.metadata = config.metadata.filter(|_| has_metadata);
+            let mut bench = Bench::new(&config);
+            let flush = || Bench::request(Op::Flush, 1, 0);
+            for slot in 0..losses {
+                bench.input(flush());
+                assert_eq!(bench.completed.pop(), Some(Ok(())), "{level} {slot}");
+                bench.fail(slot);
+            }
+            bench.input(flush());
+            assert!(bench.completed.pop().is_some_and(|result| result.is_err()), "{level} {has_metadata}");
+        }
+    }
+}
+
+#[test]
 fn what_others_are_known_not_to_hold_is_read_from_a_member_to_be_spared() {
     let mut config = config(Level::Raid1, 2, &[true, false]);
     let bad = BadRange { start_sector: DATA_OFFSET + 16, length_sectors: 8 };

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, PoisonError};
+
+use super::file::OverlayFile;
 
 /// What a presence bit stands for.
 pub(super) const BLOCK_BYTES: u64 = 4096;
@@ -24,23 +25,6 @@ pub(super) struct Region {
     size_bytes: u64,
     pages: BTreeMap<u64, Page>,
     has_unflushed: bool,
-}
-
-/// The overlay's file, made durable until that fails once. The system tells of what it lost one time, whichever region asks
-/// and whosever it was: after that nothing more is known of any of them, and no bit may say that something is there.
-#[derive(Debug, Default)]
-pub(super) struct Syncs {
-    has_failed: Mutex<bool>,
-}
-
-impl Syncs {
-    pub(super) fn sync(&self, file: &File) -> io::Result<()> {
-        let mut has_failed = self.has_failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if *has_failed {
-            return Err(io::Error::from_raw_os_error(libc::EIO));
-        }
-        file.sync_data().inspect_err(|_| *has_failed = true)
-    }
 }
 
 /// Bytes of the presence bits of a member, padded.
@@ -165,17 +149,17 @@ impl Region {
         file.write_all_at(&bytes[..length], self.place(start))
     }
 
-    pub(super) fn flush(&mut self, file: &File, syncs: &Syncs) -> io::Result<()> {
+    pub(super) fn flush(&mut self, file: &OverlayFile) -> io::Result<()> {
         if !self.has_unflushed {
             return Ok(());
         }
-        syncs.sync(file)?;
+        file.sync()?;
         for (index, page) in &mut self.pages {
             if page.is_dirty {
                 file.write_all_at(&page.bits[..], self.start_bytes + index * BLOCK_BYTES)?;
             }
         }
-        syncs.sync(file)?;
+        file.sync()?;
         self.pages.values_mut().for_each(|page| page.is_dirty = false);
         self.has_unflushed = false;
         Ok(())
@@ -189,21 +173,18 @@ mod tests {
     #[test]
     fn after_a_sync_that_failed_nothing_is_said_to_be_there() {
         let [file, base] = [(); 2].map(|()| tempfile::tempfile().unwrap());
+        let file = OverlayFile::lost(file);
         file.set_len(4 * BLOCK_BYTES).unwrap();
         base.set_len(BLOCK_BYTES).unwrap();
         let mut regions = [0, 2].map(|block| Region::new(block * BLOCK_BYTES, BLOCK_BYTES));
         for region in &mut regions {
             region.write(&file, &base, 0, &[7; 512]).unwrap();
         }
-        let syncs = Syncs::default();
-        // A pipe cannot be made durable.
-        let (pipe, _other) = io::pipe().unwrap();
-        assert!(syncs.sync(&File::from(std::os::fd::OwnedFd::from(pipe))).is_err());
-        let added = super::super::table::add((&file, &syncs), &[], "a".into(), (BLOCK_BYTES, 1));
+        let added = super::super::table::add(&file, &[], "a".into(), (BLOCK_BYTES, 1));
         assert!(added.is_err(), "nor is a member added");
         for region in &mut regions {
-            assert!(region.flush(&file, &syncs).is_err(), "and again");
-            assert!(region.flush(&file, &syncs).is_err());
+            assert!(region.flush(&file).is_err(), "and again");
+            assert!(region.flush(&file).is_err());
             let mut anew = Region::new(region.start_bytes, BLOCK_BYTES);
             let mut bytes = [1; 512];
             anew.read(&file, &base, 0, &mut bytes).unwrap();

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::error::OverlayProblem;
-use super::region::{self, Region, Syncs};
+use super::file::OverlayFile;
+use super::region::{self, Region};
 
 const MAGIC: [u8; 16] = *b"stripewise cow\r\n";
 const VERSION: u32 = 1;
@@ -93,15 +94,15 @@ fn check_seal(record: &Record) -> Result<(), String> {
 }
 
 /// Makes a file, empty or an overlay, an overlay without members.
-pub(super) fn create(file: &File, syncs: &Syncs) -> io::Result<()> {
+pub(super) fn create(file: &OverlayFile) -> io::Result<()> {
     if file.metadata()?.len() < REGIONS_AT {
         file.set_len(REGIONS_AT)?;
     }
     file.write_all_at(&header(0), 0)?;
-    syncs.sync(file)?;
+    file.sync()?;
     // No member is counted any more: what regions held can go.
     file.set_len(REGIONS_AT)?;
-    syncs.sync(file)
+    file.sync()
 }
 
 pub(super) fn has_magic(file: &File) -> bool {
@@ -149,7 +150,7 @@ pub(super) fn read(file: &File) -> Result<Vec<Row>, OverlayProblem> {
 
 /// Adds a member after those that are there. The header that counts it is written last.
 pub(super) fn add(
-    (file, syncs): (&File, &Syncs),
+    file: &OverlayFile,
     rows: &[Row],
     path: PathBuf,
     (size_bytes, ends_sum): (u64, u32),
@@ -170,9 +171,9 @@ pub(super) fn add(
         file.set_len(start_bytes)?;
         file.set_len(end)?;
         file.write_all_at(&row.to_record(), record_at)?;
-        syncs.sync(file)?;
+        file.sync()?;
         file.write_all_at(&header(rows.len() + 1), 0)?;
-        syncs.sync(file)
+        file.sync()
     };
     write().map_err(|e: io::Error| OverlayProblem::from_io(&e))?;
     Ok(row)

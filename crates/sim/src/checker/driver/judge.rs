@@ -115,6 +115,7 @@ impl Driver {
                     .read(request.range, watch, &bytes)
                     .map_err(|wrong| Failure::Read(request, wrong))?;
             }
+            Op::Flush if result.is_ok() && self.array_failed => return Err(Failure::TakesFlush),
             Op::Flush if result.is_ok() => {
                 let oldest = self.in_flight.iter().flatten().map(|(_, watch)| *watch).min();
                 self.oracle.flushed(watch, oldest);
