@@ -322,9 +322,11 @@ impl Layout {
                 "alternate" | "default" => Some(Self::Raid0(Raid0Layout::Alternate)),
                 _ => None,
             },
-            Level::Raid4 => ParityLayout::parse(name)
-                .filter(|l| matches!(l, ParityLayout::ParityLast | ParityLayout::LeftSymmetric))
-                .map(|_| Self::default_of(level)),
+            Level::Raid4 => {
+                let is_known =
+                    name == "default" || ParityLayout::parse(name) == Some(ParityLayout::ParityLast);
+                is_known.then(|| Self::default_of(level))
+            }
             Level::Raid5 => ParityLayout::parse(name).filter(|l| !l.is_raid6_only()).map(Self::Parity),
             Level::Raid6 => ParityLayout::parse(name).map(Self::Parity),
             Level::Raid10 => Raid10Layout::parse(name).map(Self::Raid10),

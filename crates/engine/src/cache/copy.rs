@@ -41,7 +41,7 @@ impl Cache {
                 break;
             }
             let Some(frame) = self.index.get(page) else {
-                self.stats.misses += 1;
+                self.misses(key, page);
                 if self.read_missing(page, end - page, &state) {
                     continue;
                 }
@@ -49,14 +49,17 @@ impl Cache {
                 break;
             };
             if self.frames.get(frame).is_marked {
-                self.frames.change(frame, |f| f.is_marked = false);
+                // It stays while others are given up for what is read ahead.
+                self.frames.change(frame, |f| (f.is_marked, f.readers) = (false, f.readers + 1));
                 self.read_marked(page, end - page, &state);
+                self.frames.change(frame, |f| f.readers -= 1);
             }
             if !self.frames.get(frame).is_readable() {
+                self.misses(key, page);
                 self.wait_for_page(frame, key);
                 break;
             }
-            self.stats.hits += 1;
+            self.stats.hits += u64::from(self.state(key).missed != Some(page));
             self.touch_once(frame, page, &state.request);
             self.frames.change(frame, |f| f.readers += 1);
             page += 1;
@@ -66,6 +69,12 @@ impl Cache {
             }
         }
         self.copied_up_to(key, first, page, out);
+    }
+
+    /// Counts a page that a reader does not find, once.
+    fn misses(&mut self, key: RequestKey, page: u64) {
+        let is_new = self.state(key).missed.replace(page) != Some(page);
+        self.stats.misses += u64::from(is_new);
     }
 
     /// Copies to pages as long as they can be written to and may become dirty.
@@ -270,9 +279,17 @@ impl Cache {
                 0
             }
         });
-        self.start_reads(window);
-        // A window may begin behind the page, if that was given up after it had been read ahead.
-        let is_there = self.index.get(page).is_some() || self.start_reads(single);
+        // A window may begin behind the page, if that was given up after it had been read ahead. It must not take the frames
+        // that the page needs, or readers that give up each other's pages never come to theirs.
+        let is_there = if window.start == page {
+            self.start_reads(window)
+        } else {
+            let is_there = self.start_reads(single);
+            if is_there {
+                self.start_reads(window);
+            }
+            is_there
+        };
         self.stream(state.request.flags.stream).readahead = if is_there { readahead } else { before };
         is_there
     }

@@ -2,7 +2,9 @@
 //!
 //! Two lists as Linux's: a page enters the inactive list, the second access moves it to the active one, and
 //! what is given up is the clean, unused page at the inactive list's end. The active list feeds the inactive
-//! one when it has become too long.
+//! one when it has become too long. A page met at the end that cannot be given up is set aside, and comes back when it can
+//! be: to the end if it was written back, as `folio_rotate_reclaimable` has it, else to the head. So each page is
+//! met once for each time that it is used, however many are dirty.
 
 use super::policy::InactiveLow;
 
@@ -26,7 +28,6 @@ pub(super) enum Holds {
 
 /// A frame. Copies to and from it keep its page where it is.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent marks of a page, as PG_active, PG_referenced")]
 pub(super) struct Frame {
     pub(super) page: u64,
     previous: u32,
@@ -36,7 +37,7 @@ pub(super) struct Frame {
     /// Copies to it under way.
     pub(super) writers: u32,
     pub(super) holds: Holds,
-    is_active: bool,
+    list: ListName,
     is_referenced: bool,
     /// A reader that reaches it starts the next readahead window.
     pub(super) is_marked: bool,
@@ -60,6 +61,15 @@ impl Frame {
     }
 }
 
+/// Which list a page is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListName {
+    Inactive,
+    Active,
+    /// Inactive, and could not be given up when it was met.
+    Aside,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct List {
     head: u32,
@@ -76,11 +86,14 @@ pub(super) struct Frames {
     /// Frames there may be.
     limit: u32,
     free: Vec<u32>,
-    inactive: List,
-    active: List,
+    /// By name.
+    lists: [List; 3],
     reclaimable: u32,
     /// The active list may be this many times as long as the inactive one.
     active_share: u32,
+    /// How often a page was put into a list.
+    #[cfg(test)]
+    moves: u64,
 }
 
 impl Frames {
@@ -96,10 +109,11 @@ impl Frames {
             table: Vec::new(),
             limit,
             free: Vec::new(),
-            inactive: EMPTY,
-            active: EMPTY,
+            lists: [EMPTY; 3],
             reclaimable: 0,
             active_share,
+            #[cfg(test)]
+            moves: 0,
         }
     }
 
@@ -116,9 +130,21 @@ impl Frames {
     pub(super) fn change<R>(&mut self, frame: u32, change: impl FnOnce(&mut Frame) -> R) -> R {
         let at = &mut self.table[frame as usize];
         let before = at.is_reclaimable();
+        let was_written_back = at.holds == Holds::WritingBack;
         let result = change(at);
-        self.reclaimable += u32::from(at.is_reclaimable());
+        let after = at.is_reclaimable();
+        let is_aside = at.list == ListName::Aside;
+        self.reclaimable += u32::from(after);
         self.reclaimable -= u32::from(before);
+        if is_aside && after {
+            self.unlink(frame);
+            self.table[frame as usize].list = ListName::Inactive;
+            if was_written_back {
+                self.push_last(frame);
+            } else {
+                self.push(frame);
+            }
+        }
         result
     }
 
@@ -129,7 +155,16 @@ impl Frames {
 
     /// Pages held.
     pub(super) const fn pages(&self) -> u32 {
-        self.inactive.count + self.active.count
+        self.inactive() + self.list(ListName::Active).count
+    }
+
+    /// Pages that are not active.
+    const fn inactive(&self) -> u32 {
+        self.list(ListName::Inactive).count + self.list(ListName::Aside).count
+    }
+
+    const fn list(&self, name: ListName) -> &List {
+        &self.lists[name as usize]
     }
 
     /// Finds a frame for a page, at the head of the inactive list. Answers it and the page given up for it;
@@ -145,7 +180,7 @@ impl Frames {
                 readers: 0,
                 writers: 0,
                 holds: Holds::Nothing,
-                is_active: false,
+                list: ListName::Inactive,
                 is_referenced: false,
                 is_marked: false,
                 is_wanted: false,
@@ -160,7 +195,7 @@ impl Frames {
         self.change(frame, |f| {
             f.page = page;
             f.holds = holds;
-            f.is_active = false;
+            f.list = ListName::Inactive;
             f.is_referenced = false;
             f.is_marked = false;
             f.is_wanted = false;
@@ -183,11 +218,8 @@ impl Frames {
         let at = &mut self.table[frame as usize];
         if !at.is_referenced {
             at.is_referenced = true;
-        } else if !at.is_active {
-            self.unlink(frame);
-            let at = &mut self.table[frame as usize];
-            (at.is_active, at.is_referenced) = (true, false);
-            self.push(frame);
+        } else if at.list != ListName::Active {
+            self.move_to(frame, ListName::Active);
         }
     }
 
@@ -198,12 +230,16 @@ impl Frames {
         }
         loop {
             self.balance();
-            for _ in 0..self.inactive.count {
-                let frame = self.inactive.tail;
+            loop {
+                let frame = self.list(ListName::Inactive).tail;
+                if frame == NONE {
+                    break;
+                }
                 if self.get(frame).is_reclaimable() {
                     return Some(frame);
                 }
                 self.unlink(frame);
+                self.table[frame as usize].list = ListName::Aside;
                 self.push(frame);
             }
             // Whatever can be given up is active.
@@ -213,23 +249,31 @@ impl Frames {
 
     /// Moves pages from the active list's end while it is too long.
     fn balance(&mut self) {
-        while self.active.count > self.inactive.count.saturating_mul(self.active_share) {
+        while self.list(ListName::Active).count > self.inactive().saturating_mul(self.active_share) {
             self.deactivate();
         }
     }
 
     fn deactivate(&mut self) {
-        let frame = self.active.tail;
+        let frame = self.list(ListName::Active).tail;
         assert_ne!(frame, NONE, "a page that can be given up is in one of the lists");
+        self.move_to(frame, ListName::Inactive);
+    }
+
+    /// Moves a page to the head of another list, where it counts as not looked at since.
+    fn move_to(&mut self, frame: u32, list: ListName) {
         self.unlink(frame);
         let at = &mut self.table[frame as usize];
-        (at.is_active, at.is_referenced) = (false, false);
+        (at.list, at.is_referenced) = (list, false);
         self.push(frame);
     }
 
     fn push(&mut self, frame: u32) {
-        let is_active = self.get(frame).is_active;
-        let list = if is_active { &mut self.active } else { &mut self.inactive };
+        #[cfg(test)]
+        {
+            self.moves += 1;
+        }
+        let list = &mut self.lists[self.table[frame as usize].list as usize];
         let head = std::mem::replace(&mut list.head, frame);
         list.count += 1;
         if head == NONE {
@@ -241,9 +285,22 @@ impl Frames {
         (at.previous, at.next) = (NONE, head);
     }
 
+    fn push_last(&mut self, frame: u32) {
+        let list = &mut self.lists[self.table[frame as usize].list as usize];
+        let tail = std::mem::replace(&mut list.tail, frame);
+        list.count += 1;
+        if tail == NONE {
+            list.head = frame;
+        } else {
+            self.table[tail as usize].next = frame;
+        }
+        let at = &mut self.table[frame as usize];
+        (at.previous, at.next) = (tail, NONE);
+    }
+
     fn unlink(&mut self, frame: u32) {
-        let Frame { previous, next, is_active, .. } = *self.get(frame);
-        let list = if is_active { &mut self.active } else { &mut self.inactive };
+        let Frame { previous, next, list, .. } = *self.get(frame);
+        let list = &mut self.lists[list as usize];
         list.count -= 1;
         if previous == NONE {
             list.head = next;
@@ -261,14 +318,15 @@ impl Frames {
 
     pub(super) fn check_invariants(&self) {
         let mut reclaimable = 0;
-        for (list, is_active) in [(&self.inactive, false), (&self.active, true)] {
+        for name in [ListName::Inactive, ListName::Active, ListName::Aside] {
+            let list = self.list(name);
             let (mut frame, mut previous, mut count) = (list.head, NONE, 0);
             while frame != NONE {
                 let at = self.get(frame);
-                assert_eq!(
-                    (at.previous, at.is_active),
-                    (previous, is_active),
-                    "frame {frame} is where it says"
+                assert_eq!((at.previous, at.list), (previous, name), "frame {frame} is where it says");
+                assert!(
+                    name != ListName::Aside || !at.is_reclaimable(),
+                    "what can be given up is in a list that is looked at"
                 );
                 assert_ne!(at.holds, Holds::Nothing, "listed frames hold pages");
                 assert!(
@@ -323,6 +381,41 @@ mod tests {
         assert_eq!(frames.take(11, Holds::Reading), None);
         frames.change(1, |f| f.readers = 0);
         assert_eq!(frames.take(11, Holds::Reading), Some((1, Some(1))));
+        frames.check_invariants();
+    }
+
+    #[test]
+    fn what_was_set_aside_is_given_up_first_once_it_is_written_back_and_last_once_it_is_unused() {
+        let mut frames = filled(5);
+        for (frame, holds) in
+            [(0, Holds::WritingBack), (1, Holds::Reading), (2, Holds::Dirty { fresh: false })]
+        {
+            frames.change(frame, |f| f.holds = holds);
+        }
+        assert_eq!(frames.take(10, Holds::Clean), Some((3, Some(3))));
+        for frame in [2, 1, 0] {
+            frames.change(frame, |f| f.holds = Holds::Clean);
+            frames.check_invariants();
+        }
+        let given_up: Vec<_> =
+            (11..15).map(|page| frames.take(page, Holds::Clean).unwrap().1.unwrap()).collect();
+        assert_eq!(given_up, [0, 4, 10, 2]);
+    }
+
+    #[test]
+    fn giving_up_a_page_costs_the_same_however_many_are_dirty() {
+        let mut frames = Frames::new(10 << 18, InactiveLow::BelowSquareRoot);
+        frames.limit = 20_000;
+        for page in 0..20_000 {
+            let (frame, _) = frames.take(page, Holds::Clean).unwrap();
+            frames.touch(frame);
+            frames.touch(frame);
+        }
+        frames.moves = 0;
+        for page in 20_000..30_000 {
+            frames.take(page, Holds::Dirty { fresh: false }).unwrap();
+        }
+        assert!(frames.moves < 4 * 10_000, "{}", frames.moves);
         frames.check_invariants();
     }
 

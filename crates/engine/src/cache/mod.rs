@@ -56,9 +56,9 @@ const TAG_BIT: u64 = Tag::OF_CACHE;
 /// What a cache did, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Pages found when they were read.
+    /// Pages found by those who read them.
     pub hits: u64,
-    /// Pages that a reader had to wait for, or that were not there.
+    /// Pages that a reader had to wait for, or that were not there; not counted among the hits when they have come.
     pub misses: u64,
     /// Pages read from the array.
     pub pages_read: u64,
@@ -96,6 +96,8 @@ struct State {
     result: IoResult,
     /// This page is read by itself: a longer read that held it failed.
     alone: Option<u64>,
+    /// The last page that a reader did not find.
+    missed: Option<u64>,
 }
 
 impl State {
@@ -253,8 +255,15 @@ impl Cache {
         let is_flush = request.op == Op::Flush;
         let is_copied = request.flags.buffered && matches!(request.op, Op::Read | Op::Write);
         let first = request.range.start / PAGE_SECTORS;
-        let mut state =
-            State { request, step: Step::Copy, cursor: first, copies: 0, result: Ok(()), alone: None };
+        let mut state = State {
+            request,
+            step: Step::Copy,
+            cursor: first,
+            copies: 0,
+            result: Ok(()),
+            alone: None,
+            missed: None,
+        };
         if is_copied {
             let key = self.requests.insert(state);
             return self.runnable.push_back(key);

@@ -2,6 +2,7 @@
 //! not flushed; and what it asks for in named situations.
 
 mod hits;
+mod pressure;
 
 use std::collections::BTreeMap;
 
