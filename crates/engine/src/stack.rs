@@ -96,8 +96,9 @@ impl Stack {
         let crypt =
             crypt.map(|c| Crypt::new(c, geometry.array_sectors())).transpose().map_err(StackError::Crypt)?;
         let sectors = crypt.as_ref().map_or(geometry.array_sectors(), |c| c.config().sectors);
+        let unit_sectors = crypt.as_ref().map_or(1, |c| c.config().unit_sectors);
         let cache = cache.map(|c| Cache::of_part(c, geometry, sectors)).transpose();
-        let cache = cache.map_err(StackError::Cache)?;
+        let cache = cache.map_err(StackError::Cache)?.map(|cache| cache.above_units(unit_sectors));
         self.lower.crypted = crypt.map(|crypt| Box::new(Crypted { crypt, inner: ActionQueue::default() }));
         self.cached = cache.map(|cache| Box::new(Cached { cache, inner: ActionQueue::default() }));
         Ok(())

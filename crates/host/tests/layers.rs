@@ -145,6 +145,25 @@ fn a_page_cache_above_a_cipher_of_large_sectors_takes_small_requests() {
 }
 
 #[test]
+fn a_page_cache_above_a_cipher_of_large_sectors_zeroes_parts_of_them() {
+    let layers = Layers { crypt: Some(crypt(4096)), cache: Some(cache()) };
+    let mut array = open(memory(4), 1, &layers);
+    let pattern: Vec<u8> = (0..64 * SECTOR).map(|byte| (byte / SECTOR) as u8 + 1).collect();
+    for range in [(8, 16), (1, 1), (9, 7), (3, 40), (63, 1), (0, 64)]
+        .map(|(start, count)| SectorRange::new(start, count))
+    {
+        array.write_at(0, &pattern).unwrap();
+        array.write_zeroes(range).unwrap();
+        array.flush().unwrap();
+        let mut bytes = vec![0; pattern.len()];
+        array.read_at(0, &mut bytes).unwrap();
+        let mut expected = pattern.clone();
+        expected[range.start as usize * SECTOR..range.end() as usize * SECTOR].fill(0);
+        assert_same(&bytes, &expected, 0);
+    }
+}
+
+#[test]
 fn requests_that_cut_encrypted_sectors_or_leave_the_payload_are_refused() {
     let mut array = open(memory(4), 1, &Layers { crypt: Some(crypt(4096)), cache: None });
     let mut page = [0; 4096];

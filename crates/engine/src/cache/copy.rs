@@ -154,12 +154,13 @@ impl Cache {
     fn copy(&mut self, key: RequestKey, first: u64, end: u64, out: &mut ActionQueue) {
         let state = self.state(key);
         state.copies += 1;
-        let request = state.request;
+        let State { request, is_zeroes, .. } = *state;
         let range = request.range;
         let start = range.start.max(first * PAGE_SECTORS);
         let bytes = (range.end().min(end * PAGE_SECTORS) - start) * SECTOR_BYTES;
         let offset = (start - range.start) * SECTOR_BYTES;
-        let caller = out.add_seg(Seg { buf: Buf::Request { id: request.id, offset }, bytes: bytes as u32 });
+        let buf = if is_zeroes { Buf::Zero } else { Buf::Request { id: request.id, offset } };
+        let caller = out.add_seg(Seg { buf, bytes: bytes as u32 });
         let from = out.segs.len();
         self.name_pages(start * SECTOR_BYTES, bytes, &mut out.segs);
         let pages = SegList { first: from as u32, count: (out.segs.len() - from) as u32 };

@@ -68,6 +68,14 @@ pub struct CacheStats {
     pub throttled: u64,
 }
 
+impl CacheStats {
+    /// What share of the pages that were read was found, if any were read.
+    pub fn hit_share(&self) -> Option<f64> {
+        let read = self.hits + self.misses;
+        (read > 0).then(|| self.hits as f64 / read as f64)
+    }
+}
+
 /// Key of a request in [`Cache::requests`].
 type RequestKey = u64;
 
@@ -98,6 +106,8 @@ struct State {
     alone: Option<u64>,
     /// The last page that a reader did not find.
     missed: Option<u64>,
+    /// A write of zeroes, not of the caller's bytes.
+    is_zeroes: bool,
 }
 
 impl State {
@@ -139,6 +149,8 @@ pub struct Cache {
     limits: Limits,
     mode: WriteMode,
     end_sector: u64,
+    /// Sectors of which the layer below takes no part.
+    unit_sectors: u64,
     now: Instant,
     frames: Frames,
     index: Index,
@@ -185,6 +197,7 @@ impl Cache {
             limits,
             mode: config.mode,
             end_sector: sectors,
+            unit_sectors: 1,
             now: Instant::ZERO,
             frames: Frames::new(limits.memory, config.policy.inactive_low),
             index: Index::default(),
@@ -205,6 +218,14 @@ impl Cache {
             errors: Errors::default(),
             stats: CacheStats::default(),
         })
+    }
+
+    /// Above a layer that takes whole units alone, of at most a page: zeroes that are written to parts of them become pages to be
+    /// written back, and discards leave those out.
+    #[must_use]
+    pub fn above_units(self, unit_sectors: u64) -> Self {
+        assert!(unit_sectors.is_power_of_two() && unit_sectors <= PAGE_SECTORS, "a unit lies within a page");
+        Self { unit_sectors, ..self }
     }
 
     /// What it did so far.
@@ -247,11 +268,35 @@ impl Cache {
             out.push(Action::Complete { id: request.id, result: Err(error) });
             return false;
         }
+        let mut request = request;
+        if request.op == Op::Discard && self.cuts_units(request.range) {
+            request.range = self.whole_units(request.range);
+            if request.range.count == 0 {
+                out.push(Action::Complete { id: request.id, result: Ok(()) });
+                return false;
+            }
+        }
         self.begin(request);
         true
     }
 
-    fn begin(&mut self, request: Request) {
+    /// Whether the layer below takes no request of that range, because it begins or ends within a unit.
+    const fn cuts_units(&self, range: SectorRange) -> bool {
+        !(range.start | range.count).is_multiple_of(self.unit_sectors)
+    }
+
+    /// The units that a range covers.
+    fn whole_units(&self, range: SectorRange) -> SectorRange {
+        let unit = self.unit_sectors;
+        let (start, end) = (range.start.next_multiple_of(unit), range.end() / unit * unit);
+        SectorRange::new(start, end.saturating_sub(start))
+    }
+
+    fn begin(&mut self, mut request: Request) {
+        let is_zeroes = request.op == Op::WriteZeroes && self.cuts_units(request.range);
+        if is_zeroes {
+            (request.op, request.flags.buffered) = (Op::Write, true);
+        }
         let is_flush = request.op == Op::Flush;
         let is_copied = request.flags.buffered && matches!(request.op, Op::Read | Op::Write);
         let first = request.range.start / PAGE_SECTORS;
@@ -263,6 +308,7 @@ impl Cache {
             result: Ok(()),
             alone: None,
             missed: None,
+            is_zeroes,
         };
         if is_copied {
             let key = self.requests.insert(state);

@@ -98,6 +98,7 @@ impl Bench {
                         let at = offset + skip;
                         Buf::CachePage { frame: frame + at / 4096, offset: at % 4096 }
                     }
+                    Buf::Zero => Buf::Zero,
                     other => panic!("{other:?} is none of the cache's names"),
                 };
                 places.push(Seg { buf, bytes: 512 });
@@ -110,6 +111,7 @@ impl Bench {
         match place.buf {
             Buf::Request { id, offset } => self.buffers[&id.0][(offset / 512) as usize],
             Buf::CachePage { frame, offset } => self.frames[&(frame, offset)],
+            Buf::Zero => 0,
             _ => unreachable!(),
         }
     }
@@ -238,6 +240,24 @@ fn a_partial_page_is_read_before_it_is_written_and_a_whole_one_is_not() {
     bench.one(Op::Flush, 0, 0, BUFFERED).unwrap();
     assert_eq!(bench.asked_ranges(Op::Write), [(8, 16)], "neighbours are written as one");
     assert_eq!(bench.durable[15..20], [7, 0, 7, 7, 0]);
+}
+
+#[test]
+fn what_is_below_is_asked_for_whole_units_alone() {
+    let mut bench = Bench::new(&config(), 8192);
+    bench.cache = bench.cache.above_units(8);
+    let asked = |bench: &mut Bench, op, start, count| {
+        assert_eq!(bench.one(op, start, count, DIRECT), Ok(()), "{op:?} {start} {count}");
+        let log = std::mem::take(&mut bench.log);
+        log.iter().map(|r| (r.op, r.range.start, r.range.count)).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&mut bench, Op::Discard, 9, 6), []);
+    assert_eq!(asked(&mut bench, Op::Discard, 9, 20), [(Op::Discard, 16, 8)]);
+    assert_eq!(asked(&mut bench, Op::Discard, 8, 16), [(Op::Discard, 8, 16)]);
+    assert_eq!(asked(&mut bench, Op::WriteZeroes, 8, 16), [(Op::WriteZeroes, 8, 16)]);
+    assert_eq!(asked(&mut bench, Op::WriteZeroes, 9, 18), [(Op::Read, 8, 8), (Op::Read, 24, 8)]);
+    bench.one(Op::Flush, 0, 0, BUFFERED).unwrap();
+    assert_eq!(bench.asked_ranges(Op::Write), [(8, 24)], "zeroes wait with what else is dirty");
 }
 
 #[test]

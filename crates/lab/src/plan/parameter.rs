@@ -250,6 +250,15 @@ impl Parameters {
         (find(name)?.set)(self, value)
     }
 
+    /// The job as far as its kernel's page cache lets a thread have several requests in flight.
+    pub fn kernel_job(&self) -> Job {
+        let mut job = self.job.clone();
+        if self.cache().is_some_and(|cache| !cache.policy.queues_buffered) {
+            job.iodepth = 1;
+        }
+        job
+    }
+
     /// The page cache, if the job goes through one.
     pub fn cache(&self) -> Option<CacheConfig> {
         if self.job.direct {

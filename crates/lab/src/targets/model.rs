@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::bail;
-use stripewise_engine::cache::Cache;
 use stripewise_engine::io::{IoResult, RequestId, SyncAction};
-use stripewise_engine::units::{Instant, Nanos, PAGE_BYTES, SECTOR_BYTES};
+use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES};
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::models::Model;
 use stripewise_sim::{Phantom, Rig, RigNames, SimConfig, SimError, SimReport, World};
@@ -18,7 +17,7 @@ use crate::cell::Cell;
 use crate::fs::{BLOCK_SECTORS, InFile, Mkfs};
 use crate::plan::{CellTarget, Parameters, Work};
 use crate::results::{DirectionResult, Provenance};
-use crate::workload::{Job, JobRunner, Measured};
+use crate::workload::{JobRunner, Measured};
 
 pub(super) const KIND: TargetKind = TargetKind {
     name: "model",
@@ -180,7 +179,8 @@ impl Target for ModelTarget {
         }
         let file = file(cell, sectors).map_err(CellError)?;
         let sectors = file.as_ref().map_or(sectors, |file| file.blocks() * BLOCK_SECTORS);
-        let runner = JobRunner::new(&job(cell), sectors).map_err(|e| CellError(e.to_string()))?;
+        let runner =
+            JobRunner::new(&cell.parameters.kernel_job(), sectors).map_err(|e| CellError(e.to_string()))?;
         let mut runner = runner.with_cancel(Arc::clone(cancel));
         let mut world = world(cell, &config)?;
         let ran = match &file {
@@ -195,9 +195,8 @@ impl Target for ModelTarget {
             let each = requests as f64 / flushes as f64;
             measurement.figures.insert("requests_per_flush".to_owned(), each);
         }
-        if let (Some(stats), Some(ios)) = (world.cache().map(Cache::stats), measurement.member_ios) {
-            let read = (stats.pages_read * PAGE_BYTES) as f64 / ios.request_bytes.max(1) as f64;
-            measurement.figures.insert("cache_hit_share".to_owned(), (1.0 - read).max(0.0));
+        if let Some(share) = world.cache().and_then(|cache| cache.stats().hit_share()) {
+            measurement.figures.insert("cache_hit_share".to_owned(), share);
         }
         Ok(measurement)
     }
@@ -207,15 +206,6 @@ impl Target for ModelTarget {
 fn world(cell: &Cell, config: &SimConfig) -> Result<World<Phantom>, CellError> {
     let made = World::layered(config, cell.parameters.crypt(), cell.parameters.cache().as_ref(), Phantom);
     made.map_err(|e| CellError(e.to_string()))
-}
-
-/// The cell's job as far as its kernel's page cache lets a thread have several requests in flight.
-fn job(cell: &Cell) -> Job {
-    let mut job = cell.parameters.job.clone();
-    if cell.parameters.cache().is_some_and(|cache| !cache.policy.queues_buffered) {
-        job.iodepth = 1;
-    }
-    job
 }
 
 /// What a cell's job left.
@@ -263,12 +253,16 @@ fn figures(from: Option<&SimReport>, to: &SimReport) -> BTreeMap<String, f64> {
     let elapsed = (seconds(to) - from.map_or(0.0, seconds)).max(1e-9);
     let rate = |total: &dyn Fn(&SimReport) -> f64| (total(to) - from.map_or(0.0, total)) / elapsed;
     let busy = |share: &dyn Fn(&SimReport) -> f64| rate(&|report| share(report) * seconds(report));
-    let buses = 0..to.bus_busy_share.len();
+    let buses = (0..to.bus_busy_share.len()).map(|bus| {
+        let mb_s = rate(&|report| report.bus_bytes[bus] as f64 / 1e6);
+        (busy(&|report| report.bus_busy_share[bus]), mb_s)
+    });
+    let busiest = buses.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
     let figures = [
         ("cpu_busy_share", busy(&|report| report.cpu_busy_share)),
         ("parity_busy_share", busy(&|report| report.parity_busy_share)),
-        ("bus_busy_share", buses.map(|bus| busy(&|report| report.bus_busy_share[bus])).fold(0.0, f64::max)),
-        ("bus_mb_s", rate(&|report| report.bus_bytes.first().map_or(0.0, |bytes| *bytes as f64 / 1e6))),
+        ("bus_busy_share", busiest.0),
+        ("bus_mb_s", busiest.1),
     ];
     figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

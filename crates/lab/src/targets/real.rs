@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stripewise_crypt::cipher::SectorCipher;
-use stripewise_engine::units::{PAGE_BYTES, SECTOR_BYTES, Slot};
+use stripewise_engine::units::{SECTOR_BYTES, Slot};
 use stripewise_engine::workload::Workload;
 use stripewise_format::luks::Encryption;
 use stripewise_host::{Array, ArrayConfig, CryptLayer, Layers, MemberSpec, RunReport};
@@ -79,7 +79,8 @@ pub(super) fn run(
         let replay = replays.first().ok_or_else(|| CellError("the loop lost its workload".to_owned()))?;
         (report, replay.measured(), replay.figures())
     } else {
-        let runner = JobRunner::new(&cell.parameters.job, sectors).map_err(|e| CellError(e.to_string()))?;
+        let runner =
+            JobRunner::new(&cell.parameters.kernel_job(), sectors).map_err(|e| CellError(e.to_string()))?;
         let runners = runner.with_cancel(Arc::clone(cancel)).dealt(shards as usize);
         let (report, runners) = drive(&mut array, runners)?;
         (report, JobRunner::joined(&runners), Vec::new())
@@ -93,9 +94,8 @@ pub(super) fn run(
         _ => Measurement::of_job(&cell.parameters.job, measured, members),
     }?;
     measurement.figures.extend(replayed);
-    if let (Some(cache), Some(ios)) = (array.cache_status(), measurement.member_ios) {
-        let read = (cache.stats.pages_read * PAGE_BYTES) as f64 / ios.request_bytes.max(1) as f64;
-        measurement.figures.insert("cache_hit_share".to_owned(), (1.0 - read).max(0.0));
+    if let Some(share) = array.cache_status().and_then(|cache| cache.stats.hit_share()) {
+        measurement.figures.insert("cache_hit_share".to_owned(), share);
     }
     if cell.parameters.work == Work::Rebuild {
         let recovered =

@@ -3,7 +3,7 @@ use std::os::unix::fs::MetadataExt;
 use super::*;
 use crate::plan::Plan;
 use crate::recommend::Weights;
-use crate::results::StudyResults;
+use crate::results::{CellResult, DirectionResult, StudyResults};
 use crate::store::Store;
 use crate::study::{Study, StudyOptions, results};
 
@@ -65,6 +65,25 @@ fn page_cache_and_cipher_are_those_that_are_served() {
     assert!(shares.iter().any(|share| *share > 0.0), "{shares:?}");
     let crypted = with_stack("crypt = \"aes-xts-plain64\"\ncrypt_offset = \"1m\"", "direct = [1]");
     assert!(crypted.cells.iter().all(|c| c.seconds > 0.0));
+}
+
+#[test]
+fn an_old_kernels_page_cache_takes_one_request_of_a_thread_at_a_time() {
+    for (policy, depth) in [("linux-6.1", 1.0), ("stripewise", 8.0)] {
+        let plan = PLAN.replace("\"stripewise\"", &format!("{policy:?}\n[stack]\nmemory = \"4m\""));
+        let plan = plan
+            .replace("chunk = [\"16K\", \"64K\"]", "chunk = [\"16K\", \"64K\"]\niodepth = [8]\ndirect = [0]");
+        let results =
+            run(&Study::new(Plan::parse("tiny.toml", &plan).unwrap(), "memory:8m", StudyOptions::default())
+                .unwrap());
+        // Little's law; the greatest, as a cell that is short may have had little to do.
+        let in_flight = |c: &CellResult| {
+            let of = |d: &DirectionResult| d.ios as f64 * d.latency_mean_ns / 1e9;
+            (of(&c.read) + of(&c.write)) / c.seconds
+        };
+        let most = results.cells.iter().map(in_flight).fold(0.0, f64::max);
+        assert!((depth * 0.4..depth * 1.6).contains(&most), "{policy}: {most}");
+    }
 }
 
 /// More jobs than shards, as many, and fewer; what cannot be of several threads is refused.
