@@ -1,5 +1,7 @@
 //! What the array sends: sectors and requests of each member, real md's beside the engine's.
 
+use std::sync::atomic::AtomicBool;
+
 use anyhow::{Context, Result};
 use serde::Serialize;
 use stripewise_engine::units::PAGE_SECTORS;
@@ -55,19 +57,17 @@ pub struct CountRow {
     pub linux: Sent,
     /// By the engine.
     pub engine: Sent,
-    /// The difference in sectors, of the kernel's sum: of the member where it is largest.
+    /// How far the engine's sectors, read and written together, are from the kernel's, of the kernel's.
+    pub difference: f64,
+    /// The same of the member where it is largest, of the members' mean.
     pub worst_member: f64,
 }
 
-impl CountRow {
-    /// How far the engine's sectors, read and written together, are from the kernel's.
-    pub fn difference(&self) -> f64 {
-        let sum = |sent: &Sent| (sent.sectors_read + sent.sectors_written) as f64;
-        sum(&self.engine) / sum(&self.linux) - 1.0
-    }
-}
-
 impl Sent {
+    fn sectors(&self) -> f64 {
+        (self.sectors_read + self.sectors_written) as f64
+    }
+
     fn of(members: &[[u64; 4]]) -> Self {
         members.iter().fold(Self::default(), |sum, m| Self {
             reads: sum.reads + m[0],
@@ -148,8 +148,8 @@ pub fn engine(cell: &CountCell) -> Result<Vec<[u64; 4]>> {
 /// Runs the grid on both sides.
 ///
 /// # Errors
-/// The kernel cannot be booted, or a cell fails.
-pub fn run(quick: bool, mut progress: impl FnMut(&str)) -> Result<Vec<CountRow>> {
+/// The kernel cannot be booted, or a cell fails; or `cancel` was set.
+pub fn run(quick: bool, cancel: &AtomicBool, mut progress: impl FnMut(&str)) -> Result<Vec<CountRow>> {
     let cells = grid(quick);
     let plan = GuestPlan {
         module_options: [("brd", vec![format!("rd_nr={MEMBERS_MAX}"), format!("rd_size={RAM_DISK_KIB}")])]
@@ -159,7 +159,7 @@ pub fn run(quick: bool, mut progress: impl FnMut(&str)) -> Result<Vec<CountRow>>
         ..GuestPlan::default()
     };
     let total = cells.len();
-    let ran = kernel::run(&plan, &[], |index, _| {
+    let ran = kernel::run(&plan, &[], cancel, |index, _| {
         progress(&format!("what is sent: {} of {total}", index + 1));
     })?;
     cells.into_iter().zip(ran.results).map(|(cell, result)| compare(cell, &result)).collect()
@@ -176,7 +176,9 @@ fn compare(cell: CountCell, result: &GuestResult) -> Result<CountRow> {
     let mean = result.members.iter().map(sectors).sum::<f64>() / result.members.len() as f64;
     let apart = ours.iter().zip(&result.members).map(|(a, b)| (sectors(a) - sectors(b)).abs() / mean);
     let worst_member = apart.fold(0.0, f64::max);
-    Ok(CountRow { linux: Sent::of(&result.members), engine: Sent::of(&ours), worst_member, cell })
+    let (linux, engine) = (Sent::of(&result.members), Sent::of(&ours));
+    let difference = engine.sectors() / linux.sectors() - 1.0;
+    Ok(CountRow { cell, linux, engine, difference, worst_member })
 }
 
 #[cfg(test)]

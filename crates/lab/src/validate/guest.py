@@ -88,31 +88,38 @@ def play(target, streams, is_write):
     failures = []
 
     def stream(requests):
-        descriptor = os.open(target, os.O_RDWR | os.O_DIRECT)
-        buffer = memoryview(mmap.mmap(-1, SECTOR * max(count for _, count in requests)))
-        move = (lambda part, at: os.pwritev(descriptor, [part], at)) if is_write else \
-            (lambda part, at: os.preadv(descriptor, [part], at))
-        jobs = [(buffer[:count * SECTOR], first * SECTOR) for first, count in requests]
-        start.wait()
         try:
+            descriptor = os.open(target, os.O_RDWR | os.O_DIRECT)
+            buffer = memoryview(mmap.mmap(-1, SECTOR * max(count for _, count in requests)))
+            move = (lambda part, at: os.pwritev(descriptor, [part], at)) if is_write else \
+                (lambda part, at: os.preadv(descriptor, [part], at))
+            jobs = [(buffer[:count * SECTOR], first * SECTOR) for first, count in requests]
+            start.wait()
             for part, at in jobs:
                 if move(part, at) != len(part):
                     raise OSError(f"{len(part)} bytes at {at} were not moved whole")
-        except OSError as error:
-            failures.append(str(error))
-        os.close(descriptor)
+            os.close(descriptor)
+        except threading.BrokenBarrierError:
+            pass  # another has failed
+        except Exception as error:
+            failures.append(f"{type(error).__name__}: {error}")
+            start.abort()
 
     threads = [threading.Thread(target=stream, args=(requests,)) for requests in streams]
     for thread in threads:
         thread.start()
-    start.wait()
-    begin = time.monotonic()
+    begin = None
+    try:
+        start.wait()
+        begin = time.monotonic()
+    except threading.BrokenBarrierError:
+        pass  # said below
     for thread in threads:
         thread.join()
-    seconds = time.monotonic() - begin
+    end = time.monotonic()
     if failures:
         raise RuntimeError(failures[0])
-    return seconds
+    return end - begin
 
 
 def probe(name, count):

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -35,6 +36,10 @@ const MODULES: [&str; 13] = [
 const BOOT_MAX: Duration = Duration::from_secs(60);
 /// Longest wait for one cell's answer.
 const CELL_MAX: Duration = Duration::from_secs(180);
+/// The kernel's memory, which it keeps in a file.
+const MEMORY_MIB: u64 = 1536;
+/// What is told of what was said before a kernel ended.
+const LAST_WORDS_BYTES: usize = 2000;
 
 /// Programs, and the Debian packages that have them.
 const PROGRAMS: [(&str, &str); 5] = [
@@ -134,10 +139,11 @@ pub fn check_programs() -> Result<()> {
 /// Boots a kernel with these arguments of its own, has it do a plan, and tells each result as it comes.
 ///
 /// # Errors
-/// The kernel does not boot, ends early, or a cell fails.
+/// The kernel does not boot, ends early, or a cell fails; or it was ended because of `cancel`.
 pub(super) fn run(
     plan: &GuestPlan,
     arguments: &[String],
+    cancel: &AtomicBool,
     mut tell: impl FnMut(usize, &GuestResult),
 ) -> Result<Ran> {
     let folder = tempfile::Builder::new().prefix("stripewise-validate.").tempdir_in("/var/tmp")?;
@@ -152,6 +158,9 @@ pub(super) fn run(
     let mut ran = Ran::default();
     let mut waiting_since = Instant::now();
     while !is_booted || ran.results.len() < plan.cells.len() {
+        if cancel.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
         let ended = kernel.has_ended()?;
         for line in lines(&folder.path().join("results.jsonl"), ran.results.len() + usize::from(is_booted))? {
             waiting_since = Instant::now();
@@ -167,19 +176,29 @@ pub(super) fn run(
         let limit = if is_booted { CELL_MAX } else { BOOT_MAX };
         if (!is_booted || ran.results.len() < plan.cells.len()) && (ended || waiting_since.elapsed() > limit)
         {
-            let console = fs::read_to_string(folder.path().join("console")).unwrap_or_default();
             let after =
                 if ended { "ended".to_owned() } else { format!("was silent for {} s", limit.as_secs()) };
             bail!(
-                "linux.uml {after} after {} of {} cells: {}",
+                "linux.uml {after} after {} of {} cells{}",
                 ran.results.len(),
                 plan.cells.len(),
-                console.trim()
+                last_words(folder.path())
             );
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(ran)
+}
+
+/// The end of what the kernel and its first program said, if they said anything.
+fn last_words(folder: &Path) -> String {
+    let ends = ["console", "kernel.log"].iter().filter_map(|name| {
+        let said = fs::read(folder.join(name)).ok()?;
+        let end =
+            String::from_utf8_lossy(&said[said.len().saturating_sub(LAST_WORDS_BYTES)..]).trim().to_owned();
+        (!end.is_empty()).then(|| format!(": {end}"))
+    });
+    ends.collect()
 }
 
 fn init_script(folder: &Path) -> String {
@@ -221,7 +240,8 @@ impl Kernel {
         command
             .arg(launcher)
             .arg("linux.uml")
-            .args(["mem=1536M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw"])
+            .arg(format!("mem={MEMORY_MIB}M"))
+            .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw"])
             .arg(format!("init={}", init.display()))
             .args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"])
             // An idle kernel can miss that a device has answered, until its next timer: with a steady tick within 10 ms.
@@ -232,15 +252,25 @@ impl Kernel {
             .stderr(log)
             // Its processes are a group of their own, to be ended together.
             .process_group(0);
-        if Path::new("/dev/shm").is_dir() {
-            command.env("TMPDIR", "/dev/shm");
-        }
+        command.env("TMPDIR", memory_folder(std::env::temp_dir())?);
         Ok(Self(command.spawn().context("linux.uml")?))
     }
 
     fn has_ended(&mut self) -> Result<bool> {
         Ok(self.0.try_wait()?.is_some())
     }
+}
+
+/// A folder with room for the kernel's memory; in memory, if there is one.
+fn memory_folder(temporary: PathBuf) -> Result<PathBuf> {
+    let folders = [PathBuf::from("/dev/shm"), temporary, PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
+    let has_room = |folder: &PathBuf| {
+        rustix::fs::statvfs(folder).is_ok_and(|at| at.f_bavail.saturating_mul(at.f_frsize) > MEMORY_MIB << 20)
+    };
+    let names = folders.each_ref().map(|folder| folder.display().to_string()).join(", ");
+    folders.into_iter().find(has_room).with_context(|| {
+        format!("linux.uml keeps its memory in a file of {MEMORY_MIB} MiB; none of {names} has room for it")
+    })
 }
 
 impl Drop for Kernel {
@@ -256,6 +286,16 @@ impl Drop for Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_said_last_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(last_words(folder.path()), "");
+        fs::write(folder.path().join("console"), "\n").unwrap();
+        fs::write(folder.path().join("kernel.log"), "x".repeat(5000) + " no room\n").unwrap();
+        let told = last_words(folder.path());
+        assert!(told.ends_with(" no room") && told.len() < 2100, "{told}");
+    }
 
     #[test]
     fn results_are_read_line_by_line_and_a_half_written_one_waits() {

@@ -13,6 +13,7 @@ import struct
 import sys
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+PR_SET_PDEATHSIG, SIGKILL = 1, 9
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06  # of 32 bits, from the call's number and arguments
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | 22  # EINVAL
 ARCH_X86_64, PTRACE = 0xC000003E, 101
@@ -49,6 +50,8 @@ def hide():
 
 def main():
     command = sys.argv[1:]
+    # Who started this may be killed, and nobody else waits for what it does.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     if are_too_many():
         hide()
         # What the kernel does not know is its first program's environment.

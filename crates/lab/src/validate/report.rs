@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::counts::CountRow;
-use super::times::TimeRow;
+use super::times::{CPU_SHARE_MAX, TimeRow};
 
 /// Within this share of real md's sectors, a cell counts as equal.
 pub const SECTORS_WITHIN: f64 = 0.02;
@@ -38,21 +38,46 @@ pub struct Summary {
     pub error_median: Option<f64>,
     /// The largest.
     pub error_worst: Option<f64>,
+    /// What was wanted.
+    pub limits: Limits,
+}
+
+/// What the engine should keep to; see the constants of these names.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Limits {
+    /// [`SECTORS_WITHIN`].
+    pub sectors_within: f64,
+    /// [`ERROR_MEDIAN`].
+    pub error_median: f64,
+    /// [`ERROR_WORST`].
+    pub error_worst: f64,
+    /// [`CPU_SHARE_MAX`].
+    pub cpu_share_max: f64,
+}
+
+impl Limits {
+    const ALL: Self = Self {
+        sectors_within: SECTORS_WITHIN,
+        error_median: ERROR_MEDIAN,
+        error_worst: ERROR_WORST,
+        cpu_share_max: CPU_SHARE_MAX,
+    };
 }
 
 impl Validation {
     /// Draws up the figures.
     pub fn new(counts: Vec<CountRow>, times: Vec<TimeRow>) -> Self {
         let mut errors: Vec<f64> =
-            times.iter().filter(|row| row.is_judged()).map(|row| row.error().abs()).collect();
+            times.iter().filter(|row| row.is_judged).map(|row| row.error.abs()).collect();
         errors.sort_unstable_by(f64::total_cmp);
         let summary = Summary {
             counts: counts.len(),
-            counts_within: counts.iter().filter(|row| row.difference().abs() <= SECTORS_WITHIN).count(),
+            counts_within: counts.iter().filter(|row| row.difference.abs() <= SECTORS_WITHIN).count(),
             times: times.len(),
             times_judged: errors.len(),
             error_median: median(&errors),
             error_worst: errors.last().copied(),
+            limits: Limits::ALL,
         };
         Self { counts, times, summary }
     }

@@ -12,6 +12,7 @@
 //! engine's runs takes as much longer: see [`Rig::way_ns`].
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -144,19 +145,13 @@ pub struct TimeRow {
     pub linux_sectors: [u64; 2],
     /// Sectors the engine read and wrote.
     pub engine_sectors: [u64; 2],
+    /// How far the engine's throughput is from real md's, of real md's.
+    pub error: f64,
+    /// Whether the drives are the limit.
+    pub is_judged: bool,
 }
 
 impl TimeRow {
-    /// How far the engine's throughput is from real md's, of real md's.
-    pub fn error(&self) -> f64 {
-        self.linux_s / self.engine_s - 1.0
-    }
-
-    /// Whether the drives are the limit.
-    pub fn is_judged(&self) -> bool {
-        self.cpu_s <= CPU_SHARE_MAX * self.linux_s
-    }
-
     /// MB/s of requests on either side: real md's, the engine's.
     pub fn rates(&self) -> [f64; 2] {
         [self.linux_s, self.engine_s].map(|seconds| self.cell.requests.bytes() as f64 / 1e6 / seconds)
@@ -221,6 +216,7 @@ fn on_linux(
     drive: &DriveSetup,
     cells: &[TimeCell],
     rest_s: f64,
+    cancel: &AtomicBool,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Vec<GuestResult>> {
     let drives = Drives::start(stripewise, &drive.words(), MEMBERS)?;
@@ -229,18 +225,18 @@ fn on_linux(
         cells: cells.iter().map(|cell| GuestCell { rest_s, ..guest_cell(cell) }).collect(),
         ..drive.guest_plan()?
     };
-    Ok(kernel::run(&plan, &drives.kernel_arguments(), |index, _| progress(index))?.results)
+    Ok(kernel::run(&plan, &drives.kernel_arguments(), cancel, |index, _| progress(index))?.results)
 }
 
 /// How long a command is between kernel and drive: of a read that takes a known time in the drive, the rest.
-fn way_ns(stripewise: &Path) -> Result<u64> {
+fn way_ns(stripewise: &Path, cancel: &AtomicBool) -> Result<u64> {
     let drive = DriveSetup::new(
         "constant-latency",
         &[("latency", PROBE_LATENCY_US), ("link_rate", 100_000.0), ("queue_depth", QUEUE_DEPTH)],
     );
     let drives = Drives::start(stripewise, &drive.words(), 1)?;
     let plan = GuestPlan { devices: drives.names(), probe_reads: PROBE_READS, ..drive.guest_plan()? };
-    let ran = kernel::run(&plan, &drives.kernel_arguments(), |_, _| {})?;
+    let ran = kernel::run(&plan, &drives.kernel_arguments(), cancel, |_, _| {})?;
     let read_s = ran.read_s.context("the kernel does not say how long a read takes")?;
     Ok((read_s * 1e9 - PROBE_LATENCY_US * 1e3).max(0.0) as u64)
 }
@@ -269,6 +265,8 @@ fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) ->
         way_us: rig.way_ns as f64 / 1e3,
         linux_sectors: [sum(1), sum(3)],
         engine_sectors,
+        error: linux.seconds / seconds - 1.0,
+        is_judged: control.seconds <= CPU_SHARE_MAX * linux.seconds,
         cell,
     })
 }
@@ -276,21 +274,26 @@ fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) ->
 /// Runs all cells on both sides; `stripewise` is the program that serves drives.
 ///
 /// # Errors
-/// A program does not start, the kernel cannot be booted, or a cell fails.
-pub fn run(quick: bool, stripewise: &Path, mut progress: impl FnMut(&str)) -> Result<Vec<TimeRow>> {
+/// A program does not start, the kernel cannot be booted, or a cell fails; or `cancel` was set.
+pub fn run(
+    quick: bool,
+    stripewise: &Path,
+    cancel: &AtomicBool,
+    mut progress: impl FnMut(&str),
+) -> Result<Vec<TimeRow>> {
     let mut rows = Vec::new();
     progress("how long it takes: from the kernel to a drive and back");
-    let way_ns = way_ns(stripewise)?;
+    let way_ns = way_ns(stripewise, cancel)?;
     for drive in setups(quick) {
         let rig = drive.rig(way_ns)?;
         let cells = cells(&drive, &rig, quick)?;
         let total = cells.len();
         let name = drive.describe();
-        let linux = on_linux(stripewise, &drive, &cells, REST_SECONDS, &mut |index| {
+        let linux = on_linux(stripewise, &drive, &cells, REST_SECONDS, cancel, &mut |index| {
             progress(&format!("how long it takes, {name}: {} of {total}", index + 1));
         });
         let linux = linux.with_context(|| name.clone())?;
-        let control = on_linux(stripewise, &DriveSetup::none(), &cells, 0.0, &mut |index| {
+        let control = on_linux(stripewise, &DriveSetup::none(), &cells, 0.0, cancel, &mut |index| {
             progress(&format!("the same without drives' time: {} of {total}", index + 1));
         })?;
         for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {
