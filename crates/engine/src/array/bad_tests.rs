@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use stripewise_format::bad_blocks::BadRange;
 
 use crate::array::members::READ_ERRORS_MAX;
-use crate::array::recorded::config;
+use crate::array::recorded::{DATA_OFFSET, config};
 use crate::geometry::Geometry;
 use crate::io::{
     Action, ActionQueue, AdminCommand, AdminReply, Area, ArrayEvent, Flags, Input, IoError, IoResult,
@@ -154,6 +154,40 @@ fn of_a_recovery_only_the_page_that_the_new_member_refuses_is_listed() {
 }
 
 /// What no copy gives is not on the replacement either: it must not be read from there.
+#[test]
+fn a_recovery_lists_no_more_of_those_that_it_reads() {
+    // The first members list some sectors of a page, the last is filled.
+    let at = |start_sector: u64, length_sectors| BadRange {
+        start_sector: DATA_OFFSET + start_sector,
+        length_sectors,
+    };
+    let cases: [(_, _, &[_], _); 5] = [
+        // What one has is not lost, and the other takes it.
+        (Level::Raid1, 3, &[at(64, 16), at(70, 3)], SectorRange::new(70, 3)),
+        (Level::Raid1, 3, &[at(63, 2), at(64, 9)], SectorRange::new(64, 1)),
+        // Rows are made of pages.
+        (Level::Raid4, 4, &[at(67, 1)], SectorRange::new(64, 8)),
+        (Level::Raid5, 4, &[at(67, 1)], SectorRange::new(64, 8)),
+        (Level::Raid6, 5, &[at(67, 1), at(69, 1)], SectorRange::new(64, 8)),
+    ];
+    for (level, members, lists, lost) in cases {
+        let last = members - 1;
+        let mut config = with_spare(level, members);
+        let metadata = config.metadata.as_mut().unwrap();
+        for (member, list) in metadata.members.iter_mut().flatten().zip(lists) {
+            member.bad_blocks = Some(vec![*list]);
+        }
+        let mut bench = Bench::new(&config, |_| false);
+        bench.admin(AdminCommand::Fail(Slot(last)));
+        assert_eq!(bench.listed(members), [lost], "{level}");
+        for (member, list) in (0..).zip(lists) {
+            let as_before = SectorRange::new(list.start_sector - DATA_OFFSET, list.length_sectors);
+            let listed = if level == Level::Raid1 { lost } else { as_before };
+            assert_eq!(bench.listed(member), [listed], "{level}");
+        }
+    }
+}
+
 #[test]
 fn of_a_replacement_what_no_copy_gives_is_listed() {
     for (level, members, other) in [(Level::Raid1, 2, 1), (Level::Raid10, 4, 1)] {

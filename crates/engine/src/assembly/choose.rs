@@ -78,6 +78,7 @@ impl Chosen {
                 second: candidates[index].label.clone(),
             });
         }
+        check_supported(&candidates[index])?;
         super::compare::check_pair(&candidates[self.freshest], &candidates[index])?;
         *place = Some(index);
         self.stale.retain(|stale| stale.candidate != index);
@@ -89,10 +90,8 @@ impl Chosen {
 
 /// Sorts the candidates by what they are to the array.
 pub(super) fn choose(candidates: &[Candidate]) -> Result<Chosen, AssemblyError> {
-    for candidate in candidates {
-        check_supported(candidate)?;
-    }
     let freshest = freshest(candidates).ok_or(AssemblyError::NoMembers)?;
+    check_supported(&candidates[freshest])?;
     let superblock = &candidates[freshest].superblock;
     let raid_disks = superblock.raid_disks() as usize;
     if raid_disks > MEMBERS_MAX {
@@ -112,10 +111,14 @@ pub(super) fn choose(candidates: &[Candidate]) -> Result<Chosen, AssemblyError> 
     for index in 0..candidates.len() {
         place(candidates, index, &mut chosen)?;
     }
+    for index in chosen.current().chain(chosen.spares.iter().copied()) {
+        check_supported(&candidates[index])?;
+    }
     Ok(chosen)
 }
 
-/// Features that are not served here are refused by name, on whichever member they appear.
+/// Features that are not served here are refused by name, on whichever member they appear that is not out of date: what those
+/// say may be over, as a reshape that went on without them.
 fn check_supported(candidate: &Candidate) -> Result<(), AssemblyError> {
     let label = || candidate.label.clone();
     let reshaping = match &candidate.superblock {

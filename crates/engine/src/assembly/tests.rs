@@ -300,6 +300,20 @@ fn what_is_not_served_is_refused_by_name() {
 }
 
 #[test]
+fn what_a_stale_member_says_is_over_unless_it_is_needed() {
+    for feature in [Features::RESHAPE_ACTIVE, Features::JOURNAL] {
+        let mut members = array(Level::Raid6, 5);
+        change(&mut members[1], |s| (s.features, s.events) = (s.features | feature, 4));
+        let assembly = assemble(&members, RUN).unwrap();
+        assert_eq!(labels(&members, &assembly), ["m0", "-", "m2", "m3", "m4"]);
+        assert_eq!(assembly.stale[0].why, StaleReason::Events { found: 4, freshest: 10 });
+        // Two others are missing.
+        members.drain(3..);
+        assert!(assemble(&members, FORCE).is_err());
+    }
+}
+
+#[test]
 fn too_few_members_never_start_and_force_takes_the_newest_stale_ones() {
     let mut members = array(Level::Raid5, 4);
     change(&mut members[2], |s| s.events = 5);

@@ -9,7 +9,7 @@
 //!
 //! A job holds its range of the array, so that no write comes between.
 
-use super::{Copies, holds};
+use super::{Copies, holds, to_bad_edge};
 use crate::array::core::{Core, IoRecord, Owner, RequestKey, RequestState};
 use crate::array::slots::SlotSet;
 use crate::array::sync::{Found, JOB_SECTORS_MAX, Job, JobKind, Mismatch, begin};
@@ -82,9 +82,11 @@ impl Copies {
         state.admitted = range.count;
         let job = state.job.expect("only jobs are started as such");
         let is_bad = |p: Place| core.is_bad(p.slot, SectorRange::new(p.sector, range.count));
-        let by_pages =
-            job.kind == JobKind::Rewrite || core.has_bad_blocks() && places(core, range.start).any(is_bad);
-        if range.count > PAGE_SECTORS && by_pages {
+        let has_bad = core.has_bad_blocks() && places(core, range.start).any(is_bad);
+        let by_pages = range.count > PAGE_SECTORS && (has_bad || job.kind == JobKind::Rewrite);
+        // What is listed of a part of a page says nothing of the rest.
+        let by_parts = has_bad && to_bad_edge(core, range.start) < range.count;
+        if by_pages || by_parts {
             self.buffers.push(entry);
             self.page_by_page(core, out, request);
             return core.part_ends(out, request, Ok(()));
@@ -295,8 +297,12 @@ impl Copies {
             let places: Vec<Place> = places(core, job.range.start).collect();
             let listed = |place: Place| {
                 let range = SectorRange::new(place.sector, job.range.count);
-                // A member that is replaced may have listed it itself: its replacement lacks it all the same.
-                let own = job.writes.contains(place.slot).then_some(core.member_of[place.slot.index()]);
+                // One that lists a part of it has the rest. A member that is replaced may have listed it itself: its replacement
+                // lacks it all the same.
+                let lacks =
+                    core.members.recovering.and(core.members.unfilled(range.end())).contains(place.slot);
+                let is_filled = lacks && job.writes.contains(place.slot);
+                let own = is_filled.then_some(core.member_of[place.slot.index()]);
                 let replacement = core.members.replacement(place.slot).map(|r| r.member);
                 let replacement = replacement.filter(|_| job.replacements.contains(place.slot));
                 own.into_iter().chain(replacement).all(|member| core.list_bad(member, range))
@@ -307,17 +313,21 @@ impl Copies {
         true
     }
 
-    /// Does a job again in parts of its range.
+    /// Does a job again in parts of its range: pages, and the parts of a page of which each copy is listed as bad, or not.
     fn page_by_page(&mut self, core: &mut Core, out: &mut ActionQueue, request: RequestKey) {
         let state = core.request(request);
         let (range, job) = (state.request.range, state.job);
         if job.is_some_and(|job| job.kind == JobKind::Rewrite) {
-            // Each part counts as one when it ends; the whole was counted once.
-            self.rewrites += range.count.div_ceil(PAGE_SECTORS) as usize - 1;
+            // Each part counts as one when it ends.
+            self.rewrites -= 1;
         }
         let mut sector = range.start;
         while sector < range.end() {
-            let count = PAGE_SECTORS.min(range.end() - sector);
+            let to_page_end = PAGE_SECTORS - (sector - range.start) % PAGE_SECTORS;
+            let count = to_page_end.min(range.end() - sector).min(to_bad_edge(core, sector));
+            if job.is_some_and(|job| job.kind == JobKind::Rewrite) {
+                self.rewrites += 1;
+            }
             core.part_begins(request);
             let child = core.requests.insert(child(request, job, SectorRange::new(sector, count)));
             self.admit_job(core, out, child);

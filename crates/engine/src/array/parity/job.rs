@@ -330,10 +330,11 @@ impl Parity {
     }
 }
 
-/// Leaves alone a row that cannot be had while members are filled: it is listed as bad on those that lack it. Answers
-/// whether they have room for that.
+/// Leaves alone a row that cannot be had while members are filled: it is listed as bad on those that lack it, not on those that
+/// list a part of it. Answers whether they have room for that.
 fn goes_without(core: &mut Core, op: &mut StripeOp) -> bool {
-    let (writes, replacements) = (op.job.writes.minus(op.unreadable), op.job.replacements);
+    let lacking = core.members.recovering.and(core.members.unfilled(op.range.end()));
+    let (writes, replacements) = (op.job.writes.and(lacking), op.job.replacements);
     (op.job.writes, op.job.replacements) = (SlotSet::EMPTY, SlotSet::EMPTY);
     if core.read_only {
         return false;

@@ -155,6 +155,11 @@ pub(super) const fn is_failure(change: &StateChange) -> bool {
     matches!(change, StateChange::MemberFailed(_) | StateChange::MemberRemoved(_))
 }
 
+/// Whether a change says that a member is out of use, or that another has taken its slot.
+pub(super) const fn leaves_behind(change: &StateChange) -> bool {
+    is_failure(change) || matches!(change, StateChange::ReplacementDone { .. })
+}
+
 /// Whether a change says that members hold content.
 const fn speaks_of_data(change: StateChange) -> bool {
     matches!(

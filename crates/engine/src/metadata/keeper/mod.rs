@@ -26,6 +26,7 @@ use round::{Saying, Step};
 
 /// See the module's description.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(crate) struct Keeper {
     members: Vec<Option<Known>>,
     /// The superblock of a member that is about to come in.
@@ -39,6 +40,9 @@ pub(crate) struct Keeper {
     /// Superblocks no longer say what is so.
     is_superblock_due: bool,
     said: Said,
+    /// What they say next leaves a member behind. They are then written once more: mdadm takes a member that is one event
+    /// behind as up to date, for a power cut may leave one so.
+    leaves_behind: bool,
     /// What they are to say holds only once the members' data are on their media.
     is_flush_due: bool,
     /// What the next round will say. It is not known of while a round is under way: that round's flush may not cover it.
@@ -91,6 +95,7 @@ impl Keeper {
             pending: 0,
             is_superblock_due: superblocks().any(|s| s.events() != events),
             said: Said::default(),
+            leaves_behind: false,
             is_flush_due: false,
             changes: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -124,7 +129,8 @@ impl Keeper {
             };
             newest.clone().any(|superblock| superblock.events() == self.state.events && names(superblock))
         };
-        if !self.state.is_clean && core.failed.iter().any(is_named) {
+        self.leaves_behind = core.failed.iter().any(is_named);
+        if !self.state.is_clean && self.leaves_behind {
             self.is_superblock_due = true;
             core.held.is_holding = true;
         }

@@ -5,7 +5,7 @@ use stripewise_format::superblock_1::MAX_SECTOR;
 use stripewise_format::time::Timestamp;
 
 use super::Keeper;
-use super::change::{Said, is_failure};
+use super::change::{Said, is_failure, leaves_behind};
 use crate::array::core::{Core, Owner};
 use crate::io::{ActionQueue, Op, SegList};
 use crate::metadata::WriteIntent;
@@ -108,6 +108,10 @@ impl Keeper {
                 Saying::All { becomes_clean } => {
                     self.state.is_clean = becomes_clean;
                     self.said = Said::default();
+                    if std::mem::take(&mut self.leaves_behind) {
+                        self.is_superblock_due = true;
+                        core.held.is_holding = true;
+                    }
                     self.members.iter_mut().flatten().for_each(|m| m.is_joining = false);
                     true
                 }
@@ -141,6 +145,7 @@ impl Keeper {
         while self.changes.front().is_some_and(|change| !self.said.forbids(change))
             && let Some(change) = self.changes.pop_front()
         {
+            self.leaves_behind |= leaves_behind(&change);
             self.change(core, change);
         }
         let is_quiet = self.writes_in_flight == 0
