@@ -195,11 +195,18 @@ impl Array {
         results.into_iter().collect()
     }
 
-    /// Forgets what was counted; answers the time.
+    /// Forgets what was counted, and what happened; answers the time.
     pub(crate) fn begin_counting(&mut self) -> Instant {
         for shard in &mut self.shards {
-            shard.counts.fill(MemberCounts::default());
             shard.events.clear();
+        }
+        self.begin_counts()
+    }
+
+    /// Forgets what was counted; answers the time.
+    pub(crate) fn begin_counts(&mut self) -> Instant {
+        for shard in &mut self.shards {
+            shard.counts.fill(MemberCounts::default());
         }
         self.clock.now()
     }
@@ -236,14 +243,15 @@ impl Array {
         self.zeroes_fast && self.first().stack().crypt().is_none()
     }
 
-    pub(crate) fn report(&self, start: Instant) -> RunReport {
+    /// What was counted, and what happened that no report has told.
+    pub(crate) fn report(&mut self, start: Instant) -> RunReport {
         let mut members = vec![MemberCounts::default(); self.shards[0].members().len()];
         for shard in &self.shards {
             for (sum, counts) in members.iter_mut().zip(&shard.counts) {
                 sum.add(counts);
             }
         }
-        let mut events: Vec<_> = self.shards.iter().flat_map(|s| s.events.iter().copied()).collect();
+        let mut events: Vec<_> = self.shards.iter_mut().flat_map(|s| std::mem::take(&mut s.events)).collect();
         events.sort_by_key(|e| e.at);
         RunReport {
             members,

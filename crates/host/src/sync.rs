@@ -14,12 +14,13 @@ const STEPS_MAX: u32 = 256;
 
 impl Array {
     /// Does what is due until nothing is left, or the stop flag is set; [`Array::close`] then records how far it came.
-    /// `watch` is told about it several times a second. What ended, and how, is in the report's events.
+    /// `watch` is told about it several times a second. What ended, and how, is in the report's events, with what ended since
+    /// the last report: what is due may begin when a command is carried out, and be done before this is called.
     ///
     /// # Errors
     /// No `io_uring`.
     pub fn sync(&mut self, mut watch: impl FnMut(&SyncStatus)) -> Result<RunReport, HostError> {
-        let start = self.begin_counting();
+        let start = self.begin_counts();
         let stop = self.stop_flag();
         self.on_first_shard(|shard, context| {
             shard.resume(context.clock.now(), context);
