@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
+use stripewise_format::bitmap::{BitmapSuperblock, Bits};
 use stripewise_format::examine::{self, Context};
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::Role;
 use stripewise_format::uuid::Uuid;
 use stripewise_host::md::overlay::Overlay;
-use stripewise_host::md::probe::{Found, Probe, Source, open, probe_source, read_bad_blocks, read_bitmap};
+use stripewise_host::md::probe::{
+    Found, Probe, Source, open, probe_source, read_bad_blocks, read_bitmap, read_bitmap_file,
+};
 use stripewise_host::md::signature;
 
 use super::{host_error, hostname};
@@ -143,6 +146,12 @@ impl Device {
     }
 
     fn describe(&self, args: &ExamineArgs) -> Result<String, String> {
+        if args.examine_bitmap
+            && self.probe.found.is_empty()
+            && let Some((head, bits)) = read_bitmap_file(&*self.source).map_err(|error| error.to_string())?
+        {
+            return Ok(self.bitmap_text(&head, &head.uuid, &bits));
+        }
         let (found, superblock) = self.superblock()?;
         if args.examine_bitmap {
             self.bitmap(found, superblock)
@@ -182,9 +191,13 @@ impl Device {
         let read = read_bitmap(&*self.source, self.probe.device_sectors, superblock, found.at_sector);
         let (head, bits) =
             read.map_err(|error| error.to_string())?.ok_or("its array has no internal bitmap")?;
+        Ok(self.bitmap_text(&head, &superblock.set_uuid(), &bits))
+    }
+
+    fn bitmap_text(&self, head: &BitmapSuperblock, array_uuid: &Uuid, bits: &Bits) -> String {
         let mut lines = vec![examine::Line::Field("Filename", self.probe.path.display().to_string())];
-        lines.extend(examine::bitmap(&head, &superblock.set_uuid(), Some(&bits)));
-        Ok(examine::render(&lines, BITMAP_LABEL_WIDTH))
+        lines.extend(examine::bitmap(head, array_uuid, Some(bits)));
+        examine::render(&lines, BITMAP_LABEL_WIDTH)
     }
 
     fn bad_blocks(&self, superblock: &Superblock) -> Result<String, String> {

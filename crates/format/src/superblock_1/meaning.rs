@@ -49,9 +49,12 @@ pub enum Unsupported {
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::JournalDevice => "this device is a write journal; journals are not supported",
+            Self::JournalDevice => {
+                "this device is a write journal; journals are not supported: leave it and its array to Linux md"
+            }
             Self::WriteJournal => {
-                "the array has a write journal, which may hold its last writes; journals are not supported"
+                "the array has a write journal, which may hold its last writes; journals are not supported: leave the array to \
+                 Linux md"
             }
             Self::ClusteredBitmap => "the array's bitmap is kept for a cluster, which is not supported",
         })

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use stripewise_format::bad_blocks::{self, BadBlocksError, BadRange};
-use stripewise_format::bitmap::{BitmapError, BitmapSuperblock, Bits, SUPERBLOCK_BYTES};
+use stripewise_format::bitmap::{BitmapError, BitmapSuperblock, Bits, MAGIC, SUPERBLOCK_BYTES};
 use stripewise_format::placement::Metadata;
 use stripewise_format::superblock::{self, Superblock, SuperblockError};
 
@@ -179,6 +179,30 @@ pub fn read_bitmap(
     Ok(Some((head, bits)))
 }
 
+/// Reads the file of an external bitmap, which ends where the bits do; nothing if it is none.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_bitmap_file(file: &dyn Source) -> Result<Option<(BitmapSuperblock, Bits)>, PointedError> {
+    let mut head = [0; SUPERBLOCK_BYTES];
+    let Ok(()) = file.read_exact_at(&mut head, 0) else { return Ok(None) };
+    if head[..4] != MAGIC.to_le_bytes() {
+        return Ok(None);
+    }
+    let head = BitmapSuperblock::parse(&head).map_err(PointedError::Bitmap)?;
+    let bytes = head.bits().div_ceil(8);
+    if bytes > BITS_BYTES_MAX {
+        let bits = head.bits();
+        return Err(PointedError::Io(io::Error::other(format!(
+            "a bitmap of {bits} bits is longer than any"
+        ))));
+    }
+    let mut area = vec![0; bytes as usize];
+    file.read_exact_at(&mut area, SUPERBLOCK_BYTES as u64).map_err(PointedError::Io)?;
+    let bits = Bits::from_bytes(&area, head.bits()).map_err(PointedError::Bitmap)?;
+    Ok(Some((head, bits)))
+}
+
 /// Reads the bad-block log of a superblock; nothing if it has none. A log whose feature bit is clear is empty,
 /// whatever lies in its place.
 pub fn read_bad_blocks(
@@ -199,4 +223,28 @@ pub fn read_bad_blocks(
     let at_sector = superblock.bad_block_log_sector().unwrap_or(u64::MAX);
     let log = read(source, device_sectors, what, at_sector, bytes)?;
     bad_blocks::parse(&log, superblock.bblog_shift).map(Some).map_err(PointedError::BadBlocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_format::uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn the_file_of_an_external_bitmap_ends_with_its_bits() {
+        let file = tempfile::tempfile().unwrap();
+        let head = BitmapSuperblock::new(Uuid([3; 16]), 1 << 20, 64 << 10);
+        file.write_all_at(&[1; 4096], 0).unwrap();
+        assert!(read_bitmap_file(&file).unwrap().is_none(), "something else");
+        file.set_len(0).unwrap();
+        assert!(read_bitmap_file(&file).unwrap().is_none(), "nothing");
+        file.write_all_at(&head.to_bytes(), 0).unwrap();
+        file.set_len(SUPERBLOCK_BYTES as u64 + 1024).unwrap();
+        file.write_all_at(&[0b101], SUPERBLOCK_BYTES as u64 + 1023).unwrap();
+        let (found, bits) = read_bitmap_file(&file).unwrap().unwrap();
+        assert_eq!((found, bits.count(), bits.dirty_count()), (head, 8192, 2));
+        file.set_len(SUPERBLOCK_BYTES as u64 + 1023).unwrap();
+        assert!(read_bitmap_file(&file).is_err(), "bits are missing");
+    }
 }

@@ -50,6 +50,8 @@ struct Sync {
     /// Of a server only.
     #[serde(default)]
     mismatch_sectors: u64,
+    #[serde(default)]
+    unread_sectors: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -194,7 +196,11 @@ fn progress(detail: &Detail) -> Vec<Line> {
     };
     lines.extend(sync.percent.map(|percent| Line::Field(label, format!("{}% complete", percent.floor()))));
     if sync.mismatch_sectors > 0 {
-        lines.push(Line::Field("Mismatch Count", sync.mismatch_sectors.to_string()));
+        let unread = match sync.unread_sectors {
+            0 => String::new(),
+            unread => format!(" ({unread} of them cannot be read)"),
+        };
+        lines.push(Line::Field("Mismatch Count", format!("{}{unread}", sync.mismatch_sectors)));
     }
     if !lines.is_empty() {
         lines.push(Line::Blank);

@@ -96,6 +96,9 @@ fn correct(value: &mut Value, array: &ArrayStatus) {
         {
             row["recovered_bytes"] = filled.saturating_mul(512).into();
         }
+        if let Standing::InSlot(slot) = member.standing {
+            seat(devices, &path, slot);
+        }
         if member.standing == Standing::Failed && !devices.iter().any(|row| row["path"] == path) {
             let number = member.metadata.as_ref().map(|known| known.superblock.dev_number());
             let events = member.metadata.as_ref().map(|known| known.superblock.events());
@@ -116,6 +119,19 @@ fn correct(value: &mut Value, array: &ArrayStatus) {
     let (total, before) = (count("total_devices"), count("failed_devices"));
     value["failed_devices"] = (before + failed).into();
     value["total_devices"] = (total + failed).into();
+}
+
+/// Shows a member in the slot that it is filled for. Superblocks of 0.90 call it a spare until that is done.
+fn seat(devices: &mut Vec<Value>, path: &str, slot: Slot) {
+    let Some(at) = devices.iter().position(|row| row["path"] == path && row["state"] == "spare") else {
+        return;
+    };
+    let mut row = devices.remove(at);
+    (row["slot"], row["state"]) = (slot.0.into(), "spare rebuilding".into());
+    match devices.iter_mut().find(|row| row["slot"] == slot.0 && row["state"] == "removed") {
+        Some(place) => *place = row,
+        None => devices.push(row),
+    }
 }
 
 pub(crate) fn sync_json(sync: &SyncStatus, array: &ArrayStatus) -> Value {
@@ -146,5 +162,28 @@ pub(crate) const fn word(action: SyncAction) -> &'static str {
         SyncAction::Recover => "recover",
         SyncAction::Check => "check",
         SyncAction::Repair | SyncAction::RepairLocated => "repair",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spare_that_is_filled_is_shown_in_its_slot() {
+        let row = |slot: Option<u16>, path: Option<&str>, state: &str| json!({"slot": slot, "path": path, "state": state});
+        let mut devices = vec![
+            row(Some(0), Some("a"), "active sync"),
+            row(Some(1), None, "removed"),
+            row(Some(2), Some("c"), "active sync"),
+            row(None, Some("d"), "spare"),
+            row(None, Some("e"), "spare"),
+        ];
+        for (path, slot) in [("a", 0), ("c", 2), ("d", 1)] {
+            seat(&mut devices, path, Slot(slot));
+        }
+        assert_eq!(devices[1], row(Some(1), Some("d"), "spare rebuilding"));
+        assert_eq!((devices.len(), &devices[3]), (4, &row(None, Some("e"), "spare")));
+        assert_eq!(devices[0], row(Some(0), Some("a"), "active sync"));
     }
 }
