@@ -263,6 +263,36 @@ class Unfinished(Case):
             at = next(i for i, (a, b) in enumerate(zip(read, self.certain)) if a != b)
             raise Wrong(f"byte {at} of {len(self.certain)} that were written differs")
 
+    def host_loses_a_member(self):
+        """A member is failed while clients write, and stripewise is killed: by force the kernel may take any member that it thinks
+        up to date, and this one is not."""
+        self.step = "stripewise"
+        self._host("create", *self.shape.words(), *self.words)
+        self.content = Content(json.loads(self._host("detail", "--json", *self.members))["array_bytes"])
+        self.content.write(self.seed, [[0, len(self.content.bytes)]])
+        self._host("write", *self.members, stdin=bytes(self.content.bytes))
+        socket, control = self.folder / "nbd.sock", self.folder / "control.sock"
+        server = subprocess.Popen([self.stripewise, "serve", *self.members, "--socket", socket, "--control", control],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            while not socket.exists() and server.poll() is None:
+                time.sleep(0.01)
+            for number in (1, 2):
+                if number == 2:
+                    self._host("fail", self.members[1], "--control", str(control))
+                self.content.write(self.seed + number, [[0, WRITTEN]])
+                source = self.folder / "written"
+                source.write_bytes(self.content.bytes[:WRITTEN])
+                subprocess.run(["nbdcopy", "--flush", source, f"nbd+unix:///?socket={socket}"], check=True)
+        finally:
+            server.kill()
+            server.wait()
+        self.step = "the kernel takes it by force"
+        answer = self.guest.request("assemble", members=self._shuffled(self.members), partial=True, force=True)
+        self._same(answer["sha256"], "the kernel's reading")
+        if f"started with {len(self.members) - 1} drives" not in answer["said"]:
+            raise Wrong(answer["said"])
+
     def host_returns(self):
         """stripewise takes a member back and leaves the rest to the kernel, which needs only the bitmap."""
         self.step = "stripewise"
@@ -307,5 +337,8 @@ def cases():
     add("host-crash", Shape("5", equal(3, 24 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 24 * MIB), bitmap=True),
         Shape("6", equal(4, 24 * MIB), chunk=64), Shape("5", equal(4, 24 * MIB), chunk=64, ppl=True), Shape("10", equal(3, 24 * MIB), chunk=64))
     add("host-crash-degraded", Shape("5", equal(4, 24 * MIB), chunk=64, ppl=True))
+    add("host-loses-a-member", Shape("5", equal(4, 12 * MIB), chunk=64), Shape("6", equal(5, 12 * MIB), chunk=64, bitmap=True),
+        Shape("1", equal(3, 12 * MIB), metadata="1.0"), Shape("5", equal(3, 12 * MIB), chunk=64, metadata="0.90"),
+        Shape("10", equal(4, 12 * MIB), chunk=64))
     add("host-returns", Shape("5", equal(4, 12 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 12 * MIB), bitmap=True))
     return made
