@@ -24,6 +24,10 @@ pub enum ManageError {
     NotFailed(PathBuf),
     /// What is to replace a member is no spare of the array.
     NoSuchSpare(PathBuf),
+    /// What is to be replaced has no slot.
+    NotInSlot(PathBuf),
+    /// What is to replace a member has a slot itself, or is becoming one's.
+    NotSpare(PathBuf),
     /// What is to be added is a member already.
     IsMember(PathBuf),
     /// The array's superblocks are not kept, so that nothing can come in or change.
@@ -98,6 +102,12 @@ impl fmt::Display for ManageError {
             }
             Self::NoSuchSpare(path) => {
                 write!(f, "{}: is no spare of the array; add it with add-spare first", path.display())
+            }
+            Self::NotInSlot(path) => {
+                write!(f, "{}: is a spare or a replacement; name the member to be replaced", path.display())
+            }
+            Self::NotSpare(path) => {
+                write!(f, "{}: is in use; --with takes a spare of the array", path.display())
             }
             Self::IsMember(path) => {
                 write!(f, "{}: is a member of the array; a failed one is removed first", path.display())

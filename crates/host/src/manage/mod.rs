@@ -272,12 +272,13 @@ impl Shard {
         let slot = match standing {
             Standing::InSlot(slot) => slot,
             Standing::Failed => return refused(path, AdminReply::AlreadyFailed),
-            _ => return refused(path, AdminReply::NoSuchSlot),
+            _ => return Err(ManageError::NotInSlot(path.to_owned())),
         };
         let with = match with.map(|with| (with, self.find(with))) {
             None => None,
             Some((_, Some((member, Standing::Spare)))) => Some(member),
-            Some((with, Some(_))) => return refused(with, AdminReply::InUse),
+            Some((with, Some((_, Standing::Failed)))) => return refused(with, AdminReply::AlreadyFailed),
+            Some((with, Some(_))) => return Err(ManageError::NotSpare(with.to_owned())),
             Some((with, None)) => return Err(ManageError::NoSuchSpare(with.to_owned())),
         };
         match self.admin(AdminCommand::Replace { slot, with }, now, context) {
