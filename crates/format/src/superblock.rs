@@ -5,7 +5,7 @@ use std::fmt;
 use crate::level::{Layout, Level};
 use crate::placement::Metadata;
 use crate::superblock_0::{self, Disk, Superblock0, Superblock0Error};
-use crate::superblock_1::{Minor, Role, Superblock1, Superblock1Error};
+use crate::superblock_1::{Minor, Role, Superblock1, Superblock1Error, Unsupported};
 use crate::uuid::Uuid;
 
 /// A superblock.
@@ -125,6 +125,22 @@ impl Superblock {
         match self {
             Self::V0(superblock) => superblock.layout(),
             Self::V1(superblock) => superblock.layout(),
+        }
+    }
+
+    /// Whether a reshape is under way.
+    pub fn is_reshaped(&self) -> bool {
+        match self {
+            Self::V0(superblock) => superblock.reshape.is_some(),
+            Self::V1(superblock) => superblock.reshape().is_some(),
+        }
+    }
+
+    /// What of it is not served here.
+    pub fn unsupported(&self) -> Option<Unsupported> {
+        match self {
+            Self::V0(_) => None,
+            Self::V1(superblock) => superblock.unsupported(),
         }
     }
 

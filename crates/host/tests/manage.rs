@@ -18,7 +18,8 @@ use stripewise_engine::level::Level;
 use stripewise_engine::units::Slot;
 use stripewise_format::device_flags::FlagsChange;
 use stripewise_format::placement::{Consistency, Metadata};
-use stripewise_format::superblock_1::Minor;
+use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::{Features, Minor};
 use stripewise_host::{
     AddHow, Array, Manage, ManageError, Managed, NbdServer, NotReAddable, ServeConfig, TimedEvent,
 };
@@ -295,6 +296,26 @@ fn a_former_member_comes_back_by_the_bitmap_with_what_it_missed() {
     let mut bytes = vec![0; 256 << 10];
     array.read_at(1024, &mut bytes).unwrap();
     assert!(bytes.iter().all(|byte| *byte == 2));
+    array.close().unwrap();
+}
+
+/// What it holds is of another geometry than the array by then.
+#[test]
+fn a_member_that_left_in_a_reshape_does_not_come_back_by_the_bitmap() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = create_array(folder.path(), Level::Raid5, 3, BITMAP);
+    let mut array = open(&members, true);
+    array.sync(|_| ()).unwrap();
+    array.manage(&Manage::Fail(members[1].clone())).unwrap();
+    array.manage(&Manage::Remove(members[1].clone())).unwrap();
+    let probe = stripewise_host::md::probe::probe(&members[1]).unwrap();
+    let found = &probe.found[0];
+    let Ok(Superblock::V1(mut superblock)) = found.superblock.clone() else { panic!("{probe:?}") };
+    superblock.features |= Features::RESHAPE_ACTIVE;
+    let file = std::fs::OpenOptions::new().write(true).open(&members[1]).unwrap();
+    file.write_all_at(&superblock.to_bytes(), found.at_sector * 512).unwrap();
+    let refused = array.manage(&add(&members[1], AddHow::ReAdd));
+    assert!(matches!(refused, Err(ManageError::ReAdd(_, NotReAddable::Stranger))), "{refused:?}");
     array.close().unwrap();
 }
 

@@ -153,7 +153,6 @@ fn of_a_recovery_only_the_page_that_the_new_member_refuses_is_listed() {
     }
 }
 
-/// What no copy gives is not on the replacement either: it must not be read from there.
 #[test]
 fn a_recovery_lists_no_more_of_those_that_it_reads() {
     // The first members list some sectors of a page, the last is filled.
@@ -188,6 +187,7 @@ fn a_recovery_lists_no_more_of_those_that_it_reads() {
     }
 }
 
+/// What no copy gives is not on the replacement either: it must not be read from there.
 #[test]
 fn of_a_replacement_what_no_copy_gives_is_listed() {
     for (level, members, other) in [(Level::Raid1, 2, 1), (Level::Raid10, 4, 1)] {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_1::Role;
+use stripewise_format::superblock_1::{Role, Unsupported};
 
 use super::candidate::{Candidate, slot_of};
 use super::{AssemblyError, Forced, Stale, StaleReason};
@@ -121,16 +121,10 @@ pub(super) fn choose(candidates: &[Candidate]) -> Result<Chosen, AssemblyError> 
 /// say may be over, as a reshape that went on without them.
 fn check_supported(candidate: &Candidate) -> Result<(), AssemblyError> {
     let label = || candidate.label.clone();
-    let reshaping = match &candidate.superblock {
-        Superblock::V0(superblock) => superblock.reshape.is_some(),
-        Superblock::V1(superblock) => {
-            if let Some(reason) = superblock.unsupported() {
-                return Err(AssemblyError::Unsupported { label: label(), reason });
-            }
-            superblock.reshape().is_some()
-        }
-    };
-    if reshaping { Err(AssemblyError::Reshape { label: label() }) } else { Ok(()) }
+    if let Some(reason) = candidate.superblock.unsupported() {
+        return Err(AssemblyError::Unsupported { label: label(), reason });
+    }
+    if candidate.superblock.is_reshaped() { Err(AssemblyError::Reshape { label: label() }) } else { Ok(()) }
 }
 
 /// The member with the most events among those that hold all their data; one that holds a part, if it is far newer; among
@@ -170,7 +164,12 @@ fn place(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<
     }
     match role {
         Role::Spare => chosen.spares.push(index),
-        Role::Journal | Role::Faulty => unreachable!("faulty ones are stale, journals are refused"),
+        // To the freshest; what it says of itself was not asked yet.
+        Role::Journal => {
+            let label = candidate.label.clone();
+            return Err(AssemblyError::Unsupported { label, reason: Unsupported::JournalDevice });
+        }
+        Role::Faulty => unreachable!("faulty ones are stale"),
         Role::Slot(slot) => {
             let count = chosen.slots.len();
             let Some(place) = chosen.slots.get_mut(usize::from(slot)) else {
@@ -242,11 +241,12 @@ fn is_round_behind(candidate: &Candidate, role: Role, newest: u64) -> bool {
     knows_spare && events < newest && events.saturating_add(EVENTS_MARGIN) >= newest
 }
 
-/// The slot to which a stale member can come back: the bitmap has every change since it left.
+/// The slot to which a stale member can come back: the bitmap has every change since it left, if the array is what it was.
 fn re_addable(candidate: &Candidate, freshest: &Candidate, why: StaleReason) -> Option<Slot> {
     let left = matches!(why, StaleReason::Events { .. } | StaleReason::Faulty);
     let bitmap = freshest.bitmap.as_ref()?.as_ref().ok()?;
     let complete = candidate.superblock.events() >= bitmap.events_cleared;
     let whole = candidate.recovered_sectors().is_none();
-    (left && complete && whole).then(|| candidate.own_slot().map(Slot)).flatten()
+    let is_served = check_supported(candidate).is_ok();
+    (left && complete && whole && is_served).then(|| candidate.own_slot().map(Slot)).flatten()
 }

@@ -314,6 +314,30 @@ fn what_a_stale_member_says_is_over_unless_it_is_needed() {
 }
 
 #[test]
+fn what_left_in_a_reshape_does_not_come_back_by_the_bitmap() {
+    for feature in [Features::RESHAPE_ACTIVE, Features::JOURNAL, Features::BITMAP_VERSIONED] {
+        let mut members = with_a_member_that_missed_writes();
+        change(&mut members[1], |s| s.features |= feature);
+        let mut assembly = assemble(&members, RUN).unwrap();
+        assert_eq!(assembly.stale[0].re_addable, None);
+        assert!(!assembly.take_back(&members, 1));
+    }
+}
+
+#[test]
+fn what_the_freshest_calls_a_journal_is_refused() {
+    for role in [Role::Journal, Role::Spare] {
+        let mut members = array(Level::Raid5, 3);
+        let mut journal = members[2].clone();
+        change_all(&mut members, |s| s.dev_roles[3] = Role::Journal);
+        change(&mut journal, |s| (s.dev_number, s.dev_roles[3]) = (3, role));
+        members.push(journal);
+        let refused = assemble(&members, RUN).unwrap_err();
+        assert!(matches!(refused, AssemblyError::Unsupported { .. }), "{refused:?}");
+    }
+}
+
+#[test]
 fn too_few_members_never_start_and_force_takes_the_newest_stale_ones() {
     let mut members = array(Level::Raid5, 4);
     change(&mut members[2], |s| s.events = 5);

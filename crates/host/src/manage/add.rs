@@ -118,7 +118,13 @@ impl Shard {
         let is_other = superblock.set_uuid() != array.set_uuid()
             || superblock.metadata() != array.metadata()
             || superblock.size_sectors() != array.size_sectors()
-            || superblock.raid_disks() != array.raid_disks();
+            || superblock.raid_disks() != array.raid_disks()
+            || superblock.level() != array.level()
+            || superblock.layout() != array.layout()
+            || superblock.chunk_sectors() != array.chunk_sectors()
+            // It left in the midst of what went on without it.
+            || superblock.is_reshaped()
+            || superblock.unsupported().is_some();
         if is_other || superblocks.iter().any(|(_, known)| known.superblock.dev_number() == number) {
             return Err(NotReAddable::Stranger);
         }

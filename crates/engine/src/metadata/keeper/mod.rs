@@ -26,7 +26,6 @@ use round::{Saying, Step};
 
 /// See the module's description.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(crate) struct Keeper {
     members: Vec<Option<Known>>,
     /// The superblock of a member that is about to come in.
@@ -40,9 +39,9 @@ pub(crate) struct Keeper {
     /// Superblocks no longer say what is so.
     is_superblock_due: bool,
     said: Said,
-    /// What they say next leaves a member behind. They are then written once more: mdadm takes a member that is one event
-    /// behind as up to date, for a power cut may leave one so.
-    leaves_behind: bool,
+    /// How often they are to be written again after they were next: what they say then leaves a member behind, and mdadm takes one
+    /// that is one event behind as up to date, for a power cut may leave one so.
+    rounds_owed: u8,
     /// What they are to say holds only once the members' data are on their media.
     is_flush_due: bool,
     /// What the next round will say. It is not known of while a round is under way: that round's flush may not cover it.
@@ -95,7 +94,7 @@ impl Keeper {
             pending: 0,
             is_superblock_due: superblocks().any(|s| s.events() != events),
             said: Said::default(),
-            leaves_behind: false,
+            rounds_owed: 0,
             is_flush_due: false,
             changes: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -122,17 +121,22 @@ impl Keeper {
                 core.changed(StateChange::RecoveryOffset { slot, sectors: core.members.filled(slot) });
             }
         }
-        let newest = self.members.iter().flatten().map(|known| &known.metadata.superblock);
-        let is_named = |slot: Slot| {
-            let names = |superblock: &Superblock| {
-                (0..superblock.device_rows()).any(|row| superblock.role_of(row) == Role::Slot(slot.0))
-            };
-            newest.clone().any(|superblock| superblock.events() == self.state.events && names(superblock))
+        let known = || self.members.iter().flatten().map(|known| &known.metadata.superblock);
+        let is_known = |number: u32| known().any(|superblock| superblock.dev_number() == number);
+        let names_absent = |superblock: &Superblock| {
+            (0..superblock.device_rows()).any(|row| match superblock.role_of(row) {
+                Role::Slot(slot) => core.failed.contains(Slot(slot)) || !is_known(row),
+                _ => false,
+            })
         };
-        self.leaves_behind = core.failed.iter().any(is_named);
-        if !self.state.is_clean && self.leaves_behind {
-            self.is_superblock_due = true;
-            core.held.is_holding = true;
+        let newest = || known().filter(|superblock| superblock.events() == self.state.events);
+        if newest().any(names_absent) {
+            // One that is missing may have heard of an event alone.
+            self.rounds_owed = 2;
+            if !self.state.is_clean {
+                self.is_superblock_due = true;
+                core.held.is_holding = true;
+            }
         }
     }
 

@@ -97,8 +97,9 @@ impl Keeper {
                     true
                 }
                 Saying::Joining { .. } if self.is_overtaken() => {
-                    // The others have not heard of this event.
+                    // The others have not heard of this event, nor must the one that has, if it failed, count as up to date.
                     self.state.events -= 1;
+                    self.rounds_owed = 2;
                     self.begin_again(core, out, now)
                 }
                 Saying::Joining { becomes_clean } => {
@@ -108,7 +109,8 @@ impl Keeper {
                 Saying::All { becomes_clean } => {
                     self.state.is_clean = becomes_clean;
                     self.said = Said::default();
-                    if std::mem::take(&mut self.leaves_behind) {
+                    if self.rounds_owed > 0 {
+                        self.rounds_owed -= 1;
                         self.is_superblock_due = true;
                         core.held.is_holding = true;
                     }
@@ -145,7 +147,9 @@ impl Keeper {
         while self.changes.front().is_some_and(|change| !self.said.forbids(change))
             && let Some(change) = self.changes.pop_front()
         {
-            self.leaves_behind |= leaves_behind(&change);
+            if leaves_behind(&change) {
+                self.rounds_owed = self.rounds_owed.max(1);
+            }
             self.change(core, change);
         }
         let is_quiet = self.writes_in_flight == 0
