@@ -12,9 +12,10 @@
 //! # Contract
 //! *Ordering.* A write reaches the members after they say that the array is active and that its part may differ, and that
 //! a member failed, if one did. Members whose superblocks are of another time get those of the freshest before a round.
-//! A request that saw a member fail is acknowledged after the others say so. The array is said to be clean after
+//! A request that saw a member fail is acknowledged after the others say so, twice. The array is said to be clean after
 //! `safe_mode_delay` without writes and a flush of everything. *Crash.* A round cut short leaves superblocks one
-//! event apart, which either side takes for current (md insists on the freshest events but one).
+//! event apart, which either side takes for current (md insists on the freshest events but one). So a member that is out of
+//! use is left two events behind, each by a round of its own: mdadm goes by events alone, and takes it back with `--force`.
 //! *Failure.* A member that does not take its superblock fails; an array that failed writes nothing any more.
 
 mod bad_blocks;
