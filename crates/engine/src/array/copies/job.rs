@@ -297,12 +297,11 @@ impl Copies {
             let places: Vec<Place> = places(core, job.range.start).collect();
             let listed = |place: Place| {
                 let range = SectorRange::new(place.sector, job.range.count);
-                // One that lists a part of it has the rest. A member that is replaced may have listed it itself: its replacement
+                // One that does not give it lacks it as well; one that lists a part of it has the rest. A member that is replaced may have listed it itself: its replacement
                 // lacks it all the same.
-                let lacks =
-                    core.members.recovering.and(core.members.unfilled(range.end())).contains(place.slot);
-                let is_filled = lacks && job.writes.contains(place.slot);
-                let own = is_filled.then_some(core.member_of[place.slot.index()]);
+                let own = core.member_of[place.slot.index()];
+                let lacks = job.writes.contains(place.slot) && !core.is_listed_bad(own, range);
+                let own = lacks.then_some(own);
                 let replacement = core.members.replacement(place.slot).map(|r| r.member);
                 let replacement = replacement.filter(|_| job.replacements.contains(place.slot));
                 own.into_iter().chain(replacement).all(|member| core.list_bad(member, range))
