@@ -135,6 +135,11 @@ impl SectorRange {
         self.start + self.count
     }
 
+    /// Whether it begins and ends with units of so many sectors.
+    pub const fn has_whole(self, unit_sectors: u64) -> bool {
+        (self.start | self.count).is_multiple_of(unit_sectors)
+    }
+
     /// Whether the two ranges share a sector.
     pub const fn overlaps(self, other: Self) -> bool {
         self.start < other.end() && other.start < self.end()

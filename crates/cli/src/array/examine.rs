@@ -148,7 +148,8 @@ impl Device {
     fn describe(&self, args: &ExamineArgs) -> Result<String, String> {
         if args.examine_bitmap
             && self.probe.found.is_empty()
-            && let Some((head, bits)) = read_bitmap_file(&*self.source).map_err(|error| error.to_string())?
+            && let Some((head, bits)) = read_bitmap_file(&*self.source, self.probe.device_sectors)
+                .map_err(|error| error.to_string())?
         {
             return Ok(self.bitmap_text(&head, &head.uuid, &bits));
         }

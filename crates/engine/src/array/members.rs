@@ -221,8 +221,8 @@ impl Core {
     }
 
     fn take_no_more_writes(&mut self, out: &mut ActionQueue) {
-        self.has_failed = true;
         if !self.read_only {
+            self.has_failed = true;
             self.read_only = !mutation::is(Mutation::TakeWritesWhenFailed);
             out.push(Action::Event(ArrayEvent::ArrayFailed));
         }

@@ -282,7 +282,7 @@ impl Cache {
 
     /// Whether the layer below takes no request of that range, because it begins or ends within a unit.
     const fn cuts_units(&self, range: SectorRange) -> bool {
-        !(range.start | range.count).is_multiple_of(self.unit_sectors)
+        !range.has_whole(self.unit_sectors)
     }
 
     /// The units that a range covers.

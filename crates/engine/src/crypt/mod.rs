@@ -242,7 +242,7 @@ impl Crypt {
         let SectorRange { start, count } = request.range;
         let moves_bytes = matches!(request.op, Op::Read | Op::Write);
         let is_outside = start.checked_add(count).is_none_or(|end| end > self.config.sectors);
-        let is_cut = !(start | count).is_multiple_of(self.config.unit_sectors);
+        let is_cut = !request.range.has_whole(self.config.unit_sectors);
         // Buffers are named by 32-bit lengths.
         let is_long = moves_bytes && count > u64::from(u32::MAX) / SECTOR_BYTES;
         (count == 0 || is_outside || is_cut || is_long).then_some(IoError::Range)

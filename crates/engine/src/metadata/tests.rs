@@ -339,6 +339,16 @@ fn a_resync_that_is_due_is_not_over_with_a_recovery_by_the_bitmap() {
     assert!(bench.checks > 0, "rows are compared");
 }
 
+/// Gives a RAID-5 of three a spare.
+fn add_spare(config: &mut VolumeConfig, has_bitmap: bool) {
+    let mut own = superblock(Level::Raid5, 3, 3, has_bitmap);
+    own.dev_roles.resize(4, Role::Spare);
+    let superblock = Superblock::V1(Box::new(own));
+    let spare = MemberMetadata { superblock, sector: SUPERBLOCK_SECTOR, bad_blocks: None };
+    config.metadata.as_mut().unwrap().members.push(Some(spare));
+    config.spares = 1;
+}
+
 #[test]
 fn a_spare_does_not_say_whether_the_array_is_clean() {
     let mut bench = bench_of(3, true, |config| {
@@ -346,17 +356,8 @@ fn a_spare_does_not_say_whether_the_array_is_clean() {
             superblock_of(config, member).resync_offset_sectors = 0;
         }
         config.resync_from = Some(0);
-        config.spares = 1;
-        let metadata = config.metadata.as_mut().unwrap();
-        metadata.bitmap.as_mut().unwrap().bits.set(0..1);
-        let mut own = superblock(Level::Raid5, 3, 3, true);
-        own.dev_roles.resize(4, Role::Spare);
-        let superblock = Superblock::V1(Box::new(own));
-        metadata.members.push(Some(MemberMetadata {
-            superblock,
-            sector: SUPERBLOCK_SECTOR,
-            bad_blocks: None,
-        }));
+        config.metadata.as_mut().unwrap().bitmap.as_mut().unwrap().bits.set(0..1);
+        add_spare(config, true);
     });
     bench.input(Input::Timer);
     assert!(bench.told.iter().any(|(_, told)| *told == Told::Data), "what the bit stands for is compared");
@@ -364,14 +365,7 @@ fn a_spare_does_not_say_whether_the_array_is_clean() {
 
 #[test]
 fn a_member_that_takes_anothers_slot_is_told_before_the_others() {
-    let mut bench = bench_of(3, false, |config| {
-        config.spares = 1;
-        let mut own = superblock(Level::Raid5, 3, 3, false);
-        own.dev_roles.resize(4, Role::Spare);
-        let superblock = Superblock::V1(Box::new(own));
-        let spare = MemberMetadata { superblock, sector: SUPERBLOCK_SECTOR, bad_blocks: None };
-        config.metadata.as_mut().unwrap().members.push(Some(spare));
-    });
+    let mut bench = bench_of(3, false, |config| add_spare(config, false));
     bench.input(Input::Admin { id: 0, command: AdminCommand::Replace { slot: Slot(1), with: None } });
     while let Some(deadline) = bench.volume.next_deadline() {
         bench.now = bench.now.max(deadline);
@@ -386,14 +380,7 @@ fn a_member_that_takes_anothers_slot_is_told_before_the_others() {
 
 /// An array of three with a spare, written to, whose answers are given one by one.
 fn with_a_spare_by_steps() -> Bench {
-    let mut bench = bench_of(3, false, |config| {
-        config.spares = 1;
-        let mut own = superblock(Level::Raid5, 3, 3, false);
-        own.dev_roles.resize(4, Role::Spare);
-        let superblock = Superblock::V1(Box::new(own));
-        let spare = MemberMetadata { superblock, sector: SUPERBLOCK_SECTOR, bad_blocks: None };
-        config.metadata.as_mut().unwrap().members.push(Some(spare));
-    });
+    let mut bench = bench_of(3, false, |config| add_spare(config, false));
     bench.write(8192);
     bench.kept_back = Some(VecDeque::new());
     bench

@@ -249,6 +249,13 @@ impl Volume {
         sync::lost_ranges(&self.core)
     }
 
+    /// Whether more was lost, while it could be written, than the level survives ([`ArrayFailed`]).
+    ///
+    /// [`ArrayFailed`]: crate::io::ArrayEvent::ArrayFailed
+    pub const fn has_failed(&self) -> bool {
+        self.core.has_failed
+    }
+
     /// Names the superblock of a member that the next command adds. Nothing is written by it.
     pub fn introduce(&mut self, member: MemberIndex, metadata: MemberMetadata) {
         if let Machine::Parity(parity) = &mut self.machine {

@@ -170,37 +170,37 @@ pub fn read_bitmap(
     superblock: &Superblock,
     at_sector: u64,
 ) -> Result<Option<(BitmapSuperblock, Bits)>, PointedError> {
-    let Some(sector) = superblock.bitmap_sector(at_sector) else { return Ok(None) };
-    let head = read(source, device_sectors, "a bitmap's superblock", sector, 512)?;
+    let sector = superblock.bitmap_sector(at_sector);
+    sector.map(|sector| read_bitmap_at(source, device_sectors, sector)).transpose()
+}
+
+fn read_bitmap_at(
+    source: &dyn Source,
+    device_sectors: u64,
+    sector: u64,
+) -> Result<(BitmapSuperblock, Bits), PointedError> {
+    let head = read(source, device_sectors, "a bitmap's superblock", sector, SUPERBLOCK_BYTES as u64)?;
     let head = BitmapSuperblock::parse(&head).map_err(PointedError::Bitmap)?;
     let length = head.bits().div_ceil(8) + SUPERBLOCK_BYTES as u64;
     let area = read(source, device_sectors, "a bitmap", sector, length)?;
     let bits = Bits::from_bytes(&area[SUPERBLOCK_BYTES..], head.bits()).map_err(PointedError::Bitmap)?;
-    Ok(Some((head, bits)))
+    Ok((head, bits))
 }
 
 /// Reads the file of an external bitmap, which ends where the bits do; nothing if it is none.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn read_bitmap_file(file: &dyn Source) -> Result<Option<(BitmapSuperblock, Bits)>, PointedError> {
-    let mut head = [0; SUPERBLOCK_BYTES];
-    let Ok(()) = file.read_exact_at(&mut head, 0) else { return Ok(None) };
-    if head[..4] != MAGIC.to_le_bytes() {
+pub fn read_bitmap_file(
+    file: &dyn Source,
+    device_sectors: u64,
+) -> Result<Option<(BitmapSuperblock, Bits)>, PointedError> {
+    let mut magic = [0; 4];
+    if file.read_exact_at(&mut magic, 0).is_err() || magic != MAGIC.to_le_bytes() {
         return Ok(None);
     }
-    let head = BitmapSuperblock::parse(&head).map_err(PointedError::Bitmap)?;
-    let bytes = head.bits().div_ceil(8);
-    if bytes > BITS_BYTES_MAX {
-        let bits = head.bits();
-        return Err(PointedError::Io(io::Error::other(format!(
-            "a bitmap of {bits} bits is longer than any"
-        ))));
-    }
-    let mut area = vec![0; bytes as usize];
-    file.read_exact_at(&mut area, SUPERBLOCK_BYTES as u64).map_err(PointedError::Io)?;
-    let bits = Bits::from_bytes(&area, head.bits()).map_err(PointedError::Bitmap)?;
-    Ok(Some((head, bits)))
+    // The last sector need not be whole.
+    read_bitmap_at(file, device_sectors + 1, 0).map(Some)
 }
 
 /// Reads the bad-block log of a superblock; nothing if it has none. A log whose feature bit is clear is empty,
@@ -236,15 +236,15 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let head = BitmapSuperblock::new(Uuid([3; 16]), 1 << 20, 64 << 10);
         file.write_all_at(&[1; 4096], 0).unwrap();
-        assert!(read_bitmap_file(&file).unwrap().is_none(), "something else");
+        assert!(read_bitmap_file(&file, 2).unwrap().is_none(), "something else");
         file.set_len(0).unwrap();
-        assert!(read_bitmap_file(&file).unwrap().is_none(), "nothing");
+        assert!(read_bitmap_file(&file, 2).unwrap().is_none(), "nothing");
         file.write_all_at(&head.to_bytes(), 0).unwrap();
         file.set_len(SUPERBLOCK_BYTES as u64 + 1024).unwrap();
         file.write_all_at(&[0b101], SUPERBLOCK_BYTES as u64 + 1023).unwrap();
-        let (found, bits) = read_bitmap_file(&file).unwrap().unwrap();
+        let (found, bits) = read_bitmap_file(&file, 2).unwrap().unwrap();
         assert_eq!((found, bits.count(), bits.dirty_count()), (head, 8192, 2));
         file.set_len(SUPERBLOCK_BYTES as u64 + 1023).unwrap();
-        assert!(read_bitmap_file(&file).is_err(), "bits are missing");
+        assert!(read_bitmap_file(&file, 2).is_err(), "bits are missing");
     }
 }

@@ -206,7 +206,6 @@ impl Shard {
     }
 
     pub(super) fn note(&mut self, event: ArrayEvent, now: Instant) {
-        self.is_array_failed |= event == ArrayEvent::ArrayFailed;
         if let ArrayEvent::MemberFailed { slot } = event {
             // A failure heard of from another shard has been noted there.
             let is_known = std::mem::replace(&mut self.failed[slot.index()], true);

@@ -94,7 +94,6 @@ pub(crate) struct Shard {
     outboxes: Vec<Vec<Message>>,
     inbox: Vec<Message>,
     failed: Vec<bool>,
-    is_array_failed: bool,
     /// The array's own work waits for the next run.
     is_paused: bool,
     reply: Option<AdminReply>,
@@ -140,7 +139,6 @@ impl Shard {
             outboxes: vec![Vec::new(); shards as usize],
             inbox: Vec::new(),
             failed,
-            is_array_failed: false,
             is_paused: false,
             reply: None,
             ended: VecDeque::new(),
@@ -388,7 +386,7 @@ impl Shard {
 
     /// Whether more is lost than the level survives.
     pub(crate) fn is_array_failed(&self) -> bool {
-        self.is_array_failed
+        self.volume().has_failed()
     }
 
     /// Takes the messages of the other shards.

@@ -297,8 +297,8 @@ impl Copies {
             let places: Vec<Place> = places(core, job.range.start).collect();
             let listed = |place: Place| {
                 let range = SectorRange::new(place.sector, job.range.count);
-                // One that does not give it lacks it as well; one that lists a part of it has the rest. A member that is replaced may have listed it itself: its replacement
-                // lacks it all the same.
+                // One that does not give it lacks it as well; one that lists a part of it has the rest. A member that is replaced
+                // may have listed it itself: its replacement lacks it all the same.
                 let own = core.member_of[place.slot.index()];
                 let lacks = job.writes.contains(place.slot) && !core.is_listed_bad(own, range);
                 let own = lacks.then_some(own);
@@ -316,17 +316,14 @@ impl Copies {
     fn page_by_page(&mut self, core: &mut Core, out: &mut ActionQueue, request: RequestKey) {
         let state = core.request(request);
         let (range, job) = (state.request.range, state.job);
-        if job.is_some_and(|job| job.kind == JobKind::Rewrite) {
-            // Each part counts as one when it ends.
-            self.rewrites -= 1;
-        }
+        // Each part counts as one when it ends.
+        let counted = usize::from(job.is_some_and(|job| job.kind == JobKind::Rewrite));
+        self.rewrites -= counted;
         let mut sector = range.start;
         while sector < range.end() {
             let to_page_end = PAGE_SECTORS - (sector - range.start) % PAGE_SECTORS;
             let count = to_page_end.min(range.end() - sector).min(to_bad_edge(core, sector));
-            if job.is_some_and(|job| job.kind == JobKind::Rewrite) {
-                self.rewrites += 1;
-            }
+            self.rewrites += counted;
             core.part_begins(request);
             let child = core.requests.insert(child(request, job, SectorRange::new(sector, count)));
             self.admit_job(core, out, child);

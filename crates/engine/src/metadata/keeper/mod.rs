@@ -129,8 +129,8 @@ impl Keeper {
                 _ => false,
             })
         };
-        let newest = || known().filter(|superblock| superblock.events() == self.state.events);
-        if newest().any(names_absent) {
+        let mut newest = known().filter(|superblock| superblock.events() == self.state.events);
+        if newest.any(names_absent) {
             // One that is missing may have heard of an event alone.
             self.rounds_owed = 2;
             if !self.state.is_clean {
