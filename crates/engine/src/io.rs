@@ -193,6 +193,20 @@ pub enum SyncAction {
     RepairLocated,
 }
 
+impl SyncAction {
+    /// md's word in `sync_action`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Frozen => "frozen",
+            Self::Resync => "resync",
+            Self::Recover => "recover",
+            Self::Check => "check",
+            Self::Repair | Self::RepairLocated => "repair",
+        }
+    }
+}
+
 /// An administrator's command to a running array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminCommand {

@@ -121,7 +121,7 @@ impl fmt::Display for Managed {
                 let names = if names.is_empty() { "none".to_owned() } else { names.join(" ") };
                 write!(f, "flags of {} are {names}", path.display())
             }
-            Self::Sync(action) => write!(f, "sync_action is {}", status::name(*action)),
+            Self::Sync(action) => write!(f, "sync_action is {}", action.word()),
             Self::Speed { min_kib, max_kib } => {
                 write!(f, "sync_speed_min is {min_kib} and sync_speed_max {max_kib} KiB/s")
             }

@@ -50,18 +50,6 @@ impl ArrayStatus {
     }
 }
 
-/// md's word in `sync_action`.
-pub(super) fn name(action: SyncAction) -> &'static str {
-    match action {
-        SyncAction::Idle => "idle",
-        SyncAction::Frozen => "frozen",
-        SyncAction::Resync => "resync",
-        SyncAction::Recover => "recover",
-        SyncAction::Check => "check",
-        SyncAction::Repair | SyncAction::RepairLocated => "repair",
-    }
-}
-
 impl Shard {
     /// The array as it stands.
     pub(crate) fn status(&self) -> ArrayStatus {

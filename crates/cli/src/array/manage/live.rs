@@ -139,7 +139,7 @@ pub(crate) fn sync_json(sync: &SyncStatus, array: &ArrayStatus) -> Value {
     let left_kib = sync.total_sectors.saturating_sub(sync.done_sectors) / 2;
     let percent = sync.done_sectors as f64 * 100.0 / sync.total_sectors.max(1) as f64;
     json!({
-        "action": word(sync.action),
+        "action": sync.action.word(),
         "done_bytes": sync.done_sectors * 512,
         "total_bytes": sync.total_sectors * 512,
         "percent": is_working.then_some((percent * 10.0).round() / 10.0),
@@ -151,18 +151,6 @@ pub(crate) fn sync_json(sync: &SyncStatus, array: &ArrayStatus) -> Value {
         "speed_min_kib": array.speed.map(|speed| speed.min_kib),
         "speed_max_kib": array.speed.map(|speed| speed.max_kib),
     })
-}
-
-/// md's word in `sync_action`.
-pub(crate) const fn word(action: SyncAction) -> &'static str {
-    match action {
-        SyncAction::Idle => "idle",
-        SyncAction::Frozen => "frozen",
-        SyncAction::Resync => "resync",
-        SyncAction::Recover => "recover",
-        SyncAction::Check => "check",
-        SyncAction::Repair | SyncAction::RepairLocated => "repair",
-    }
 }
 
 #[cfg(test)]
