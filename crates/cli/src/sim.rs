@@ -158,6 +158,7 @@ struct Covered {
     re_added_members: u64,
     flipped_bits: u64,
     failed_arrays: u64,
+    listed_sectors: u64,
 }
 
 impl Covered {
@@ -174,6 +175,7 @@ impl Covered {
             re_added_members: tally.re_added,
             flipped_bits: tally.flips,
             failed_arrays: tally.array_failures,
+            listed_sectors: tally.listed,
         }
     }
 }
@@ -228,7 +230,8 @@ fn swarm(args: &SwarmArgs) -> Result<Exit> {
         let mut text = format!(
             "{} seeds from {} in {:.1} s: {} failures\n{} requests, {} member writes; {} starts from what survived, \
              {} resyncs, {} members recovered or replaced, {} re-added, {} runs of these interrupted; {} checks and \
-             repairs, {} flipped bits found, {} read errors rewritten; {} arrays lost more than they survive\n",
+             repairs, {} flipped bits found, {} read errors rewritten, {} sectors listed as bad; {} arrays lost more than \
+             they survive\n",
             document.seeds,
             document.first_seed,
             document.seconds,
@@ -243,6 +246,7 @@ fn swarm(args: &SwarmArgs) -> Result<Exit> {
             covered.checks,
             covered.flipped_bits,
             covered.corrected_read_errors,
+            covered.listed_sectors,
             covered.failed_arrays
         );
         for FailureLine { seed, failure } in &document.failures {

@@ -93,7 +93,7 @@ impl Core {
         if is_listed {
             self.has_bad_blocks = true;
             self.held.is_holding = self.is_kept;
-            self.changed(StateChange::BadBlocks(member));
+            self.changed(StateChange::BadBlocksListed);
         }
         is_listed
     }
@@ -105,8 +105,20 @@ impl Core {
         }
         let is_struck = self.bad_blocks_of(record.member).is_some_and(|list| list.remove(record.range));
         if is_struck {
+            // What is said to be written can be read after a power cut only once the log does not name it.
+            self.held.is_holding = self.is_kept;
             self.look_for_bad_blocks();
-            self.changed(StateChange::BadBlocks(record.member));
+            self.changed(StateChange::BadBlocksStruck);
         }
+    }
+
+    /// A flush of all members was asked for.
+    pub(crate) fn bad_blocks_flush_begins(&mut self) {
+        self.bad_blocks.iter_mut().flatten().for_each(BadBlocks::flush_begins);
+    }
+
+    /// That flush is done.
+    pub(crate) fn bad_blocks_flush_ends(&mut self) {
+        self.bad_blocks.iter_mut().flatten().for_each(BadBlocks::flush_ends);
     }
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use stripewise_format::bad_blocks::BadRange;
+use stripewise_format::superblock::Superblock;
 
 use crate::array::members::READ_ERRORS_MAX;
 use crate::array::recorded::{DATA_OFFSET, config};
@@ -73,7 +74,7 @@ impl<R: Fn(&MemberIo) -> bool> Bench<R> {
 
     /// The sectors of data that its list says a member does not hold.
     fn listed(&self, member: u16) -> Vec<SectorRange> {
-        self.volume.listed_bad(MemberIndex(member))
+        self.volume.listed_bad(MemberIndex(member)).collect()
     }
 }
 
@@ -289,5 +290,64 @@ fn other_rows_than_those_of_a_bad_page_are_written_and_read_as_ever() {
         assert_eq!(bench.request(Op::Write, CHUNK * 12, CHUNK), Ok(()), "{level}");
         assert_eq!(bench.request(Op::Read, CHUNK * 12, CHUNK * 2), Ok(()), "{level}");
         assert!(asked.borrow().iter().all(|io| io.range.count >= CHUNK), "{level}: {asked:?}");
+    }
+}
+
+/// Writes and flushes that a member with a bad page answers when a request or command is carried out, with its answer among
+/// them, in order.
+fn order(level: Level, members: u16, input: Input) -> Vec<&'static str> {
+    let mut config = all_there(level, members);
+    let slot = first_slot(level, members);
+    let known = config.metadata.as_mut().unwrap().members[usize::from(slot)].as_mut().unwrap();
+    let listed = BadRange { start_sector: DATA_OFFSET + BAD.start, length_sectors: BAD.count };
+    known.bad_blocks = Some(vec![listed]);
+    let Superblock::V1(superblock) = &known.superblock else { unreachable!("of version 1") };
+    let log = known.sector + superblock.bblog_offset_sectors as u64;
+    let mut volume = Volume::new(&config).unwrap();
+    let mut inputs = VecDeque::from([input]);
+    let mut order = Vec::new();
+    while let Some(input) = inputs.pop_front() {
+        let mut out = ActionQueue::default();
+        volume.handle(Instant::ZERO, input, &mut out);
+        for action in &out.actions {
+            match *action {
+                Action::Io(io) => {
+                    if io.member.0 == slot {
+                        order.push(match (io.area, io.op) {
+                            (Area::Data, Op::Write) => "data",
+                            (_, Op::Flush) => "flush",
+                            (_, Op::Write) if io.range.start == log => "log",
+                            _ => "",
+                        });
+                    }
+                    inputs.push_back(Input::IoDone { tag: io.tag, result: Ok(()) });
+                }
+                Action::Compute(c) => {
+                    inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
+                }
+                Action::Complete { .. } => order.push("answer"),
+                Action::Replied { .. } | Action::Event(_) => {}
+            }
+        }
+    }
+    assert_eq!(volume.listed_bad(MemberIndex(slot)).count(), 0, "{level}");
+    order.retain(|what| !what.is_empty());
+    order
+}
+
+#[test]
+fn the_log_is_struck_of_what_is_durable_alone_and_before_that_is_said_to_be_written() {
+    let write = Request { id: RequestId(0), op: Op::Write, range: BAD, flags: Flags::default() };
+    let repair = AdminCommand::Sync(SyncAction::Repair);
+    for (level, members) in LEVELS {
+        for input in [Input::Request(write), Input::Admin { id: 0, command: repair }] {
+            let order = order(level, members, input);
+            let find = |what| order.iter().rposition(|w| *w == what).unwrap();
+            let (data, log) = (find("data"), find("log"));
+            assert!(order[data..log].contains(&"flush"), "{level} {input:?}: {order:?}");
+            if matches!(input, Input::Request(_)) {
+                assert!(find("answer") > log, "{level}: {order:?}");
+            }
+        }
     }
 }

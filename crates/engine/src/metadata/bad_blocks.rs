@@ -1,7 +1,8 @@
 //! Sectors of a member that are known not to hold their content.
 //!
 //! As md does, sectors are listed that a member did not take, and those of a member being recovered whose content could
-//! not be had; the member stays, reads go to the redundancy, and a write that is taken strikes them from the list.
+//! not be had; the member stays, reads go to the redundancy, and a write that is taken strikes them from the list. The log
+//! on the member names them until a flush has made that write durable: a power cut may take it.
 
 use stripewise_format::bad_blocks::{BadBlocksError, BadRange, ENTRY_BYTES, LENGTH_MAX, to_bytes};
 use stripewise_format::superblock::Superblock;
@@ -14,6 +15,12 @@ use crate::units::{SECTOR_BYTES, SectorRange};
 pub(crate) struct BadBlocks {
     /// In ascending order and apart from each other, in sectors of the device.
     ranges: Vec<SectorRange>,
+    /// What the log is to say: those, and what was struck from them and is not yet durable.
+    logged: Vec<SectorRange>,
+    /// What was struck and is not yet durable, oldest first.
+    struck: Vec<SectorRange>,
+    /// How many of these were there when the flush under way was asked for.
+    flushing: usize,
     data_offset_sectors: u64,
     log_sector: u64,
     log_sectors: u16,
@@ -29,6 +36,9 @@ impl BadBlocks {
         let listed = metadata.bad_blocks.as_ref()?;
         let mut new = Self {
             ranges: Vec::new(),
+            logged: Vec::new(),
+            struck: Vec::new(),
+            flushing: 0,
             data_offset_sectors: superblock.data_offset_sectors,
             log_sector: metadata.sector.checked_add_signed(superblock.bblog_offset_sectors.into())?,
             log_sectors: superblock.bblog_size_sectors,
@@ -36,8 +46,9 @@ impl BadBlocks {
             is_changed: false,
         };
         for range in listed {
-            new.add_device(SectorRange::new(range.start_sector, range.length_sectors));
+            join(&mut new.ranges, SectorRange::new(range.start_sector, range.length_sectors));
         }
+        new.logged.clone_from(&new.ranges);
         Some(new)
     }
 
@@ -48,6 +59,11 @@ impl BadBlocks {
     /// Whether nothing is listed.
     pub(crate) const fn is_empty(&self) -> bool {
         self.ranges.is_empty()
+    }
+
+    /// Whether the log is to be empty.
+    pub(crate) const fn is_log_empty(&self) -> bool {
+        self.logged.is_empty()
     }
 
     /// Whether one of these sectors of the data is listed.
@@ -72,29 +88,21 @@ impl BadBlocks {
         Some(if range.start > at { range.start } else { range.end() } - self.data_offset_sectors)
     }
 
-    fn add_device(&mut self, range: SectorRange) {
-        let first = self.ranges.partition_point(|r| r.end() < range.start);
-        let last = self.ranges.partition_point(|r| r.start <= range.end());
-        let joined = self.ranges[first..last].iter().fold(range, |a, b| {
-            let start = a.start.min(b.start);
-            SectorRange::new(start, a.end().max(b.end()) - start)
-        });
-        self.ranges.splice(first..last, [joined]);
-    }
-
     /// Lists sectors of the data. Answers whether the log has room for them; if not, nothing changes.
     pub(crate) fn add(&mut self, data: SectorRange) -> bool {
         let unit = 1 << self.shift;
         let range = self.on_device(data);
         let start = range.start / unit * unit;
-        let before = self.ranges.clone();
-        self.add_device(SectorRange::new(start, range.end().next_multiple_of(unit) - start));
-        let entries: u64 = self.ranges.iter().map(|r| (r.count / unit).div_ceil(LENGTH_MAX)).sum();
+        let blocks = SectorRange::new(start, range.end().next_multiple_of(unit) - start);
+        let mut logged = self.logged.clone();
+        join(&mut logged, blocks);
+        let entries: u64 = logged.iter().map(|r| (r.count / unit).div_ceil(LENGTH_MAX)).sum();
         let room = u64::from(self.log_sectors) * SECTOR_BYTES / ENTRY_BYTES as u64;
         if entries > room {
-            self.ranges = before;
             return false;
         }
+        self.logged = logged;
+        join(&mut self.ranges, blocks);
         self.is_changed = true;
         true
     }
@@ -104,8 +112,13 @@ impl BadBlocks {
         let unit = 1_u64 << self.shift;
         let range = self.on_device(data);
         let (start, end) = (range.start.next_multiple_of(unit), range.end() / unit * unit);
-        let is_in = |r: &SectorRange| r.start < end && r.end() > start;
-        if start >= end || !self.ranges.iter().any(is_in) {
+        let struck_of = |r: &SectorRange| {
+            let (start, end) = (r.start.max(start), r.end().min(end));
+            (start < end).then(|| SectorRange::new(start, end - start))
+        };
+        let before = self.struck.len();
+        self.struck.extend(self.ranges.iter().filter_map(struck_of));
+        if self.struck.len() == before {
             return false;
         }
         let pieces = self.ranges.iter().flat_map(|r| {
@@ -114,8 +127,23 @@ impl BadBlocks {
             [before, SectorRange::new(after, r.end().saturating_sub(after))]
         });
         self.ranges = pieces.filter(|r| r.count > 0).collect();
-        self.is_changed = true;
         true
+    }
+
+    /// A flush was asked for, of all that the member took until now.
+    pub(crate) const fn flush_begins(&mut self) {
+        self.flushing = self.struck.len();
+    }
+
+    /// It is done: what was struck before it goes from the log as well.
+    pub(crate) fn flush_ends(&mut self) {
+        let flushed = std::mem::take(&mut self.flushing);
+        if flushed > 0 {
+            self.struck.drain(..flushed);
+            self.logged.clone_from(&self.ranges);
+            self.struck.iter().for_each(|range| join(&mut self.logged, *range));
+            self.is_changed = true;
+        }
     }
 
     /// What is listed of the data, in its sectors.
@@ -130,10 +158,21 @@ impl BadBlocks {
     /// Where the log lies, and its bytes.
     pub(crate) fn log(&self) -> Result<(SectorRange, Vec<u8>), BadBlocksError> {
         let ranges: Vec<BadRange> =
-            self.ranges.iter().map(|r| BadRange { start_sector: r.start, length_sectors: r.count }).collect();
+            self.logged.iter().map(|r| BadRange { start_sector: r.start, length_sectors: r.count }).collect();
         let bytes = to_bytes(&ranges, self.shift, self.log_sectors)?;
         Ok((SectorRange::new(self.log_sector, u64::from(self.log_sectors)), bytes))
     }
+}
+
+/// Adds a range to ranges in ascending order and apart from each other.
+fn join(ranges: &mut Vec<SectorRange>, range: SectorRange) {
+    let first = ranges.partition_point(|r| r.end() < range.start);
+    let last = ranges.partition_point(|r| r.start <= range.end());
+    let joined = ranges[first..last].iter().fold(range, |a, b| {
+        let start = a.start.min(b.start);
+        SectorRange::new(start, a.end().max(b.end()) - start)
+    });
+    ranges.splice(first..last, [joined]);
 }
 
 #[cfg(test)]
@@ -143,6 +182,9 @@ mod tests {
     fn list() -> BadBlocks {
         BadBlocks {
             ranges: Vec::new(),
+            logged: Vec::new(),
+            struck: Vec::new(),
+            flushing: 0,
             data_offset_sectors: 2048,
             log_sector: 24,
             log_sectors: 1,
@@ -200,5 +242,24 @@ mod tests {
         let read = stripewise_format::bad_blocks::parse(&bytes, 3).unwrap();
         let read: Vec<_> = read.iter().map(|r| (r.start_sector, r.length_sectors)).collect();
         assert_eq!(read, [(2064, 8), (10_048, 4096), (14_144, 704)]);
+    }
+
+    #[test]
+    fn the_log_names_what_was_struck_until_it_is_durable() {
+        let logged = |list: &BadBlocks| list.logged.iter().map(|r| r.start).collect::<Vec<_>>();
+        let mut list = list();
+        assert!([16, 48, 80].into_iter().all(|sector| list.add(SectorRange::new(sector, 8))));
+        assert!(list.remove(SectorRange::new(16, 8)));
+        list.flush_begins();
+        assert!(list.remove(SectorRange::new(40, 16)), "after the flush was asked for");
+        list.is_changed = false;
+        assert_eq!((ranges(&list), logged(&list)), (vec![(2128, 8)], vec![2064, 2096, 2128]));
+        list.flush_ends();
+        assert_eq!((logged(&list), list.is_changed), (vec![2096, 2128], true));
+        list.flush_begins();
+        assert!(list.add(SectorRange::new(48, 8)), "it fails again");
+        list.flush_ends();
+        assert_eq!(logged(&list), [2096, 2128]);
+        assert!(list.remove(SectorRange::new(0, 100)) && list.is_empty() && !list.is_log_empty());
     }
 }

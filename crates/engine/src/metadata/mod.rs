@@ -136,8 +136,10 @@ pub enum StateChange {
     MemberRemoved(MemberIndex),
     /// The member waits as a spare.
     SpareAdded(MemberIndex),
-    /// The member's list of bad blocks is another.
-    BadBlocks(MemberIndex),
+    /// A member is listed not to hold more than before.
+    BadBlocksListed,
+    /// A member holds again what it was listed not to hold.
+    BadBlocksStruck,
     /// The member's flags are these.
     Flags(MemberIndex, DeviceFlags),
 }

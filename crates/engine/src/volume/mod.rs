@@ -14,7 +14,7 @@ use crate::array::{slot_exists, survives};
 use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
 use crate::metadata::{BadBlocks, Keeper, MemberMetadata, MetadataConfig, WriteIntent, keeps_state};
 use crate::policy::Policy;
-use crate::units::{Instant, MemberIndex, Slot};
+use crate::units::{Instant, MemberIndex, SectorRange, Slot};
 
 /// Fewest stripe-cache entries, as in md's `stripe_cache_size`.
 pub const STRIPE_CACHE_MIN: u32 = 17;
@@ -341,9 +341,13 @@ impl Volume {
     }
 
     /// What a member is listed not to hold, in sectors of its data.
-    #[cfg(test)]
-    pub(crate) fn listed_bad(&self, member: MemberIndex) -> Vec<crate::units::SectorRange> {
-        self.core.bad_blocks[member.index()].iter().flat_map(BadBlocks::listed).collect()
+    pub fn listed_bad(&self, member: MemberIndex) -> impl Iterator<Item = SectorRange> {
+        self.core.bad_blocks.get(member.index()).into_iter().flatten().flat_map(BadBlocks::listed)
+    }
+
+    /// Whether a member is listed not to hold one of these sectors of its data.
+    pub fn is_listed_bad(&self, member: MemberIndex, range: SectorRange) -> bool {
+        self.core.is_listed_bad(member, range)
     }
 
     /// Whether no request is in flight, and no job of the array's own.

@@ -14,10 +14,12 @@ use stripewise_format::uuid::Uuid;
 
 use crate::faults::MemberStorage;
 
-/// Superblock and bitmap take a page each, before the data or behind them.
+/// Superblock and bitmap take a page each, before the data or behind them, and so does a bad-block log.
 const LABEL_SECTORS: u64 = 24;
 /// From the superblock to the bitmap.
 const BITMAP_OFFSET_SECTORS: u64 = 8;
+/// A log that few errors fill.
+const BAD_BLOCK_LOG_SECTORS: u16 = 1;
 const SET_UUID: Uuid = Uuid([0x51; 16]);
 
 /// What an array is made of.
@@ -45,6 +47,8 @@ pub struct ArrayPlan {
     pub metadata: Metadata,
     /// Bytes that a bit of the write-intent bitmap stands for, if there is one.
     pub bitmap_chunk_bytes: Option<u32>,
+    /// Members have bad-block logs.
+    pub bad_block_log: bool,
     /// How it works by itself.
     pub sync: SyncConfig,
 }
@@ -65,6 +69,7 @@ impl ArrayPlan {
             discard: false,
             metadata: Metadata::DEFAULT,
             bitmap_chunk_bytes: None,
+            bad_block_log: false,
             sync: SyncConfig::DEFAULT,
         }
     }
@@ -100,18 +105,33 @@ impl ArrayPlan {
         self.bitmap_chunk_bytes.is_some() && self.keeps_state()
     }
 
+    /// From the superblock to the bad-block log, if there is one: behind the bitmap, or before the superblock.
+    const fn bad_block_log_offset_sectors(&self) -> Option<i32> {
+        match self.metadata {
+            Metadata::V1(minor) if self.bad_block_log && self.keeps_state() => {
+                Some(if matches!(minor, Minor::End) { -8 } else { 16 })
+            }
+            _ => None,
+        }
+    }
+
+    /// What is not data of a device with superblock 1.
+    const fn label_sectors(&self) -> u64 {
+        LABEL_SECTORS + if self.bad_block_log_offset_sectors().is_some() { 8 } else { 0 }
+    }
+
     /// Where devices' data begin.
     pub(super) const fn data_offset_sectors(&self) -> u64 {
         match self.metadata {
             Metadata::V0 | Metadata::V1(Minor::End) => 0,
-            Metadata::V1(Minor::Start | Minor::Start4K) => LABEL_SECTORS,
+            Metadata::V1(Minor::Start | Minor::Start4K) => self.label_sectors(),
         }
     }
 
     const fn device_sectors(&self) -> u64 {
         match self.metadata {
             Metadata::V0 => self.data_sectors.next_multiple_of(RESERVED_SECTORS) + RESERVED_SECTORS,
-            Metadata::V1(_) => self.data_sectors + LABEL_SECTORS,
+            Metadata::V1(_) => self.data_sectors + self.label_sectors(),
         }
     }
 
@@ -144,6 +164,10 @@ impl ArrayPlan {
         }
         if self.has_bitmap() {
             superblock.set_bitmap(BITMAP_OFFSET_SECTORS as i32);
+        }
+        if let Some(offset) = self.bad_block_log_offset_sectors() {
+            superblock.bblog_offset_sectors = offset;
+            superblock.bblog_size_sectors = BAD_BLOCK_LOG_SECTORS;
         }
         superblock
     }
@@ -186,6 +210,10 @@ impl ArrayPlan {
             put(&mut device, sector, superblock.to_bytes());
             if self.metadata == Metadata::V0 {
                 device.keep_whole(sector);
+            }
+            if let Some(offset) = self.bad_block_log_offset_sectors() {
+                let empty = vec![0xff; usize::from(BAD_BLOCK_LOG_SECTORS) * SECTOR_BYTES as usize];
+                put(&mut device, sector.saturating_add_signed(offset.into()), empty);
             }
             if let Some(chunk_bytes) = self.bitmap_chunk_bytes.filter(|_| self.keeps_state()) {
                 let mut bitmap = BitmapSuperblock::new(superblock.bitmap_uuid(), sync_sectors, chunk_bytes);

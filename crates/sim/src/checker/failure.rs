@@ -53,6 +53,13 @@ pub enum Failure {
     GaveUp(SyncAction),
     /// A slot still lacks content though nothing was in the way.
     NotRecovered(Slot),
+    /// A member is listed not to hold a sector that nobody refused.
+    ListedWithoutCause {
+        /// The slot of the member.
+        slot: Slot,
+        /// The member's sector.
+        sector: u64,
+    },
     /// A check counted sectors although all agree.
     FalseMismatch(u64),
     /// A check did not find the bit that was flipped, or found it elsewhere.
@@ -126,6 +133,9 @@ impl std::fmt::Display for Failure {
             }
             Self::GaveUp(action) => write!(f, "{action:?} ended early though nothing was in its way"),
             Self::NotRecovered(slot) => write!(f, "slot {slot} lacks content though nothing was in the way"),
+            Self::ListedWithoutCause { slot, sector } => {
+                write!(f, "sector {sector} of slot {slot} is listed as a bad block, and nobody refused it")
+            }
             Self::FalseMismatch(sectors) => write!(f, "a check counted {sectors} sectors although all agree"),
             Self::WrongPlace { slot, sector, found } => {
                 write!(f, "a bit of sector {sector} of slot {slot} was flipped; the check found {found:?}")

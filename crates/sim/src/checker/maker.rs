@@ -14,8 +14,27 @@ use crate::faults::{Fault, Survival};
 use crate::random::Random;
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// The scenario of a seed: some arrays have bad-block logs.
     pub fn of(seed: u64) -> Self {
+        let plain = Self::plain(seed);
+        let mut random = Random::new(!seed);
+        if random.chance(30) { plain.with_bad_block_log(&mut random) } else { plain }
+    }
+
+    /// The same array and steps where members have bad-block logs, and sectors that take no writes.
+    fn with_bad_block_log(mut self, random: &mut Random) -> Self {
+        self.array.bad_block_log = true;
+        for step in &mut self.steps {
+            if let Step::Fault(Fault::Flaky { device, .. }) = *step {
+                let (sector, count) = (random.below(200), 1 + random.below(20));
+                *step = Step::Fault(Fault::Stuck { device, sector, count });
+            }
+        }
+        self
+    }
+
+    /// The scenario of a seed without bad-block logs.
+    pub fn plain(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let array = array(&mut random);
         let sectors = array.geometry().map_or(1, |g| g.array_sectors());
@@ -75,6 +94,7 @@ fn array(random: &mut Random) -> ArrayPlan {
         stripe_cache_size: random.pick(&[STRIPE_CACHE_MIN, STRIPE_CACHE_MIN, 24, 64]),
         discard: random.chance(50),
         bitmap_chunk_bytes: random.pick(&[None, Some(4096), Some(16384), Some(1 << 20)]),
+        bad_block_log: false,
     }
 }
 

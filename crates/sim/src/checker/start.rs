@@ -4,6 +4,7 @@ use stripewise_engine::assembly::{Assembly, AssemblyError, Candidate, Options, S
 use stripewise_engine::metadata::{BitmapConfig, MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
 use stripewise_engine::units::{MemberIndex, SECTOR_BYTES, SectorRange, Slot};
 use stripewise_engine::volume::VolumeConfig;
+use stripewise_format::bad_blocks::{self, BadRange};
 use stripewise_format::bitmap::{BitmapSuperblock, Bits, SUPERBLOCK_BYTES};
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_0::Superblock0;
@@ -41,6 +42,8 @@ impl Start {
 struct Found {
     candidates: Vec<Candidate>,
     owners: Vec<usize>,
+    /// What their bad-block logs list; none of those without a log.
+    bad_blocks: Vec<Option<Vec<BadRange>>>,
 }
 
 impl Found {
@@ -48,8 +51,14 @@ impl Found {
         let read = |(index, device): (usize, Option<&MemberStorage>)| {
             device.and_then(|device| candidate(plan, index, device)).map(|candidate| (candidate, index))
         };
-        let (candidates, owners) = devices.iter().copied().enumerate().filter_map(read).unzip();
-        Self { candidates, owners }
+        let (candidates, owners): (Vec<Candidate>, Vec<usize>) =
+            devices.iter().copied().enumerate().filter_map(read).unzip();
+        let listed = |(candidate, owner): (&Candidate, &usize)| {
+            let device = devices[*owner].expect("candidates are of devices that answer");
+            bad_blocks(&candidate.superblock, candidate.at_sector, device)
+        };
+        let bad_blocks = candidates.iter().zip(&owners).map(listed).collect();
+        Self { candidates, owners, bad_blocks }
     }
 
     /// A member's metadata as they were found, or called clean.
@@ -61,7 +70,7 @@ impl Found {
             Superblock::V1(superblock) if is_called_clean => superblock.resync_offset_sectors = MAX_SECTOR,
             _ => {}
         }
-        MemberMetadata { superblock, sector: *at_sector, bad_blocks: None }
+        MemberMetadata { superblock, sector: *at_sector, bad_blocks: self.bad_blocks[candidate].clone() }
     }
 }
 
@@ -161,6 +170,19 @@ impl ArrayPlan {
             assembly.stale.iter().any(|s| found.owners[s.candidate] == device && s.re_addable == Some(slot))
         })
     }
+}
+
+/// What a device's bad-block log lists. Logs here are of one sector, which is written whole or not at all.
+///
+/// # Panics
+/// If it holds what is no log: nothing else is ever written there.
+fn bad_blocks(superblock: &Superblock, at_sector: u64, device: &MemberStorage) -> Option<Vec<BadRange>> {
+    let Superblock::V1(superblock) = superblock else { return None };
+    let sector = at_sector.checked_add_signed(superblock.bblog_offset_sectors.into())?;
+    superblock.has_bad_block_log().then(|| {
+        let bytes = device.bytes(SectorRange::new(sector, superblock.bblog_size_sectors.into()));
+        bad_blocks::parse(bytes, superblock.bblog_shift).expect("the engine writes logs")
+    })
 }
 
 fn candidate(plan: &ArrayPlan, index: usize, device: &MemberStorage) -> Option<Candidate> {

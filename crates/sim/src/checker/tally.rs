@@ -25,6 +25,8 @@ pub struct Tally {
     pub flips: u64,
     /// Arrays that lost more than they survive, and were audited for it.
     pub array_failures: u64,
+    /// Sectors that members were listed not to hold, at starts and at the end.
+    pub listed: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -40,5 +42,6 @@ impl std::ops::AddAssign for Tally {
         self.re_added += other.re_added;
         self.flips += other.flips;
         self.array_failures += other.array_failures;
+        self.listed += other.listed;
     }
 }

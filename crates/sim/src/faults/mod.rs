@@ -17,6 +17,7 @@
 //! | power cut | the run ends; see above | the members start anew with what survived |
 //! | death | every command is answered `Gone`; of those in flight each may have been carried out | for ever, or until the next start |
 //! | latent sector error | reads of the sector are answered `Media` | until the sector is written |
+//! | stuck sector | reads and writes of the sector are answered `Media`; writes end there | until a write was refused, once or more often, or the member is replugged |
 //! | flaky | some reads are answered `Media`, and succeed when asked again | while it lasts |
 //! | failing writes | writes are answered `Media`, after some sectors were written or none | while it lasts |
 //! | slow | answers come last | while it lasts |
@@ -50,6 +51,16 @@ pub enum Fault {
     },
     /// A run of sectors of the device's data becomes unreadable, cut to their end.
     Latent {
+        /// Which.
+        device: u16,
+        /// From which sector of its data.
+        sector: u64,
+        /// How many.
+        count: u64,
+    },
+    /// A run of sectors of the device's data can be neither read nor written, cut to their end, until so many of the
+    /// writes were refused.
+    Stuck {
         /// Which.
         device: u16,
         /// From which sector of its data.

@@ -102,8 +102,8 @@ impl Keeper {
                     known.metadata.superblock.set_device_flags(flags);
                 }
             }
-            // The list itself is the core's.
-            StateChange::BadBlocks(_) => {}
+            // The lists are the core's.
+            StateChange::BadBlocksListed | StateChange::BadBlocksStruck => {}
         }
     }
 
@@ -168,5 +168,6 @@ const fn speaks_of_data(change: StateChange) -> bool {
             | StateChange::MemberInSync(_)
             | StateChange::ReplacementDone { .. }
             | StateChange::ResyncOffset(_)
+            | StateChange::BadBlocksStruck
     )
 }

@@ -59,6 +59,7 @@ impl Keeper {
             Step::Idle => self.begin(core, out, now),
             Step::Flushing { .. } if self.is_overtaken() => self.begin_again(core, out, now),
             Step::Flushing { becomes_clean, clears } => {
+                core.bad_blocks_flush_ends();
                 // A member that failed meanwhile may lack what the bits stand for.
                 let clears = clears.filter(|_| !self.keeps_bits(core));
                 if let (Some(intent), Some(bits)) = (&mut core.intent, clears) {
@@ -184,6 +185,7 @@ impl Keeper {
     /// Asks for a flush of the members of slots and their replacements: of those that are so now, and of those that the superblocks
     /// will call so, for the changes that come after may wait.
     fn flush(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        core.bad_blocks_flush_begins();
         let of_slot = |slot: Slot| {
             let replacement = core.members.replacement(slot).map(|replacement| replacement.member);
             std::iter::once(core.member_of[slot.index()]).chain(replacement)
@@ -248,7 +250,7 @@ impl Keeper {
             let Some(list) = core.bad_blocks_of(member).filter(|list| list.is_changed) else { continue };
             list.is_changed = false;
             if let Some(known) = &mut self.members[index] {
-                known.has_bad_blocks = !list.is_empty();
+                known.has_bad_blocks = !list.is_log_empty();
             }
             if let Ok((range, bytes)) = list.log()
                 && is_in_use

@@ -15,7 +15,8 @@ impl Driver {
         redundancy::mismatches(
             &self.geometry,
             |slot, range| {
-                let device = self.device_of(slot).filter(|d| !d.gone && self.holds(slot, range.end()))?;
+                let is_there = !self.is_listed(slot, range) && self.holds(slot, range.end());
+                let device = self.device_of(slot).filter(|d| !d.gone && is_there)?;
                 let range = SectorRange::new(self.data_offset_sectors + range.start, range.count);
                 Some(device.storage.bytes(range))
             },
@@ -35,6 +36,7 @@ impl Driver {
         self.check_rested()?;
         self.read_all()?;
         self.settle()?;
+        self.check_listed()?;
         if self.array_failed {
             return self.verify_failed();
         }
@@ -102,11 +104,15 @@ impl Driver {
     /// Whether a sector can be read or rebuilt from what the volume holds to be there.
     fn can_be_had(&self, sector: u64) -> bool {
         let missing = self.slots().filter(|slot| !self.holds(*slot, u64::MAX)).collect();
-        if survives(&self.geometry, missing) {
+        if !self.slots().any(|slot| self.has_listed(slot)) && survives(&self.geometry, missing) {
             return true;
         }
-        let is_there =
-            |place: Place| self.holds(place.slot, place.sector / PAGE_SECTORS * PAGE_SECTORS + PAGE_SECTORS);
+        let is_parity = self.geometry.level().parity_count() > 0;
+        let is_there = |place: Place| {
+            let page = SectorRange::new(place.sector / PAGE_SECTORS * PAGE_SECTORS, PAGE_SECTORS);
+            let asked = if is_parity { page } else { SectorRange::new(place.sector, 1) };
+            self.holds(place.slot, page.end()) && !self.is_listed(place.slot, asked)
+        };
         let Shape::Parity(shape) = self.geometry.shape() else {
             return (0..self.geometry.copies()).any(|copy| is_there(self.geometry.place(sector, copy)));
         };

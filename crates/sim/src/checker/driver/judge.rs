@@ -25,7 +25,7 @@ impl Driver {
                 self.tally.recovered += 1;
                 self.recovered.insert(slot);
                 // What it was filled with can be made anew only from parity that is right.
-                if self.device_of(slot).is_none_or(Device::ails) {
+                if self.device_of(slot).is_none_or(Device::ails) || self.has_listed(slot) {
                     self.doubt(slot);
                 }
             }
@@ -86,6 +86,7 @@ impl Driver {
         let is_explained = !self.doubtful.is_empty()
             || !self.forced.is_empty()
             || self.flipped.is_some()
+            || self.slots().any(|slot| self.has_listed(slot))
             || ailing > usize::from(self.plan.level.parity_count()).max(1);
         if compares && found > 0 && !is_explained && !self.array_failed {
             return Err(Failure::FalseMismatch(found));
@@ -147,6 +148,7 @@ impl Driver {
             || device.flaky_percent > 0
             || device.failing_percent > 0
             || device.storage.is_unreadable(SectorRange::new(sector, 1))
+            || self.is_listed(place.slot, SectorRange::new(place.sector, 1))
     }
 
     /// A member refused something. What may fail for that at this moment may say so later, when another request has had made
@@ -204,7 +206,8 @@ impl Driver {
         for sector in range.start..range.end() {
             let place = self.geometry.place(sector, 0);
             let is_forced = self.forced.contains(&(place.sector / PAGE_SECTORS));
-            if is_forced && self.device_of(place.slot).is_some_and(Device::ails) {
+            let ails = self.device_of(place.slot).is_some_and(Device::ails) || self.has_listed(place.slot);
+            if is_forced && ails {
                 self.oracle.undefine(SectorRange::new(sector, 1));
             }
         }

@@ -1,5 +1,7 @@
 //! The devices of a run: what ails them, and what they are to the array.
 
+use std::collections::BTreeSet;
+
 use stripewise_engine::array::slots::SlotSet;
 use stripewise_engine::array::survives;
 use stripewise_engine::io::{AdminCommand, AdminReply};
@@ -8,6 +10,7 @@ use stripewise_engine::units::{MemberIndex, SectorRange, Slot};
 use super::{Driver, Pending};
 use crate::checker::failure::Failure;
 use crate::faults::{Fault, MemberStorage, Survival};
+use crate::random::Random;
 
 /// A device, and what ails it.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(in crate::checker) struct Device {
     pub(super) comes_back: bool,
     pub(super) flaky_percent: u8,
     pub(super) failing_percent: u8,
+    /// Sectors that take no writes.
+    pub(super) stuck: BTreeSet<u64>,
     pub(super) slow: bool,
     /// Something was wrong with it once, or somebody said so: the array may do without it.
     pub(super) blamed: bool,
@@ -26,13 +31,14 @@ pub(in crate::checker) struct Device {
 }
 
 impl Device {
-    pub(super) const fn new(storage: MemberStorage) -> Self {
+    pub(super) fn new(storage: MemberStorage) -> Self {
         Self {
             storage,
             gone: false,
             comes_back: false,
             flaky_percent: 0,
             failing_percent: 0,
+            stuck: BTreeSet::new(),
             slow: false,
             blamed: false,
             left: None,
@@ -41,7 +47,17 @@ impl Device {
 
     /// Whether it is not to be relied on.
     pub(super) fn ails(&self) -> bool {
-        self.gone || self.flaky_percent > 0 || self.failing_percent > 0 || self.storage.is_spoilt()
+        let is_damaged = self.storage.is_spoilt() || !self.stuck.is_empty();
+        self.gone || self.flaky_percent > 0 || self.failing_percent > 0 || is_damaged
+    }
+
+    /// How many sectors of a write come before one that takes none, if there is one. Another time it may take it.
+    pub(super) fn stuck_at(&mut self, range: SectorRange, random: &mut Random) -> Option<u64> {
+        let sector = self.stuck.range(range.start..range.end()).next().copied()?;
+        if random.chance(50) {
+            self.stuck.retain(|stuck| *stuck < range.start || *stuck >= range.end());
+        }
+        Some(sector - range.start)
     }
 }
 
@@ -92,6 +108,7 @@ impl Driver {
             self.volume.recovered_sectors(*slot).is_some()
                 || !is_recorded && self.recovered.contains(*slot)
                 || self.device_of(*slot).is_none_or(Device::ails)
+                || self.has_listed(*slot)
                 || self.devices.iter().any(|d| left(d) == Some(*slot) && d.ails())
         };
         self.slots().filter(is_unreliable).collect()
@@ -114,10 +131,15 @@ impl Driver {
                 d.comes_back = *comes_back;
             }),
             Fault::Latent { device, sector, count } => {
-                let (before, data) = (self.data_offset_sectors, self.plan.data_sectors);
-                let count = (*count).min(data - sector % data);
-                let range = SectorRange::new(before + sector % data, count);
+                let range = self.data_of(*sector, *count);
                 (*device, &move |d| d.storage.spoil(range))
+            }
+            Fault::Stuck { device, sector, count } => {
+                let range = self.data_of(*sector, *count);
+                (*device, &move |d| {
+                    d.storage.spoil(range);
+                    d.stuck.extend(range.start..range.end());
+                })
             }
             Fault::Flaky { device, percent } => (*device, &|d| d.flaky_percent = *percent),
             Fault::FailingWrites { device, percent } => (*device, &|d| d.failing_percent = *percent),
@@ -133,6 +155,12 @@ impl Driver {
             self.devices[index].blamed |= !is_harmless;
             slot.filter(|_| !is_harmless).into_iter().for_each(|slot| self.doubt(slot));
         }
+    }
+
+    /// A run of sectors of a device's data, cut to their end.
+    fn data_of(&self, sector: u64, count: u64) -> SectorRange {
+        let first = sector % self.plan.data_sectors;
+        SectorRange::new(self.data_offset_sectors + first, count.min(self.plan.data_sectors - first))
     }
 
     /// Lets a slot's member die, though it may be one too many.
@@ -184,5 +212,6 @@ impl Driver {
         device.gone = false;
         device.flaky_percent = 0;
         device.failing_percent = 0;
+        device.stuck.clear();
     }
 }

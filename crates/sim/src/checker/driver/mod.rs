@@ -6,6 +6,7 @@
 //! then before.
 
 mod audit;
+mod bad_blocks;
 mod flip;
 mod judge;
 mod members;
@@ -104,6 +105,8 @@ pub struct Driver {
     doubtful: BTreeSet<u64>,
     /// The same, after a start by force: no resync passes them.
     forced: BTreeSet<u64>,
+    /// Where members refused something.
+    refused_places: bad_blocks::Refused,
 }
 
 impl Driver {
@@ -146,6 +149,7 @@ impl Driver {
             tally: Tally::default(),
             doubtful: BTreeSet::new(),
             forced: BTreeSet::new(),
+            refused_places: BTreeSet::new(),
         };
         driver.note_slots();
         Ok(driver)
@@ -344,6 +348,9 @@ impl Driver {
         });
         if result.is_err() {
             let device = self.member_devices[io.member.index()].filter(|_| io.area == Area::Data);
+            if device.is_some() {
+                self.note_refused(&io);
+            }
             self.excuse(device.map(|device| (device, io.range)));
         }
         self.input(Input::IoDone { tag: io.tag, result })?;
@@ -383,9 +390,13 @@ impl Driver {
                 self.buffers.scatter(io.segs, out, &read);
             }
             Op::Write | Op::Discard | Op::WriteZeroes => {
-                let fails = device.failing_percent > 0 && self.random.chance(device.failing_percent.into());
-                if fails {
-                    bytes.truncate((self.random.below(range.count + 1) * SECTOR_BYTES) as usize);
+                let may_fail = device.failing_percent > 0;
+                let fails_at = (may_fail && self.random.chance(device.failing_percent.into()))
+                    .then(|| self.random.below(range.count + 1))
+                    .or_else(|| device.stuck_at(range, &mut self.random));
+                let fails = fails_at.is_some();
+                if let Some(taken) = fails_at {
+                    bytes.truncate((taken * SECTOR_BYTES) as usize);
                 }
                 device.storage.write(CommandWrite { sector: range.start, bytes }, io.fua && !fails);
                 if fails {

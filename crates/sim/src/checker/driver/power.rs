@@ -119,12 +119,13 @@ impl Driver {
         }
         for slot in self.slots() {
             let is_whole = self.holds(slot, u64::MAX);
-            if !is_whole || self.device_of(slot).is_none_or(Device::ails) {
+            if !is_whole || self.device_of(slot).is_none_or(Device::ails) || self.has_listed(slot) {
                 self.doubt(slot);
             }
         }
         self.check_survivors()?;
         self.check_suspects(&start)?;
+        self.check_listed()?;
         if start.config.resync_from.is_none() {
             self.doubtful.clear();
         }
@@ -138,6 +139,7 @@ impl Driver {
             for sector in 0..self.geometry.used_sectors(slot) {
                 if let Holds::Data(of_array) = self.geometry.holds(Place { slot, sector })
                     && self.holds(slot, sector + 1)
+                    && !self.is_listed(slot, SectorRange::new(sector, 1))
                 {
                     let range = SectorRange::new(self.data_offset_sectors + sector, 1);
                     self.oracle
