@@ -26,11 +26,12 @@ const CHUNK: u64 = 32;
 const MEMBER_SECTORS: u64 = 8 * CHUNK;
 const SUPERBLOCK: u64 = 8;
 const LOG: u64 = 16;
-const LOG_SECTORS: u64 = 200;
+/// Areas: of a header and one page, of three, and with room for several writes.
+const LOG_SECTORS: [u64; 3] = [16, 32, 200];
 const DATA_OFFSET: u64 = 256;
 const UUID: Uuid = Uuid([9; 16]);
 
-fn superblock(member: u16, has_log: bool) -> MemberMetadata {
+fn superblock(member: u16, log_sectors: Option<u64>) -> MemberMetadata {
     let mut superblock = Superblock1::new(Level::Raid5, MEMBERS.into(), 0, UUID);
     superblock.layout = Layout::default_of(Level::Raid5).number() as u32;
     superblock.chunk_sectors = CHUNK as u32;
@@ -40,10 +41,10 @@ fn superblock(member: u16, has_log: bool) -> MemberMetadata {
     superblock.super_offset_sectors = SUPERBLOCK;
     superblock.dev_number = member.into();
     (0..MEMBERS).for_each(|slot| superblock.dev_roles[usize::from(slot)] = Role::Slot(slot));
-    if has_log {
+    if let Some(sectors) = log_sectors {
         superblock.set_ppl(PplArea {
             offset_sectors: (LOG - SUPERBLOCK) as i16,
-            size_sectors: LOG_SECTORS as u16,
+            size_sectors: sectors as u16,
             multiple: false,
         });
     }
@@ -65,6 +66,7 @@ struct Run {
     random: Random,
     now: Instant,
     ids: u32,
+    log_sectors: u64,
 }
 
 /// The content of a sector: of the write that wrote it.
@@ -75,6 +77,7 @@ fn content(sector: u64, write: u32) -> [u8; 512] {
 
 impl Run {
     fn new(seed: u64, has_log: bool) -> Self {
+        let log_sectors = LOG_SECTORS[seed as usize / 6 % LOG_SECTORS.len()];
         let geometry = GeometrySpec {
             level: Level::Raid5,
             layout: Layout::default_of(Level::Raid5),
@@ -83,7 +86,7 @@ impl Run {
         };
         let policy = if seed.is_multiple_of(2) { Policy::stripewise() } else { Policy::linux_6_1() };
         let metadata = MetadataConfig {
-            members: (0..MEMBERS).map(|m| Some(superblock(m, has_log))).collect(),
+            members: (0..MEMBERS).map(|m| Some(superblock(m, has_log.then_some(log_sectors)))).collect(),
             bitmap: None,
             clock_start: Timestamp::default(),
             safe_mode_delay: SAFE_MODE_DELAY,
@@ -107,6 +110,7 @@ impl Run {
             random: Random::new(seed),
             now: Instant::ZERO,
             ids: 0,
+            log_sectors,
         }
     }
 
@@ -193,7 +197,7 @@ impl Run {
             let mut places = vec![
                 Some(LogPlace {
                     log_sector: LOG,
-                    log_sectors: LOG_SECTORS,
+                    log_sectors: self.log_sectors,
                     data_offset_sectors: DATA_OFFSET,
                     valid_sectors: MEMBER_SECTORS,
                 });

@@ -9,6 +9,8 @@ use crate::level::{Layout, Level, Raid10Layout};
 const DATA_SECTORS_MIN: u64 = 10;
 /// The kernel reads a bad-block log of one page at most.
 const BBLOG_SECTORS_MAX: u16 = 8;
+/// A header and a page of partial parity, without which nothing can be logged.
+const PPL_SECTORS_MIN: u16 = 16;
 /// Chunks are kept as a signed number of bytes by the kernel's older interfaces.
 const CHUNK_SECTORS_MAX: u32 = (1 << 31) / 512 - 1;
 
@@ -130,6 +132,12 @@ impl Superblock1 {
         require(self.bblog_shift < 54, "bblog_shift", self.bblog_shift, || {
             "it is below 54, the bits of a sector".to_owned()
         })?;
+        require(
+            self.ppl().is_none_or(|area| area.size_sectors >= PPL_SECTORS_MIN),
+            "ppl.size",
+            self.ppl().map_or(0, |area| area.size_sectors),
+            || format!("it is at least {PPL_SECTORS_MIN} sectors, a header and a page"),
+        )?;
         let has_log = self.has_bad_block_log();
         require(
             has_log || !self.features.contains(Features::BAD_BLOCKS),

@@ -13,7 +13,8 @@
 //! are. *Shape.* An entry speaks of neighbouring data chunks; what one write leaves alone between two others is
 //! written in two operations, one after the other, as md does. A page written in part is written by itself, which md
 //! does not do: its other sectors survive the loss of its member. *Limits.* One log at a time on each member, of as many
-//! entries as its header and its area hold; what does not fit waits for the next.
+//! entries as its header and its area hold; what does not fit waits for the next. No operation has more partial parity than
+//! the smallest area takes.
 
 use std::collections::VecDeque;
 
@@ -28,7 +29,7 @@ use crate::array::core::{Core, Owner};
 use crate::array::slots::SlotSet;
 use crate::io::{ActionQueue, Buf, IoResult, Kernel, Op, Operand, OperandList, Seg, SegList, Verdict};
 use crate::metadata::LogArea;
-use crate::units::{MemberIndex, SECTOR_BYTES, SectorRange, Slot};
+use crate::units::{MemberIndex, PAGE_SECTORS, SECTOR_BYTES, SectorRange, Slot};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
@@ -67,6 +68,8 @@ pub(crate) struct LogPlaces {
 pub(super) struct Logs {
     places: LogPlaces,
     by_slot: Vec<Log>,
+    /// Rows whose partial parity fits the area of every member.
+    rows_max: u32,
 }
 
 /// What an operation's log entry is.
@@ -85,7 +88,13 @@ impl Logged {
 
 impl Logs {
     pub(super) fn new(places: LogPlaces, slots: u16) -> Self {
-        Self { places, by_slot: (0..slots).map(|_| Log::default()).collect() }
+        let rows_max = rows_max(&places);
+        Self { places, by_slot: (0..slots).map(|_| Log::default()).collect(), rows_max }
+    }
+
+    /// Rows that an operation of a log may have.
+    pub(super) const fn rows_max(&self) -> u32 {
+        self.rows_max
     }
 
     fn area(&self, member: MemberIndex) -> Option<LogArea> {
@@ -96,6 +105,13 @@ impl Logs {
     pub(super) fn is_idle(&self) -> bool {
         self.by_slot.iter().all(|log| matches!(log.state, State::Idle | State::Spent))
     }
+}
+
+/// Rows of a page of partial parity each that fit the smallest area, behind its header; areas have room for one at least.
+fn rows_max(places: &LogPlaces) -> u32 {
+    let smallest = places.areas.iter().flatten().map(|area| area.sectors).min().unwrap_or(u64::MAX);
+    let bytes = smallest.saturating_mul(SECTOR_BYTES).saturating_sub(HEADER_BYTES as u64);
+    u32::try_from(bytes / (PAGE_SECTORS * SECTOR_BYTES)).unwrap_or(u32::MAX).max(1)
 }
 
 /// The data chunks an operation writes: the first, and one past the last.
@@ -128,6 +144,7 @@ impl Parity {
         let areas = &mut logs.places.areas;
         areas.resize(areas.len().max(member.index() + 1), None);
         areas[member.index()] = area;
+        logs.rows_max = rows_max(&logs.places);
     }
 
     /// Whether an operation must be logged before it writes.
@@ -295,6 +312,7 @@ impl Parity {
         let header = out.add_metadata(&header.to_bytes());
         let header = out.segs(header)[0];
         let segs = out.add_segs(std::iter::once(header).chain(segs));
+        assert!(bytes <= room, "a log of {bytes} bytes has an area of {room}");
         let range = SectorRange::new(area.sector, bytes / SECTOR_BYTES);
         core.device_io(out, member, Owner::Log { slot }, Op::Write, range, segs);
     }

@@ -235,12 +235,14 @@ impl Parity {
         op
     }
 
-    /// Starts a run, cut further where the cache holds different slots for different rows.
+    /// Starts a run, cut further where the cache holds different slots for different rows, and to what a log takes.
     fn start_run(&mut self, core: &mut Core, out: &mut ActionQueue, starting: &Starting<'_>, run: Run) {
         let index = starting.index;
         let mut first = run.rows.0;
         while first < run.rows.1 {
-            let end = if starting.by_rows { first + 1 } else { self.alike(index, first, &run) };
+            let alike = if starting.by_rows { first + 1 } else { self.alike(index, first, &run) };
+            let end =
+                self.logs.as_ref().map_or(alike, |logs| alike.min(first.saturating_add(logs.rows_max())));
             let rows = (first, end);
             first = rows.1;
             let pieces = starting.chosen.iter().filter_map(|p| p.clip(rows));
