@@ -77,6 +77,10 @@ fn content(sector: u64, write: u32) -> [u8; 512] {
 
 impl Run {
     fn new(seed: u64, has_log: bool) -> Self {
+        Self::with(seed, has_log, None)
+    }
+
+    fn with(seed: u64, has_log: bool, resync_from: Option<u64>) -> Self {
         let log_sectors = LOG_SECTORS[seed as usize / 6 % LOG_SECTORS.len()];
         let geometry = GeometrySpec {
             level: Level::Raid5,
@@ -94,6 +98,7 @@ impl Run {
         let config = VolumeConfig {
             metadata: Some(metadata),
             discard: seed.is_multiple_of(3),
+            resync_from,
             ..VolumeConfig::new(geometry, policy)
         };
         let volume = Volume::new(&config).unwrap();
@@ -189,20 +194,36 @@ impl Run {
         }
     }
 
+    /// Where each slot's log is.
+    fn places(&self) -> Vec<Option<LogPlace>> {
+        let place = LogPlace {
+            log_sector: LOG,
+            log_sectors: self.log_sectors,
+            data_offset_sectors: DATA_OFFSET,
+            valid_sectors: MEMBER_SECTORS,
+        };
+        vec![Some(place); MEMBERS.into()]
+    }
+
+    /// The rows whose parity disagrees with the data.
+    fn wrong_rows(&mut self) -> Vec<u64> {
+        let disagrees = |row: &u64| {
+            let mut sum = [0; 512];
+            for slot in (0..MEMBERS).map(Slot) {
+                let block = on_member(&mut self.bytes, slot, *row);
+                sum.iter_mut().zip(block).for_each(|(a, b)| *a ^= b);
+            }
+            sum != [0; 512]
+        };
+        (0..MEMBER_SECTORS).filter(disagrees).collect()
+    }
+
     /// Sectors whose content is wrong after a member was lost and the logs were followed.
     fn wrong_after_loss(mut self, has_log: bool) -> Vec<u64> {
         let geometry = self.volume.geometry().clone();
         let lost = Slot(self.random.below(MEMBERS.into()) as u16);
         if has_log {
-            let mut places = vec![
-                Some(LogPlace {
-                    log_sector: LOG,
-                    log_sectors: self.log_sectors,
-                    data_offset_sectors: DATA_OFFSET,
-                    valid_sectors: MEMBER_SECTORS,
-                });
-                MEMBERS.into()
-            ];
+            let mut places = self.places();
             places[lost.index()] = None;
             recover(&geometry, &UUID, &places, false, &mut Members(&mut self.bytes, lost)).unwrap();
         }
@@ -297,13 +318,38 @@ fn a_logged_array_ends_with_parity_that_agrees() {
         while !run.in_flight.is_empty() {
             run.answer();
         }
-        for row in 0..MEMBER_SECTORS {
-            let mut sum = [0; 512];
-            for slot in (0..MEMBERS).map(Slot) {
-                let block = on_member(&mut run.bytes, slot, row);
-                sum.iter_mut().zip(block).for_each(|(a, b)| *a ^= b);
+        assert_eq!(run.wrong_rows(), [] as [u64; 0], "seed {seed}");
+    }
+}
+
+#[test]
+fn entries_say_that_parity_is_right_only_where_a_resync_has_made_it_so() {
+    let mut has_said = 0;
+    for seed in 0..1_000 {
+        let mut run = Run::with(seed, true, Some(0));
+        for member in 0..MEMBERS {
+            let start = (DATA_OFFSET * 512) as usize;
+            let random = &mut run.random;
+            run.bytes.member(MemberIndex(member))[start..].fill_with(|| random.below(256) as u8);
+        }
+        let steps = 50 + run.random.below(2_000);
+        for _ in 0..steps {
+            if run.in_flight.len() < 6 && run.random.below(8) == 0 {
+                run.write();
             }
-            assert_eq!(sum, [0; 512], "seed {seed}, row {row}");
+            run.answer();
+        }
+        run.cut();
+        let start = (SUPERBLOCK * 512) as usize;
+        let superblock = Superblock1::parse(&run.bytes.member(MemberIndex(0))[start..], SUPERBLOCK).unwrap();
+        let (geometry, places) = (run.volume.geometry().clone(), run.places());
+        let nobody = Slot(MEMBERS);
+        let report = recover(&geometry, &UUID, &places, false, &mut Members(&mut run.bytes, nobody)).unwrap();
+        // As the next start, and Linux, takes it.
+        if superblock.resync_offset_sectors == 0 && report.entries > 0 && report.unusable == 0 {
+            has_said += 1;
+            assert_eq!(run.wrong_rows(), [] as [u64; 0], "seed {seed}");
         }
     }
+    assert!(has_said > 100, "{has_said}");
 }

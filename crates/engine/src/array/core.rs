@@ -129,6 +129,8 @@ pub(crate) struct Core {
     pub(crate) standing_changed: bool,
     /// Sync sectors from which on redundancy may not be right; `u64::MAX` if all is.
     pub(crate) resync_from: u64,
+    /// The superblocks ask for no resync but that of writes under way.
+    pub(crate) is_sync_recorded: bool,
     /// Jobs that ended, with their results.
     pub(crate) jobs_ended: VecDeque<(RequestKey, IoResult)>,
     /// What checks found.
@@ -182,6 +184,7 @@ impl Core {
             members: Members::new(geometry.raid_disks(), spares),
             standing_changed: false,
             resync_from: u64::MAX,
+            is_sync_recorded: true,
             jobs_ended: VecDeque::new(),
             found: Vec::new(),
             twins: Slab::new(),

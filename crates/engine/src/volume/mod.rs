@@ -122,6 +122,7 @@ fn take_up(core: &mut Core, config: &VolumeConfig) -> Result<(), VolumeError> {
         sync::take_up_replacement(core, slot, Replacement { member, filled });
     }
     core.resync_from = config.resync_from.unwrap_or(u64::MAX);
+    core.is_sync_recorded = config.resync_from.is_none();
     core.changes.clear();
     let has_work = config.spares > 0 && !core.failed.is_empty() || config.resync_from.is_some();
     core.standing_changed |= has_work;

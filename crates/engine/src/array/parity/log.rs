@@ -14,7 +14,8 @@
 //! written in two operations, one after the other, as md does. A page written in part is written by itself, which md
 //! does not do: its other sectors survive the loss of its member. *Limits.* One log at a time on each member, of as many
 //! entries as its header and its area hold; what does not fit waits for the next. No operation has more partial parity than
-//! the smallest area takes.
+//! the smallest area takes. *Resync.* Entries say, as in Linux, that parity is right but for what they name. So there are
+//! none while a resync is to be done, until the superblocks say that it was; the next start then does it from its beginning.
 
 use std::collections::VecDeque;
 
@@ -70,6 +71,8 @@ pub(super) struct Logs {
     by_slot: Vec<Log>,
     /// Rows whose partial parity fits the area of every member.
     rows_max: u32,
+    /// Operations under way without an entry, that no entry may be written beside.
+    beside: u32,
 }
 
 /// What an operation's log entry is.
@@ -78,6 +81,8 @@ pub(super) struct Logged {
     /// It has, or waits for, an entry in this slot's log.
     slot: Option<Slot>,
     checksum: u32,
+    /// It is written without an entry, for a resync is to come.
+    is_beside: bool,
 }
 
 impl Logged {
@@ -89,7 +94,7 @@ impl Logged {
 impl Logs {
     pub(super) fn new(places: LogPlaces, slots: u16) -> Self {
         let rows_max = rows_max(&places);
-        Self { places, by_slot: (0..slots).map(|_| Log::default()).collect(), rows_max }
+        Self { places, by_slot: (0..slots).map(|_| Log::default()).collect(), rows_max, beside: 0 }
     }
 
     /// Rows that an operation of a log may have.
@@ -148,13 +153,18 @@ impl Parity {
     }
 
     /// Whether an operation must be logged before it writes.
-    pub(super) fn is_to_be_logged(&self, core: &Core, op: &StripeOp) -> bool {
-        let Some(logs) = &self.logs else { return false };
+    pub(super) fn is_to_be_logged(&mut self, core: &Core, op: &mut StripeOp) -> bool {
+        let Some(logs) = &mut self.logs else { return false };
         let member = core.member_of[op.map.p.index()];
-        op.plan.method != WriteMethod::NoParity
+        let has_log = op.plan.method != WriteMethod::NoParity
             && op.parity.contains(op.map.p)
             && !core.failed.contains(op.map.p)
-            && logs.area(member).is_some()
+            && logs.area(member).is_some();
+        if has_log && !core.is_sync_recorded && !op.logged.is_beside {
+            op.logged.is_beside = true;
+            logs.beside += 1;
+        }
+        has_log && !op.logged.is_beside
     }
 
     fn written(op: &StripeOp) -> SlotSet {
@@ -261,6 +271,7 @@ impl Parity {
             return;
         }
         match log.state {
+            State::Idle if logs.beside > 0 => {}
             State::Idle => self.write_log(core, out, slot),
             State::Spent => {
                 log.state = State::Flushing;
@@ -379,8 +390,16 @@ impl Parity {
         }
     }
 
-    /// A logged operation has ended.
+    /// An operation has ended.
     pub(super) fn log_is_done(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, logged: Logged) {
+        if logged.is_beside
+            && let Some(logs) = &mut self.logs
+        {
+            logs.beside -= 1;
+            if logs.beside == 0 {
+                (0..core.geometry.raid_disks()).for_each(|slot| self.log_on(core, out, Slot(slot)));
+            }
+        }
         let Some(slot) = logged.slot else { return };
         let log = self.log(slot);
         // One that failed before its turn came.

@@ -109,6 +109,7 @@ impl Keeper {
                 }
                 Saying::All { becomes_clean } => {
                     self.state.is_clean = becomes_clean;
+                    core.is_sync_recorded |= self.state.resync_offset_sectors == MAX_SECTOR;
                     self.said = Said::default();
                     if self.rounds_owed > 0 {
                         self.rounds_owed -= 1;
