@@ -14,14 +14,15 @@ use common::md::{MEMBER_BYTES, blank, create_array, create_with, found, open};
 use common::nbd::Client;
 use stripewise_engine::array::members::Standing;
 use stripewise_engine::io::{ArrayEvent, SyncAction};
-use stripewise_engine::level::Level;
+use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::units::Slot;
 use stripewise_format::device_flags::FlagsChange;
 use stripewise_format::placement::{Consistency, Metadata};
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::{Features, Minor};
 use stripewise_host::{
-    AddHow, Array, Manage, ManageError, Managed, NbdServer, NotReAddable, ServeConfig, TimedEvent,
+    AddHow, Array, ArrayConfig, Manage, ManageError, Managed, NbdServer, NotReAddable, ServeConfig,
+    TimedEvent,
 };
 
 const BITMAP: Consistency = Consistency::Bitmap { chunk_bytes: Some(64 << 10) };
@@ -505,4 +506,18 @@ fn an_array_that_lost_too_much_takes_nobody_in() {
         std::fs::read(&members[0]).unwrap() == before
             && std::fs::read(&spare).unwrap().iter().all(|b| *b == 0)
     );
+}
+
+#[test]
+fn a_command_does_not_wait_for_the_sync_that_it_begins() {
+    // These members answer at once.
+    let layout = Layout::default_of(Level::Raid5);
+    let mut volume = common::volume(Level::Raid5, layout, 3, 128, 128 << 10);
+    volume.sync.speed.max_kib = 100_000_000;
+    let mut array = Array::open(ArrayConfig::new(volume, common::memory(3))).unwrap();
+    array.manage(&Manage::Sync(SyncAction::Check)).unwrap();
+    let sync = array.status().sync.unwrap();
+    assert_eq!(sync.action, SyncAction::Check, "it goes on: {sync:?}");
+    array.sync(|_| ()).unwrap();
+    assert_eq!(array.status().sync.unwrap().action, SyncAction::Idle);
 }
