@@ -6,11 +6,13 @@ use common::{big_endian, fixture, fixtures};
 use stripewise_format::bad_blocks;
 use stripewise_format::bitmap::{BitmapError, BitmapSuperblock, Bits, SUPERBLOCK_BYTES};
 use stripewise_format::examine::{self, Context};
+use stripewise_format::level::{Layout, Level};
 use stripewise_format::placement::Metadata;
 use stripewise_format::ppl::{self, PplHeader};
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_0::Superblock0;
-use stripewise_format::superblock_1::{Superblock1, Superblock1Error};
+use stripewise_format::superblock_1::{Features, Role, Superblock1, Superblock1Error};
+use stripewise_format::uuid::Uuid;
 
 /// Writes the right checksum into a damaged superblock, so that the fields' own checks are reached.
 fn mend(metadata: Metadata, block: &mut [u8]) {
@@ -212,6 +214,26 @@ fn a_bitmap_in_the_data_is_refused() {
     mend(Metadata::DEFAULT, &mut bytes);
     let error = Superblock1::parse(&bytes, 8).unwrap_err().to_string();
     assert!(error.contains("it keeps clear of bblog_offset's area, 8 sectors from"), "{error}");
+}
+
+#[test]
+fn a_log_within_the_data_is_refused_where_it_may_be_written() {
+    // As `mdadm --grow --add` leaves a linear array of version 1.0.
+    let grown = |level, features| {
+        let mut superblock = Superblock1::new(level, 3, 0, Uuid([5; 16]));
+        superblock.layout = Layout::default_of(level).number() as u32;
+        superblock.size_sectors = if level == Level::Linear { 0 } else { 18_416 };
+        superblock.features = features;
+        (superblock.data_size_sectors, superblock.super_offset_sectors) = (18_416, 18_416);
+        (superblock.bblog_offset_sectors, superblock.bblog_size_sectors) = (-8, 8);
+        (0..3).for_each(|slot| superblock.dev_roles[usize::from(slot)] = Role::Slot(slot));
+        Superblock1::parse(&superblock.to_bytes(), 18_416)
+    };
+    assert!(grown(Level::Linear, Features::default()).is_ok());
+    for (level, features) in [(Level::Linear, Features::BAD_BLOCKS), (Level::Raid1, Features::default())] {
+        let error = grown(level, features).unwrap_err().to_string();
+        assert!(error.contains("bblog_offset is 18408; it keeps clear of the data"), "{level}: {error}");
+    }
 }
 
 /// A generator of numbers that look random: xorshift64*, whose period is long and whose seed is all there is to it.

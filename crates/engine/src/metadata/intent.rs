@@ -63,14 +63,22 @@ pub struct WriteIntent {
 }
 
 impl WriteIntent {
-    /// Takes up the bitmap that was found. If `is_dirty`, what its bits stand for must be resynced.
-    pub(crate) fn new(config: BitmapConfig, is_dirty: bool) -> Self {
-        let BitmapConfig { superblock, bits } = config;
+    /// Takes up the bitmap that was found, of an array of so many sectors and events. If `is_dirty`, what its bits stand for must
+    /// be resynced. One of fewer events, or that does not stand for all sectors, says nothing: whoever wrote last did not keep
+    /// it. All bits are taken as set, and are to be so on the members, too.
+    pub(crate) fn new(config: BitmapConfig, sync_sectors: u64, events: u64, is_dirty: bool) -> Self {
+        let BitmapConfig { mut superblock, mut bits } = config;
+        let is_of_use = superblock.events >= events && superblock.sync_size_sectors >= sync_sectors;
+        if !is_of_use {
+            superblock.sync_size_sectors = superblock.sync_size_sectors.max(sync_sectors);
+            bits = Bits::clear(superblock.bits());
+            bits.set(0..superblock.bits());
+        }
         let count = bits.count();
         let pages = (count.div_ceil(8) as usize + SUPERBLOCK_BYTES).div_ceil(PAGE_BYTES as usize);
         let none = Bits::clear(count);
         let (needed, settled) = if is_dirty { (bits.clone(), none) } else { (none, bits.clone()) };
-        Self {
+        let mut new = Self {
             header: superblock,
             durable: bits.clone(),
             settled_count: settled.dirty_count(),
@@ -81,7 +89,11 @@ impl WriteIntent {
             dirty_pages: vec![false; pages],
             dirty_count: 0,
             in_flight: Vec::new(),
+        };
+        if !is_of_use {
+            new.dirty_all();
         }
+        new
     }
 
     fn chunk_sectors(&self) -> u64 {
@@ -332,7 +344,30 @@ mod tests {
         let superblock = BitmapSuperblock::new(Uuid::default(), chunks * 8 - 3, 4096);
         let mut bits = Bits::clear(chunks);
         bits.set(set);
-        WriteIntent::new(BitmapConfig { superblock, bits }, is_dirty)
+        WriteIntent::new(BitmapConfig { superblock, bits }, chunks * 8 - 3, 0, is_dirty)
+    }
+
+    #[test]
+    fn a_bitmap_that_is_older_or_of_a_smaller_array_counts_as_set_and_is_written() {
+        let found = |sectors: u64, events| {
+            let mut superblock = BitmapSuperblock::new(Uuid::default(), sectors, 4096);
+            superblock.events = events;
+            BitmapConfig { bits: Bits::clear(superblock.bits()), superblock }
+        };
+        for (sectors, events, is_of_use) in [
+            (800_000, 7, true),
+            (800_800, 8, true),
+            (799_999, 7, false),
+            (400_000, 7, false),
+            (800_000, 6, false),
+        ] {
+            let mut intent = WriteIntent::new(found(sectors, events), 800_000, 7, true);
+            let whole = SectorRange::new(0, 800_000);
+            assert_eq!(intent.next_needed(0), (!is_of_use).then_some(whole), "{sectors} {events}");
+            assert_eq!(intent.take_dirty_pages().len(), if is_of_use { 0 } else { 4 }, "{sectors} {events}");
+            assert!(intent.header().sync_size_sectors >= 800_000, "{sectors} {events}");
+            intent.check();
+        }
     }
 
     #[test]

@@ -91,9 +91,10 @@ fn bench_of(members: u16, has_bitmap: bool, change: impl FnOnce(&mut VolumeConfi
                 })
             })
             .collect(),
-        bitmap: has_bitmap.then(|| BitmapConfig {
-            superblock: BitmapSuperblock::new(Uuid([7; 16]), 1 << 14, 1 << 20),
-            bits: Bits::clear(8),
+        bitmap: has_bitmap.then(|| {
+            let mut superblock = BitmapSuperblock::new(Uuid([7; 16]), 1 << 14, 1 << 20);
+            superblock.events = 10;
+            BitmapConfig { superblock, bits: Bits::clear(8) }
         }),
         clock_start: Timestamp::from_seconds(1_000),
         safe_mode_delay: SAFE_MODE_DELAY,

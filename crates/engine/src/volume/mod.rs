@@ -12,6 +12,7 @@ use crate::array::slots::SlotSet;
 use crate::array::sync::{self, LostRanges, SpeedLimits, Sync, SyncConfig, SyncStatus};
 use crate::array::{slot_exists, survives};
 use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
+use crate::io::SyncAction;
 use crate::metadata::{BadBlocks, Keeper, MemberMetadata, MetadataConfig, WriteIntent, keeps_state};
 use crate::policy::Policy;
 use crate::units::{Instant, MemberIndex, SectorRange, Slot};
@@ -199,7 +200,10 @@ impl Volume {
                 |metadata| {
                     let keeper = Keeper::new(metadata, &core.geometry, core.resync_from);
                     let needs_resync = core.resync_from != u64::MAX;
-                    core.intent = metadata.bitmap.clone().map(|b| WriteIntent::new(b, needs_resync));
+                    let sectors = sync::sync_sectors(&core, SyncAction::Resync);
+                    let events = keeper.events();
+                    core.intent =
+                        metadata.bitmap.clone().map(|b| WriteIntent::new(b, sectors, events, needs_resync));
                     core.is_kept = true;
                     keeper
                 },

@@ -193,7 +193,10 @@ impl Superblock1 {
         let ppl = self.ppl().map(|area| {
             ("ppl.offset", superblock + i128::from(area.offset_sectors), i128::from(area.size_sectors))
         });
-        let bad_blocks = self.has_bad_block_log().then(|| {
+        // Levels that never list anything may have one for nothing: mdadm leaves it within the data of a linear array that grew.
+        let is_kept = !matches!(self.level, Level::Linear | Level::Raid0);
+        let is_read = self.features.contains(Features::BAD_BLOCKS);
+        let bad_blocks = (self.has_bad_block_log() && (is_kept || is_read)).then(|| {
             let sector = superblock + i128::from(self.bblog_offset_sectors);
             ("bblog_offset", sector, i128::from(self.bblog_size_sectors))
         });

@@ -146,11 +146,7 @@ impl Assembled {
                 &candidate.superblock,
                 candidate.at_sector,
             );
-            if let Ok(Some((superblock, mut bits))) = read {
-                if superblock.events < assembly.events {
-                    // Whoever wrote last did not keep it: as md, every bit is taken as set.
-                    bits.set(0..bits.count());
-                }
+            if let Ok(Some((superblock, bits))) = read {
                 return Ok(Some(BitmapConfig { superblock, bits }));
             }
         }

@@ -591,7 +591,7 @@ pub(crate) fn has_redundancy(core: &Core) -> bool {
 }
 
 /// Sectors that an action goes over.
-fn sync_sectors(core: &Core, action: SyncAction) -> u64 {
+pub(crate) fn sync_sectors(core: &Core, action: SyncAction) -> u64 {
     match (core.geometry.shape(), action) {
         (Shape::Raid10(_), SyncAction::Recover) => core.geometry.used_sectors(Slot(0)),
         (Shape::Raid10(_), _) => core.geometry.array_sectors(),

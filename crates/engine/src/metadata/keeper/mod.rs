@@ -105,6 +105,11 @@ impl Keeper {
         }
     }
 
+    /// The array's events.
+    pub(crate) const fn events(&self) -> u64 {
+        self.state.events
+    }
+
     /// Whether the members were left with nothing under way.
     pub(crate) const fn is_clean(&self) -> bool {
         self.state.is_clean
