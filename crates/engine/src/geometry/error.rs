@@ -17,6 +17,7 @@ pub enum GeometryError {
     ChunkNotPowerOfTwo { level: Level, chunk_sectors: u64 },
     ChunkTooLarge { chunk_sectors: u64 },
     MemberTooLarge { sectors: u64 },
+    ArrayTooLarge { sectors: u64 },
     TooSmall { sectors: u64, needed: u64 },
     LayoutOfAnotherLevel { level: Level, layout: Layout },
 }
@@ -64,6 +65,11 @@ impl fmt::Display for GeometryError {
                 f,
                 "a member of {sectors} sectors: at most {} sectors are supported",
                 super::MEMBER_SECTORS_MAX
+            ),
+            Self::ArrayTooLarge { sectors } => write!(
+                f,
+                "an array of {sectors} sectors: at most {} sectors (8 EiB) are supported",
+                super::ARRAY_SECTORS_MAX
             ),
             Self::TooSmall { sectors, needed } => write!(
                 f,

@@ -15,7 +15,7 @@ pub use parity::{ParityShape, StripeMap, StripeRole};
 pub use raid10::Raid10Shape;
 
 use crate::level::{Layout, Level};
-use crate::units::{MEMBERS_MAX, PAGE_SECTORS, Slot};
+use crate::units::{MEMBERS_MAX, PAGE_SECTORS, SECTOR_BYTES, Slot};
 use linear::LinearShape;
 use raid0::Raid0Shape;
 
@@ -116,6 +116,9 @@ impl Geometry {
         };
         if array_sectors == 0 {
             return Err(GeometryError::TooSmall { sectors: smallest, needed: needed_sectors(spec) });
+        }
+        if array_sectors > ARRAY_SECTORS_MAX {
+            return Err(GeometryError::ArrayTooLarge { sectors: array_sectors });
         }
         Ok(Self {
             level: spec.level,
@@ -286,6 +289,9 @@ fn check(spec: &GeometrySpec) -> Result<(), GeometryError> {
     }
     Ok(())
 }
+
+/// The largest array, in sectors: its bytes are a signed number to NBD, files and Linux.
+pub const ARRAY_SECTORS_MAX: u64 = i64::MAX as u64 / SECTOR_BYTES;
 
 /// The largest member, in sectors: far above any storage, low enough that no product overflows.
 pub const MEMBER_SECTORS_MAX: u64 = 1 << 50;

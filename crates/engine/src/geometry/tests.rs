@@ -262,3 +262,19 @@ fn impossible_geometries_say_what_would_be_right() {
     let copies = spec(Level::Raid10, Layout::parse(Level::Raid10, "n4").unwrap(), &[1000; 3]);
     assert!(error(&copies).contains("4 copies on 3 members"));
 }
+
+#[test]
+fn an_array_has_no_more_bytes_than_a_signed_number_counts() {
+    let spec = |level, members| GeometrySpec {
+        level,
+        layout: Layout::default_of(level),
+        chunk_sectors: 1024,
+        member_sectors: vec![MEMBER_SECTORS_MAX; members],
+    };
+    assert!(Geometry::new(&spec(Level::Raid0, 15)).is_ok());
+    for level in [Level::Raid0, Level::Linear] {
+        let error = Geometry::new(&spec(level, 40)).unwrap_err();
+        assert!(matches!(error, GeometryError::ArrayTooLarge { .. }), "{error}");
+    }
+    assert!(Geometry::new(&spec(Level::Raid1, 40)).is_ok());
+}

@@ -164,6 +164,7 @@ fn speed(value: &Value, name: &str) -> Result<Option<u32>, String> {
 
 /// A client of the control socket.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(crate) struct ControlConnection {
     socket: OwnedFd,
     /// When it was last heard of, in the order of all.
@@ -172,6 +173,8 @@ pub(crate) struct ControlConnection {
     out: Vec<u8>,
     readable: bool,
     writable: bool,
+    /// It sends nothing more.
+    has_ended: bool,
     is_over: bool,
 }
 
@@ -184,6 +187,7 @@ impl ControlConnection {
             out: Vec::new(),
             readable: true,
             writable: true,
+            has_ended: false,
             is_over: false,
         }
     }
@@ -213,7 +217,7 @@ impl ControlConnection {
                 self.send();
                 return true;
             }
-            if self.input.len() > LINE_BYTES_MAX {
+            if self.input.len() > LINE_BYTES_MAX || self.has_ended {
                 self.is_over = true;
             } else if !self.receive() {
                 return false;
@@ -231,9 +235,15 @@ impl ControlConnection {
         match unsafe { socket::receive(self.fd(), bytes.as_mut_ptr(), bytes.len()) } {
             Moved::Bytes(count) => self.input.extend(&bytes[..count]),
             Moved::Later => self.readable = false,
-            Moved::Ended => self.is_over = true,
+            Moved::Ended => {
+                self.has_ended = true;
+                // A last line needs no end of its own.
+                if !self.input.is_empty() {
+                    self.input.push(b'\n');
+                }
+            }
         }
-        self.readable && !self.is_over
+        self.readable
     }
 
     fn send(&mut self) {
@@ -254,7 +264,33 @@ impl ControlConnection {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+
+    #[test]
+    fn a_last_line_without_an_end_is_answered() {
+        let (server, mut client) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let mut connection = ControlConnection::new(server.into(), 0);
+        client.write_all(b"one\ntwo").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut lines = Vec::new();
+        while !connection.is_over() {
+            connection.tell(News { token: 0, readable: true, writable: true, ended: true });
+            connection.serve(|line| {
+                lines.push(String::from_utf8(line.to_vec()).unwrap());
+                format!("answer {}", lines.len())
+            });
+        }
+        assert_eq!(lines, ["one\n", "two\n"]);
+        drop(connection);
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).unwrap();
+        assert_eq!(answers, "answer 1\nanswer 2\n");
+    }
 
     #[test]
     fn commands_are_known_and_anything_else_is_explained() {

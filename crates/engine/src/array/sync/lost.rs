@@ -21,6 +21,12 @@ pub struct LostRanges {
 /// Names what cannot be had. Costs time in proportion to what is listed as bad; where too few members are there, to the
 /// array's chunks from the first of which that may be so up to the last range that is named.
 pub(crate) fn lost_ranges(core: &Core) -> LostRanges {
+    if core.working().next().is_none() {
+        return LostRanges {
+            ranges: vec![SectorRange::new(0, core.geometry.array_sectors())],
+            is_cut: false,
+        };
+    }
     walk(core, &where_to_look(core))
 }
 
@@ -261,6 +267,16 @@ mod tests {
                     assert!(is_in, "{slot:?} {sector} of {:?}", core.geometry);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn all_of_a_large_array_is_lost_at_once() {
+        for level in [Level::Raid1, Level::Raid5, Level::Raid10] {
+            let mut core = core(level, Layout::default_of(level), 8, vec![1 << 42; 4]);
+            (0..4).for_each(|slot| core.failed.insert(Slot(slot)));
+            let lost = lost_ranges(&core);
+            assert_eq!(lost.ranges, [SectorRange::new(0, core.geometry.array_sectors())], "{level}");
         }
     }
 
