@@ -118,7 +118,9 @@ pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Sl
             Superblock::V1(_) => None,
         },
         array_bytes: geometry.array_sectors() * 512,
-        used_device_bytes: (superblock.size_sectors() > 0).then(|| superblock.size_sectors() * 512),
+        // One that Linux took over from another level has its size yet, which says nothing any more.
+        used_device_bytes: (superblock.size_sectors() > 0 && !matches!(level, Level::Raid0 | Level::Linear))
+            .then(|| superblock.size_sectors() * 512),
         creation_time_unix_seconds: times(superblock).0,
         update_time_unix_seconds: times(superblock).1,
         events: assembly.events,
