@@ -86,6 +86,7 @@ impl Array {
             volume.stripe_cache_size = (volume.stripe_cache_size / shards).max(CACHE_ENTRIES_MIN);
         }
         let members = members::open_all(&members, &volume.geometry.member_sectors, shards)?;
+        volume.rotational = members::are_rotational(&members);
         let members = members.into_iter().map(Arc::new).collect::<Vec<_>>();
         Ok(Self {
             shards: (0..shards)

@@ -49,6 +49,8 @@ pub struct VolumeConfig {
     pub sync: SyncConfig,
     /// Members take discards and write-zeroes, and read as zeroes afterwards.
     pub discard: bool,
+    /// All members have heads that move (`queue/rotational`), so that of copies the nearest is read; else that of the least busy.
+    pub rotational: bool,
     /// Take no writes, and write nothing.
     pub read_only: bool,
     /// What the members hold about the array, to be kept up to date; nothing for arrays that live only as long as
@@ -71,6 +73,7 @@ impl VolumeConfig {
             resync_from: None,
             sync: SyncConfig::DEFAULT,
             discard: false,
+            rotational: false,
             read_only: false,
             metadata: None,
         }
@@ -172,7 +175,7 @@ impl Volume {
                 logs,
             )))
         } else {
-            Machine::Copies(Copies::new(geometry.raid_disks(), geometry.copies() > 1))
+            Machine::Copies(Copies::new(&geometry, config.rotational))
         };
         let mut core = Core::new(geometry, config.policy.clone(), config.discard, config.spares);
         for slot in &config.failed {

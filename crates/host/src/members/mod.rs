@@ -14,6 +14,7 @@ mod memory;
 mod overlay;
 mod present;
 mod recent;
+mod rotational;
 mod view;
 
 use std::os::unix::fs::FileExt as _;
@@ -28,6 +29,7 @@ pub(crate) use file::{FileMember, Route, lock, size_of};
 pub(crate) use memory::{MemoryMember, STREAM_BYTES_MIN};
 pub(crate) use overlay::OverlaidMember;
 pub use overlay::OverlaySpec;
+pub(crate) use rotational::are_rotational;
 
 use crate::error::{HostError, MemberProblem, io_error_from_errno};
 

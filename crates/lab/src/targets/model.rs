@@ -112,7 +112,8 @@ impl ModelTarget {
 
     fn config(&self, cell: &Cell) -> Result<SimConfig, String> {
         let rig = self.rig(cell)?;
-        let volume = volume(cell, rig.drive.capacity_sectors())?;
+        let mut volume = volume(cell, rig.drive.capacity_sectors())?;
+        volume.rotational = rig.drive.is_rotational();
         Ok(SimConfig { volume, rig: Rig::clone(&rig), seed: cell.seed() })
     }
 }

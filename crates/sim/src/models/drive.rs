@@ -23,6 +23,11 @@ impl DriveModel {
         }
     }
 
+    /// Whether it has heads that move.
+    pub const fn is_rotational(&self) -> bool {
+        matches!(self, Self::Hdd(_))
+    }
+
     /// The model as loaded.
     pub fn model(&self) -> &Model {
         match self {

@@ -3,6 +3,7 @@
 //! A read goes to one copy and on to another if that fails; a write goes to all and is acknowledged when the
 //! last working one has it.
 
+mod balance;
 mod job;
 #[cfg(test)]
 mod tests;
@@ -12,10 +13,11 @@ use std::collections::VecDeque;
 use crate::array::core::{Core, IoRecord, Owner, RequestKey};
 use crate::array::slab::Slab;
 use crate::array::slots::SlotSet;
-use crate::geometry::Place;
+use crate::geometry::{Geometry, Place};
 use crate::io::{ActionQueue, IoError, IoResult, Op, Request, SegList};
 use crate::units::{PAGE_SECTORS, SectorRange};
 
+use balance::Balance;
 use job::{BUFFERS, CopyJob, JOB_PAGES};
 
 /// The machine of these levels.
@@ -23,6 +25,8 @@ use job::{BUFFERS, CopyJob, JOB_PAGES};
 pub(crate) struct Copies {
     /// Each block is on more than one member.
     is_mirrored: bool,
+    /// Which copy is read.
+    balance: Balance,
     /// Where each member's last read ended: a sequential reader stays on its member.
     last_end: Vec<u64>,
     /// Copies that reads were refused by.
@@ -46,11 +50,14 @@ struct Tried {
 }
 
 impl Copies {
-    pub(crate) fn new(members: u16, is_mirrored: bool) -> Self {
+    /// The machine of an array; of members that have heads if they are `rotational`.
+    pub(crate) fn new(geometry: &Geometry, rotational: bool) -> Self {
+        let is_mirrored = geometry.copies() > 1;
         let buffers = if is_mirrored { BUFFERS } else { 0 };
         Self {
             is_mirrored,
-            last_end: vec![0; members.into()],
+            balance: Balance::of(geometry, rotational),
+            last_end: vec![0; geometry.raid_disks().into()],
             tried: Slab::new(),
             jobs: Slab::new(),
             buffers: (0..buffers).map(|b| b * JOB_PAGES).collect(),
@@ -196,11 +203,12 @@ impl Copies {
         best.or_else(|| copies().next())
     }
 
-    /// The copy of the least rank is read.
+    /// The copy of the least rank is read, the first of several.
     #[inline]
-    fn rank(&self, core: &Core, place: Place) -> (bool, u32, u64) {
-        let distance = self.last_end[place.slot.index()].abs_diff(place.sector);
-        (distance != 0, core.in_flight[place.slot.index()], distance)
+    fn rank(&self, core: &Core, place: Place) -> u64 {
+        let slot = place.slot.index();
+        let distance = self.last_end[slot].abs_diff(place.sector);
+        self.balance.rank(core.in_flight[slot].into(), distance, place.sector)
     }
 
     /// Stripe-cache entries that jobs use as buffers.
