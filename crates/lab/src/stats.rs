@@ -1,8 +1,9 @@
 //! Statistics: Student-t intervals over replicates, combined over cells.
 //!
-//! A comparison is paired: replicate *r* of two values met the same requests, so the logarithm of their ratio
-//! is taken first. Cells are independent of each other, so the variances of their means add up, and the
-//! degrees of freedom of the sum are those of Welch and Satterthwaite.
+//! A comparison is paired: replicate *r* of all values met the same requests, so that what a replicate has in common is no
+//! scatter. A few replicates of two values tell little of what is left; those of all values of a cell tell more, where it is alike
+//! for all. Cells are independent of each other, so the variances of their means add up, and the degrees of freedom of the sum are
+//! those of Welch and Satterthwaite.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -18,6 +19,43 @@ pub struct Mean {
     pub variance: Option<f64>,
     /// Degrees of freedom of the variance.
     pub freedom: f64,
+}
+
+/// How samples scatter: the variance of one, and its degrees of freedom.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scatter {
+    /// The variance.
+    pub variance: f64,
+    /// Its degrees of freedom.
+    pub freedom: f64,
+}
+
+impl Scatter {
+    /// Of several rows of as many samples each, beside what a row and a column have in common (the residual mean square of two
+    /// factors). None of a single row or column.
+    pub fn of(rows: &[Vec<f64>]) -> Option<Self> {
+        let columns = rows.first()?.len();
+        let freedom = (rows.len() - 1) * columns.saturating_sub(1);
+        if freedom == 0 {
+            return None;
+        }
+        let mean = |samples: &mut dyn Iterator<Item = f64>, count: usize| samples.sum::<f64>() / count as f64;
+        let of_row: Vec<f64> = rows.iter().map(|row| mean(&mut row.iter().copied(), columns)).collect();
+        let of_column: Vec<f64> =
+            (0..columns).map(|c| mean(&mut rows.iter().map(|row| row[c]), rows.len())).collect();
+        let whole = mean(&mut of_row.iter().copied(), rows.len());
+        let residual = |r: usize, c: usize| (rows[r][c] - of_row[r] - of_column[c] + whole).powi(2);
+        let squares: f64 = (0..rows.len())
+            .flat_map(|r| (0..columns).map(move |c| (r, c)))
+            .map(|(r, c)| residual(r, c))
+            .sum();
+        Some(Self { variance: squares / freedom as f64, freedom: freedom as f64 })
+    }
+
+    /// The difference of two rows' means over so many columns.
+    pub fn difference(self, mean: f64, columns: usize) -> Mean {
+        Mean { mean, variance: Some(2.0 * self.variance / columns as f64), freedom: self.freedom }
+    }
 }
 
 /// A value with its interval.
@@ -63,6 +101,13 @@ impl Interval {
             (value - half, value + half)
         });
         Self { value, bounds }
+    }
+
+    /// The narrower of two intervals of the same value.
+    #[must_use]
+    pub fn narrower(self, other: Self) -> Self {
+        let width = |interval: Self| interval.bounds.map_or(f64::INFINITY, |(low, high)| high - low);
+        if width(other) < width(self) { other } else { self }
     }
 
     /// The exponential of value and interval.
@@ -125,6 +170,23 @@ mod tests {
                 && close(3.0 - low, half)
                 && (3.18..3.25).contains(&t_quantile(50.0 / 17.0, 1))
         );
+    }
+
+    /// By hand: rows 1, 3, 5 and 2, 6, 4 have means 3 and 4, columns 1.5, 4.5, 4.5, all 3.5. Residuals 0, -1, 1 and 0, 1, -1:
+    /// squares 4, over 1 × 2 degrees of freedom. Of two rows that is half the variance of their paired differences 1, 3, -1, which
+    /// is 4.
+    #[test]
+    fn scatter_is_what_rows_and_columns_do_not_have_in_common() {
+        let rows = [vec![1.0, 3.0, 5.0], vec![2.0, 6.0, 4.0]];
+        assert_eq!(Scatter::of(&rows), Some(Scatter { variance: 2.0, freedom: 2.0 }));
+        let paired = Mean::of(&[1.0, 3.0, -1.0]);
+        let mean = Scatter::of(&rows).unwrap().difference(1.0, 3);
+        assert!(
+            close(mean.variance.unwrap(), paired.variance.unwrap()) && close(mean.freedom, paired.freedom)
+        );
+        let shifted = [vec![1.0, 2.0, 9.0], vec![11.0, 12.0, 19.0], vec![0.0, 1.0, 8.0]];
+        assert_eq!(Scatter::of(&shifted), Some(Scatter { variance: 0.0, freedom: 4.0 }));
+        assert_eq!((Scatter::of(&rows[..1]), Scatter::of(&[vec![1.0], vec![2.0]])), (None, None));
     }
 
     #[test]

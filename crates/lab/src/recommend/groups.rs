@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Question, family, judged};
 use crate::results::CellResult;
-use crate::stats::Mean;
+use crate::stats::{Mean, Scatter};
 
 /// The factors that tell a workload's family.
 const WORKLOAD: [&str; 3] = ["rw", "rwmixread", "trace"];
@@ -15,6 +15,8 @@ pub(super) struct Group {
     pub(super) label: String,
     /// Logarithm of throughput by value and replicate; every value has the same replicates.
     pub(super) logs: Vec<Vec<f64>>,
+    /// How they scatter beside what a value, or a replicate, has in common.
+    pub(super) scatter: Option<Scatter>,
     /// The best value's mean logarithm.
     pub(super) best: f64,
 }
@@ -128,5 +130,5 @@ fn group(
         values.iter().map(|by| replicates.iter().map(|r| log(by[r])).collect()).collect();
     let best = logs.iter().map(|l| Mean::of(l).mean).fold(f64::NEG_INFINITY, f64::max);
     let label = factors.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
-    Group { family, label, logs, best }
+    Group { family, label, scatter: Scatter::of(&logs), logs, best }
 }

@@ -24,7 +24,7 @@ pub use apply::commands;
 pub use family::{FAMILIES, Judged, Weights, family, judged};
 use groups::{Gathered, Group, gather};
 use reason::reasons;
-use summary::{method, no_weight, summary};
+use summary::{method, no_weight, summary, survival};
 pub use tradeoff::COST_RATIO_MAX;
 
 /// Values that differ by less than this share are tied whatever the statistics say: nobody would feel it.
@@ -79,6 +79,7 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
             MARGIN * 100.0
         ));
     }
+    notes.extend((question.subject == "level" && !ranking.is_empty()).then(|| survival(question.values)));
     let ties = ties(&ranking, question.values);
     let best = ranking.first().map_or_else(String::new, |s| question.values[s.value].clone());
     let by_family: Vec<FamilyBest> =
@@ -90,7 +91,8 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
         weights: present_families(&groups).map(|f| (f.to_owned(), question.weights.of(f))).collect(),
         by_family,
         trade_off: None,
-        commands: if best.is_empty() {
+        // Where nothing was told apart there is nothing to apply.
+        commands: if best.is_empty() || ranking.iter().skip(1).all(is_untold) && ranking.len() > 1 {
             Vec::new()
         } else {
             commands(question.subject, &best, question.fixed)
@@ -134,7 +136,16 @@ fn rank(groups: &[Group], values: usize, weights: &Weights) -> Vec<Scored> {
     let ratio = |value: usize| {
         let paired =
             |g: &Group| g.logs[value].iter().zip(&g.logs[best]).map(|(a, b)| a - b).collect::<Vec<_>>();
-        Interval::simultaneous(weighted.iter().map(|(w, g)| (*w, Mean::of(&paired(g)))), pairs)
+        let own = |g: &Group| Mean::of(&paired(g));
+        let of_all = |g: &Group| match g.scatter.filter(|_| value != best) {
+            Some(scatter) => scatter.difference(own(g).mean, g.logs[value].len()),
+            None => own(g),
+        };
+        let of = |mean: &dyn Fn(&Group) -> Mean, comparisons: usize| {
+            Interval::simultaneous(weighted.iter().map(|(w, g)| (*w, mean(g))), comparisons)
+        };
+        // Of two values both are the same.
+        if values < 3 { of(&own, 1) } else { of(&own, 2 * pairs).narrower(of(&of_all, 2 * pairs)) }
     };
     let worst = |value: usize| {
         let relative = weighted.iter().map(|(_, g)| (Mean::of(&g.logs[value]).mean - g.best, &g.label));
@@ -164,6 +175,10 @@ impl Scored {
             (self.ratio.value.exp() > 1.0 - MARGIN).then_some(Tie::Margin)
         }
     }
+}
+
+fn is_untold(scored: &Scored) -> bool {
+    scored.tie() == Some(Tie::Evidence)
 }
 
 /// The values that are tied with the best.

@@ -20,9 +20,10 @@ struct Cost {
     read: f64,
 }
 
-/// A sentence for each family in which the subject matters, best and worst value beside each other.
+/// A sentence for each family that counts and in which the subject matters, best and worst value beside each other.
 pub(super) fn reasons(cells: &[CellResult], question: &Question<'_>, families: &[FamilyBest]) -> Vec<String> {
-    families.iter().filter_map(|family| reason(cells, question, family)).collect()
+    let counts = |family: &&FamilyBest| question.weights.of(&family.family) > 0.0;
+    families.iter().filter(counts).filter_map(|family| reason(cells, question, family)).collect()
 }
 
 fn reason(cells: &[CellResult], question: &Question<'_>, best: &FamilyBest) -> Option<String> {
@@ -32,7 +33,7 @@ fn reason(cells: &[CellResult], question: &Question<'_>, best: &FamilyBest) -> O
         .zip(&best.scores)
         .min_by(|a, b| a.1.total_cmp(b.1))
         .filter(|(v, _)| **v != best.best)?;
-    if best.score - score < APART {
+    if best.score - score < APART || best.tied_with.contains(worst) {
         return None;
     }
     let of = |value: &str| cost(cells, question.subject, &best.family, value);
@@ -82,6 +83,8 @@ fn because(best: Cost, worst: Cost, writes: bool) -> &'static str {
         " More of its writes cover only part of a stripe and must read before they write."
     } else if best.ios < 1.0 - TELLING && worst.ios > best.ios * (1.0 + TELLING) {
         " The page cache answers, or joins, fewer of its requests."
+    } else if worst.bytes > best.bytes * (1.0 + TELLING) {
+        " Its members move more for the same bytes."
     } else if worst.ios > best.ios * (1.0 + TELLING) {
         " Its requests are cut into more pieces, each with its own positioning."
     } else if worst.ios < best.ios * (1.0 - TELLING) {
@@ -152,16 +155,26 @@ mod tests {
         let said =
             reasons(&[cached, cell("16K", 0), cell("1024K", 20)], &question, std::slice::from_ref(&best));
         assert!(said[0].contains("a request takes 2.0 member I/Os, which move 1.00 bytes"), "{said:?}");
-        let close = FamilyBest { scores: vec![1.0, 0.97], ..best };
-        assert!(reasons(&[cell("16K", 0), cell("1024K", 20)], &question, &[close]).is_empty());
+        let none = |best: FamilyBest, question: &Question<'_>| {
+            reasons(&[cell("16K", 0), cell("1024K", 20)], question, &[best]).is_empty()
+        };
+        assert!(none(FamilyBest { scores: vec![1.0, 0.97], ..best.clone() }, &question));
+        assert!(none(FamilyBest { tied_with: vec!["1024K".to_owned()], ..best.clone() }, &question));
+        let weights = Weights::parse(["random-write=0"]).unwrap();
+        assert!(none(best, &Question { weights: &weights, ..question }));
     }
     /// Less than one member I/O for a request is what a cache above the array makes.
     #[test]
     fn requests_that_reach_the_members_are_not_called_cut() {
-        let cost = |ios: f64| Cost { ios, bytes: ios, read: ios };
+        let cost = |ios: f64| Cost { ios, bytes: 1.0, read: 1.0 };
         let cached = " The page cache answers, or joins, fewer of its requests.";
         assert_eq!(because(cost(0.01), cost(0.5), false), cached);
         assert_eq!(because(cost(0.01), cost(1.2), false), cached);
         assert!(because(cost(1.0), cost(2.0), false).contains("cut into more pieces"));
+        let copies = Cost { ios: 6.0, bytes: 6.0, read: 0.0 };
+        assert_eq!(
+            because(Cost { read: 0.0, ..cost(1.0) }, copies, true),
+            " Its members move more for the same bytes."
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! The recommendation in sentences.
 
+use stripewise_engine::level::Level;
+
 use super::{Group, MARGIN, Question, Scored, Tie};
 
 /// How many replicates are advised where there was one.
@@ -53,12 +55,30 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
                 slower(low)
             );
         }
+        (false, true) if untold.split(", ").count() == ranking.len() - 1 => {
+            "the evidence does not tell them apart, and there is nothing to apply".to_owned()
+        }
         (false, true) => "the evidence does not tell them apart".to_owned(),
         (true, false) => within(verb),
         (false, false) => format!("the evidence does not tell {untold} from it, and {}", within(verb)),
     };
     let all: Vec<&str> = ranking[1..].iter().filter(|s| s.tie().is_some()).map(name).collect();
     format!("{subject} {} scores highest, but is tied with {}: {why}. {reaches}", name(best), all.join(", "))
+}
+
+/// What levels differ in besides their speed.
+pub(super) fn survival(levels: &[String]) -> String {
+    let survives = |level: &String| match level.parse() {
+        Ok(Level::Raid0 | Level::Linear) => "no lost member",
+        Ok(Level::Raid1) => "all lost members but one",
+        Ok(Level::Raid4 | Level::Raid5) => "one lost member",
+        Ok(Level::Raid6) => "two lost members",
+        Ok(Level::Raid10) => "one lost member, and more where a copy of each block is left",
+        Err(_) => "what its redundancy allows",
+    };
+    let each: Vec<String> =
+        levels.iter().map(|level| format!("{level} survives {}", survives(level))).collect();
+    format!("Levels are compared by throughput alone: {}.", each.join(", "))
 }
 
 /// Why nothing is recommended although there are figures.
@@ -76,8 +96,9 @@ pub(super) fn method(ranking: &[Scored]) -> String {
     let interval = if ranking.iter().any(|s| s.ratio.bounds.is_none()) {
         "cells ran only once, so there is no interval, and values are tied if they differ by less than"
     } else {
-        "a value is tied with the best if the Student-t interval of their ratio, paired over replicates, includes 1 \
-         (the intervals of all pairs of values hold together with 95 %, by Bonferroni), or if they differ by less than"
+        "a value is tied with the best if the Student-t interval of their ratio includes 1 (paired over replicates, the \
+         narrower of that from their own scatter and that from all values'; all of them, for all pairs of values, hold \
+         together with 95 %, by Bonferroni), or if they differ by less than"
     };
     format!(
         "Throughput relative to the best value of the same workload, as the geometric mean over workloads, \
