@@ -3,8 +3,9 @@
 //!
 //! # Contract
 //! An I/O is cut into pieces no larger than a command; a piece joins a queued request it continues, at
-//! either end. At most `nr_requests` reads and as many writes are queued or outstanding; further I/Os wait in
-//! the order they came. Requests go to the drive in order of sectors, one way, then from the start again. A
+//! either end. At most `nr_requests` reads and as many writes are queued or outstanding; further reads, and further writes, wait in
+//! the order they came. Requests go to the drive in order of sectors, one way, then from the start again; one that has been
+//! queued for longer than its kind may goes next, the oldest first, and the order goes on from there. A
 //! flush goes alone: when nothing is outstanding, and with nothing following until it completes.
 
 use crate::drive::CommandOp;
@@ -95,6 +96,8 @@ struct Request {
     end: u64,
     op: CommandOp,
     chain: u32,
+    /// When it has been queued for as long as it may.
+    expires_ns: u64,
 }
 
 /// An I/O that found the queue full.
@@ -123,6 +126,22 @@ pub struct MemberStats {
     pub commands: u64,
     /// Flushes.
     pub flushes: u64,
+}
+
+/// Reads are kept apart from writes.
+const fn kind(op: CommandOp) -> usize {
+    !matches!(op, CommandOp::Read) as usize
+}
+
+/// What a queue is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueLimits {
+    /// Sectors of the largest request.
+    pub(crate) request_sectors_max: u64,
+    /// Reads, and writes, queued or outstanding.
+    pub(crate) nr_requests: u32,
+    /// How long a read may be queued behind others, and a write.
+    pub(crate) expire_ns: [u64; 2],
 }
 
 /// The most commands outstanding to a drive that tags tell apart.
@@ -169,13 +188,15 @@ impl Tags {
 
 #[derive(Debug)]
 pub(crate) struct BlockQueue {
-    request_sectors_max: u64,
-    nr_requests: u32,
+    limits: QueueLimits,
     /// By start sector.
     queued: Vec<Request>,
+    /// No queued request expires before.
+    none_expires_ns: u64,
     /// Where the last request was added or joined, likely to be continued.
     hint: usize,
-    waiting: VecDeque<Waiting>,
+    /// Reads and writes that found no room.
+    waiting: [VecDeque<Waiting>; 2],
     flushes: VecDeque<Tag>,
     flushing: bool,
     /// Reads and writes queued or outstanding.
@@ -187,14 +208,14 @@ pub(crate) struct BlockQueue {
 }
 
 impl BlockQueue {
-    pub(crate) fn new(request_sectors_max: u64, nr_requests: u32, queue_depth: u32) -> Self {
-        let none = Request { start: 0, end: 0, op: CommandOp::Flush, chain: NONE };
+    pub(crate) fn new(limits: QueueLimits, queue_depth: u32) -> Self {
+        let none = Request { start: 0, end: 0, op: CommandOp::Flush, chain: NONE, expires_ns: 0 };
         Self {
-            request_sectors_max,
-            nr_requests,
-            queued: Vec::with_capacity(2 * nr_requests as usize),
+            limits,
+            queued: Vec::with_capacity(2 * limits.nr_requests as usize),
+            none_expires_ns: u64::MAX,
             hint: 0,
-            waiting: VecDeque::new(),
+            waiting: [VecDeque::new(), VecDeque::new()],
             flushes: VecDeque::new(),
             flushing: false,
             held: [0; 2],
@@ -206,7 +227,14 @@ impl BlockQueue {
     }
 
     /// Takes an I/O.
-    pub(crate) fn add(&mut self, op: CommandOp, start: u64, sectors: u64, io: Tag, fanout: &mut Fanout) {
+    pub(crate) fn add(
+        &mut self,
+        now_ns: u64,
+        op: CommandOp,
+        (start, sectors): (u64, u64),
+        io: Tag,
+        fanout: &mut Fanout,
+    ) {
         match op {
             CommandOp::Flush => {
                 self.stats.flushes += 1;
@@ -223,21 +251,23 @@ impl BlockQueue {
             }
         }
         let (mut at, end) = (start, start + sectors);
-        let is_whole = sectors <= self.request_sectors_max;
-        let pieces = if is_whole { 1 } else { sectors.div_ceil(self.request_sectors_max) as u32 };
+        let most = self.limits.request_sectors_max;
+        let pieces = if sectors <= most { 1 } else { sectors.div_ceil(most) as u32 };
         let of = fanout.begin(io, pieces);
         while at < end {
-            let piece_end = end.min(at + self.request_sectors_max);
-            if !self.waiting.is_empty() || !self.place(op, at, piece_end, of, fanout) {
-                self.waiting.push_back(Waiting { op, start: at, end: piece_end, of });
+            let piece = Waiting { op, start: at, end: end.min(at + most), of };
+            at = piece.end;
+            if !self.waiting[kind(op)].is_empty() || !self.place(now_ns, piece, fanout) {
+                self.waiting[kind(op)].push_back(piece);
             }
-            at = piece_end;
         }
     }
 
     /// Joins a piece to a queued request or makes it one; false if the queue is full.
-    fn place(&mut self, op: CommandOp, start: u64, end: u64, of: Piece, fanout: &mut Fanout) -> bool {
-        let fits = |r: &Request| r.op == op && r.end - r.start + end - start <= self.request_sectors_max;
+    fn place(&mut self, now_ns: u64, piece: Waiting, fanout: &mut Fanout) -> bool {
+        let Waiting { op, start, end, of } = piece;
+        let most = self.limits.request_sectors_max;
+        let fits = |r: &Request| r.op == op && r.end - r.start + end - start <= most;
         let continues = |r: &Request| r.end == start && fits(r);
         if op != CommandOp::Discard && !self.queued.is_empty() {
             let mut back = self.hint;
@@ -260,29 +290,31 @@ impl BlockQueue {
                 return true;
             }
         }
-        let held = &mut self.held[usize::from(op != CommandOp::Read)];
-        if *held >= self.nr_requests {
+        let held = &mut self.held[kind(op)];
+        if *held >= self.limits.nr_requests {
             return false;
         }
         *held += 1;
+        let expires_ns = now_ns.saturating_add(self.limits.expire_ns[kind(op)]);
+        self.none_expires_ns = self.none_expires_ns.min(expires_ns);
         let index = self.queued.partition_point(|r| r.start <= start);
         let chain = fanout.link(of, NONE);
-        self.queued.insert(index, Request { start, end, op, chain });
+        self.queued.insert(index, Request { start, end, op, chain, expires_ns });
         self.hint = index;
         true
     }
 
     /// The next command for the drive with its tag, if it may have one.
     #[inline]
-    pub(crate) fn next(&mut self, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
+    pub(crate) fn next(&mut self, now_ns: u64, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
         let has_any = !self.queued.is_empty() || !self.flushes.is_empty();
         if !has_any || self.tags.none_left() || self.flushing {
             return None;
         }
-        self.take_next(fanout)
+        self.take_next(now_ns, fanout)
     }
 
-    fn take_next(&mut self, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
+    fn take_next(&mut self, now_ns: u64, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
         if let Some(&io) = self.flushes.front() {
             if !self.tags.all_left() {
                 return None;
@@ -291,16 +323,26 @@ impl BlockQueue {
             self.flushing = true;
             let of = fanout.begin(io, 1);
             let chain = fanout.link(of, NONE);
-            return Some(self.send(Request { start: 0, end: 0, op: CommandOp::Flush, chain }));
+            return Some(self.send(Request { start: 0, end: 0, op: CommandOp::Flush, chain, expires_ns: 0 }));
         }
         if self.queued.is_empty() {
             return None;
         }
-        let index = self.queued.partition_point(|r| r.start < self.position);
-        let index = if index == self.queued.len() { 0 } else { index };
+        let expired = if now_ns < self.none_expires_ns { None } else { self.expired(now_ns) };
+        let index = expired.unwrap_or_else(|| {
+            let index = self.queued.partition_point(|r| r.start < self.position);
+            if index == self.queued.len() { 0 } else { index }
+        });
         let request = self.queued.remove(index);
         self.position = request.end;
         Some(self.send(request))
+    }
+
+    /// The queued request that has waited too long for longest.
+    fn expired(&mut self, now_ns: u64) -> Option<usize> {
+        let (index, first) = self.queued.iter().enumerate().min_by_key(|(_, request)| request.expires_ns)?;
+        self.none_expires_ns = first.expires_ns;
+        (first.expires_ns <= now_ns).then_some(index)
     }
 
     fn send(&mut self, request: Request) -> (u8, CommandOp, u64, u64) {
@@ -311,25 +353,29 @@ impl BlockQueue {
     }
 
     /// A command has completed; the I/Os thereby complete are added to `done`.
-    pub(crate) fn complete(&mut self, tag: u8, fanout: &mut Fanout, done: &mut Vec<Tag>) {
+    pub(crate) fn complete(&mut self, now_ns: u64, tag: u8, fanout: &mut Fanout, done: &mut Vec<Tag>) {
         let request = self.outstanding[tag as usize];
         self.tags.put(tag);
+        fanout.complete(request.chain, done);
         if request.op == CommandOp::Flush {
             self.flushing = false;
-        } else {
-            self.held[usize::from(request.op != CommandOp::Read)] -= 1;
+            return;
         }
-        fanout.complete(request.chain, done);
-        while let Some(&Waiting { op, start, end, of }) = self.waiting.front() {
-            if !self.place(op, start, end, of, fanout) {
+        let kind = kind(request.op);
+        self.held[kind] -= 1;
+        while let Some(&piece) = self.waiting[kind].front() {
+            if !self.place(now_ns, piece, fanout) {
                 return;
             }
-            self.waiting.pop_front();
+            self.waiting[kind].pop_front();
         }
     }
 
     /// Whether nothing is queued, waiting or outstanding.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tags.all_left() && self.queued.is_empty() && self.waiting.is_empty() && self.flushes.is_empty()
+        self.tags.all_left()
+            && self.queued.is_empty()
+            && self.waiting.iter().all(VecDeque::is_empty)
+            && self.flushes.is_empty()
     }
 }

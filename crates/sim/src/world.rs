@@ -7,7 +7,7 @@
 //! the CPU has completed it. A member I/O reaches its drive when the CPU has issued the command.
 //! *Memory.* Nothing is allocated for an I/O once the vectors have grown.
 
-use crate::block::{BlockQueue, Fanout};
+use crate::block::{BlockQueue, Fanout, QueueLimits};
 use crate::bus::{Bus, Buses};
 use crate::clock::{Event, Schedule};
 use crate::cpu::Cpu;
@@ -189,7 +189,12 @@ impl<D: Data> World<D> {
             let model = &rig.controllers[controller].model;
             let request_sectors = rig.block.request_sectors_max.min(model.command_sectors_max);
             let depth = model.queue_depth.min(drive.queue_depth());
-            let queue = BlockQueue::new(request_sectors, rig.block.nr_requests, depth);
+            let limits = QueueLimits {
+                request_sectors_max: request_sectors,
+                nr_requests: rig.block.nr_requests,
+                expire_ns: [rig.block.read_expire_ns, rig.block.write_expire_ns],
+            };
+            let queue = BlockQueue::new(limits, depth);
             members.push(Member { queue, drive, controller, touched: false });
         }
         let deadline = stack.next_deadline();
@@ -388,7 +393,7 @@ impl<D: Data> World<D> {
             return;
         }
         for tag in self.done_commands.drain(..) {
-            at.queue.complete(tag, &mut self.fanout, &mut self.done_ios);
+            at.queue.complete(self.now_ns, tag, &mut self.fanout, &mut self.done_ios);
         }
         touch(at, member, &mut self.touched);
         self.trace(2, u64::from(member));
@@ -480,7 +485,8 @@ impl<D: Data> World<D> {
         let slot = io.member.index() as u32;
         let op = CommandOp::of(io.op, io.fua);
         let member = &mut self.members[slot as usize];
-        member.queue.add(op, io.range.start, io.range.count, io.tag, &mut self.fanout);
+        let sectors = (io.range.start, io.range.count);
+        member.queue.add(self.now_ns, op, sectors, io.tag, &mut self.fanout);
         touch(member, slot, &mut self.touched);
     }
 
@@ -491,7 +497,7 @@ impl<D: Data> World<D> {
             let slot = self.touched[index];
             let member = &mut self.members[slot as usize];
             member.touched = false;
-            while let Some((tag, op, start, sectors)) = member.queue.next(&mut self.fanout) {
+            while let Some((tag, op, start, sectors)) = member.queue.next(self.now_ns, &mut self.fanout) {
                 ready_ns = self.cpu.command(ready_ns);
                 self.trace.add(u64::from(slot) << 56 ^ (op as u64) << 48 ^ start);
                 self.trace.add(sectors << 48 ^ self.now_ns);

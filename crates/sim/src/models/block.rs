@@ -11,6 +11,10 @@ pub struct BlockModel {
     pub request_sectors_max: u64,
     /// Requests queued or outstanding, for reads and for writes each.
     pub nr_requests: u32,
+    /// How long a read may be queued before it goes next.
+    pub read_expire_ns: u64,
+    /// The same for a write.
+    pub write_expire_ns: u64,
     /// Threads dm-crypt has for one device; none for one on every core.
     pub crypt_threads: Option<u32>,
 }
@@ -22,6 +26,8 @@ impl BlockModel {
         Ok(Self {
             request_sectors_max: model.kib_sectors("request_size_max"),
             nr_requests: model.number("nr_requests") as u32,
+            read_expire_ns: (model.number("read_expire") * 1e6) as u64,
+            write_expire_ns: (model.number("write_expire") * 1e6) as u64,
             crypt_threads: match model.number("crypt_threads") as u32 {
                 0 => None,
                 threads => Some(threads),

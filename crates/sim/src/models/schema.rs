@@ -217,6 +217,8 @@ const BLOCK: &[Spec] = &[
         Whole,
         "requests queued for a member, reads and writes each",
     ),
+    spec("read_expire", "ms", 0.0, 1e6, Number, "time a read may be queued before it goes next"),
+    spec("write_expire", "ms", 0.0, 1e6, Number, "time a write may be queued before it goes next"),
     spec(
         "crypt_threads",
         "threads",

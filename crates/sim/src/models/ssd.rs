@@ -17,6 +17,8 @@ pub struct SsdModel {
     pub page_sectors: u64,
     /// Bytes a die programs at once: all planes, all pages of one pass.
     pub program_bytes: u64,
+    /// Bytes of an erase block on all planes of a die.
+    pub block_bytes: u64,
     /// From cells to register.
     pub read_ns: u64,
     /// From register to cells, with the program's share of an erase.
@@ -66,6 +68,10 @@ impl SsdModel {
             dies,
             page_sectors,
             program_bytes,
+            block_bytes: (page_sectors as f64
+                * 512.0
+                * model.number("pages_per_block")
+                * model.number("planes")) as u64,
             read_ns: model.microseconds("read_time"),
             program_ns: model.microseconds("program_time")
                 + (model.number("erase_time") * 1e3 * erase_share).round() as u64,

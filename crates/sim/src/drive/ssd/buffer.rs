@@ -2,11 +2,13 @@
 //!
 //! Data are programmed in units of one pass over the planes of a die, on the dies in turn, on so many at a time
 //! as the drive's power allows. A byte written at random owes the collector a fixed amount of programming: the
-//! steady state of a drive long written that way. A byte that continues a sequential stream owes none, for whole
-//! blocks of its predecessors become invalid together. What is owed for a program is programmed right after it.
+//! steady state of a drive long written that way. Of what is written one behind the other, however commands cut it, as much as an
+//! erase block owes that and the rest none, for whole blocks of its predecessors become invalid together. It owes it when the
+//! drive expects it to go on no longer. What is owed for a program is programmed right after it.
 
+use super::extents::Extents;
 use super::flash::Flash;
-use super::read_ahead::Expected;
+
 use crate::models::SsdModel;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,7 +22,9 @@ pub(super) struct WriteBuffer {
     program_bytes: u64,
     programs_max: usize,
     collection_permille: u64,
-    expected: Expected,
+    /// Bytes of an erase block on all planes of a die.
+    block_bytes: u64,
+    extents: Extents,
     /// Whether a write waits for room.
     is_short: bool,
     /// Bytes on their way into the buffer.
@@ -48,7 +52,8 @@ impl WriteBuffer {
             program_bytes: model.program_bytes,
             programs_max: model.programs_max as usize,
             collection_permille: model.collection_permille,
-            expected: Expected::new(model.streams),
+            block_bytes: model.block_bytes,
+            extents: Extents::new(model.streams),
             is_short: false,
             arriving_bytes: 0,
             held_bytes: 0,
@@ -79,8 +84,8 @@ impl WriteBuffer {
         self.held_bytes += bytes;
         self.waiting_bytes += bytes;
         self.entered_bytes += bytes;
-        if !self.expected.continues(start, end) {
-            self.waiting_owed_bytes += bytes * self.collection_permille / 1000;
+        if let Some(bytes) = self.extents.add(start, end, bytes) {
+            self.waiting_owed_bytes += bytes.min(self.block_bytes) * self.collection_permille / 1000;
         }
     }
 

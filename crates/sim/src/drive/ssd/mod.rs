@@ -10,6 +10,7 @@
 //! write buffer, and the collector's work follows from the kind of writes, not from where they went before.
 
 mod buffer;
+mod extents;
 mod flash;
 mod read_ahead;
 #[cfg(test)]

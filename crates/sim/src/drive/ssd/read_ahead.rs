@@ -8,35 +8,6 @@ use crate::models::SsdModel;
 use std::collections::VecDeque;
 use stripewise_engine::units::SECTOR_BYTES;
 
-/// Places at which streams are expected to go on, the one used last at the end.
-#[derive(Debug)]
-pub(super) struct Expected {
-    next: Vec<u64>,
-    streams_max: usize,
-}
-
-impl Expected {
-    pub(super) fn new(streams_max: usize) -> Self {
-        Self { next: Vec::with_capacity(streams_max), streams_max }
-    }
-
-    /// Whether a command continues a stream; notes where the stream goes on.
-    pub(super) fn continues(&mut self, start: u64, end: u64) -> bool {
-        let found = self.next.iter().rposition(|&next| next == start);
-        match found {
-            Some(place) => {
-                self.next.remove(place);
-            }
-            None if self.next.len() == self.streams_max => {
-                self.next.remove(0);
-            }
-            None => {}
-        }
-        self.next.push(end);
-        found.is_some()
-    }
-}
-
 #[derive(Debug, Default)]
 struct Stream {
     next: u64,
@@ -148,18 +119,6 @@ impl ReadAhead {
 mod tests {
     use super::*;
     use crate::models::Model;
-
-    #[test]
-    fn streams_are_told_apart_and_the_oldest_makes_room() {
-        let mut expected = Expected::new(2);
-        assert!(!expected.continues(0, 8));
-        assert!(!expected.continues(1000, 1008));
-        assert!(expected.continues(8, 16));
-        assert!(expected.continues(1008, 1016));
-        assert!(!expected.continues(5000, 5008));
-        assert!(!expected.continues(16, 24), "its place was taken");
-        assert!(expected.continues(5008, 5016));
-    }
 
     #[test]
     fn second_read_of_a_stream_waits_for_flash_and_later_ones_do_not() {

@@ -133,6 +133,32 @@ fn random_writes_wear_the_drive_by_its_write_amplification_and_sequential_ones_d
 }
 
 #[test]
+fn what_random_extents_cost_does_not_hang_on_how_commands_cut_them() {
+    let model = s3700();
+    let rate = |extent: u64, command: u64| {
+        let mut drive = drive(&model);
+        let mut place = random_sectors(7, model.capacity_sectors / extent - 1);
+        let (mut start, mut done, mut left) = (0, extent, 2000 * MIB / command);
+        let mut next = || {
+            left = left.checked_sub(1)?;
+            if done == extent {
+                (start, done) = (place() * extent, 0);
+            }
+            done += command;
+            Some((Write, start + done - command, command))
+        };
+        2000.0 * 1.048_576 / drive.run(32, &mut next)
+    };
+    let whole = rate(1024, 1024);
+    for command in [8, 128, 256] {
+        assert_near("random extents of 512 KiB, MB/s", rate(1024, command), whole, 0.05);
+    }
+    let (small, large) = (rate(8, 8), rate(16 * 2048, 1024));
+    assert_near("512 KiB beside 4 KiB at random", whole, small, 0.1);
+    assert!(large > 1.3 * whole, "extents of four blocks {large} MB/s, of a part of one {whole}");
+}
+
+#[test]
 fn reads_go_before_programs_not_yet_begun() {
     let model = s3700();
     let mut drive = drive(&model);
