@@ -374,7 +374,7 @@ bench_args! {
     ramp_time "ramp_time" "Workload",
     /// Drive model [default: st31000333as]
     drive "drive" "Rig (--on model)",
-    /// Controller model [default: 88sx6081-pci32]
+    /// Controller model, or several as MODEL:COUNT + MODEL [default: 88sx6081-pci32]
     controller "controller" "Rig (--on model)",
     /// CPU model [default: opteron-244]
     cpu "cpu" "Rig (--on model)",

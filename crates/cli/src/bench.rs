@@ -115,6 +115,14 @@ fn cell(
     Ok(Cell::single(parameters))
 }
 
+/// A sentence for each option that makes no difference to what is measured.
+fn without_effect(args: &BenchArgs, parameters: &Parameters) -> Vec<String> {
+    let idle = |name: &str| find(name).is_ok_and(|parameter| !(parameter.applies)(parameters));
+    let given = args.parameters();
+    let names = given.iter().map(|(name, _)| *name).filter(|name| idle(name));
+    names.map(|name| format!("--{} makes no difference here", name.replace('_', "-"))).collect()
+}
+
 fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
     let cancel = cancel_flag("a workload that did not end has no figures")?;
     target.begin(&cancel)?;
@@ -123,6 +131,11 @@ fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
         return Ok(Exit::Interrupted);
     }
     let measured = measured.map_err(|e| anyhow!("{}: {e}", target.name()))?;
+    let mut notes = without_effect(args, &cell.parameters);
+    if measured.read.ios + measured.write.ios == 0 && cell.parameters.work == Work::Job {
+        notes.push("no I/O completed within the time; a longer --runtime shows more".to_owned());
+    }
+    notes.extend(target.notes());
     let mut parameters = cell.factors.clone();
     parameters.retain(|name, _| target.is_simulated() || !is_of_rig(name));
     let measurement = Measurement {
@@ -135,7 +148,7 @@ fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
         read: &measured.read,
         write: &measured.write,
         figures: &measured.figures,
-        notes: target.notes(),
+        notes,
     };
     if args.json {
         Document::new("stripewise.bench/1", &measurement).print()?;

@@ -198,7 +198,7 @@ fn impossible_plans_say_file_line_and_what_would_be_right() {
 fn impossible_arguments_are_refused_with_exit_code_2() {
     let folder = folder_with_plan(SMALL);
     std::fs::write(folder.path().join("small.img"), "small").unwrap();
-    let cases: [(&[&str], &str); 34] = [
+    let cases: [(&[&str], &str); 35] = [
         (&["study", "run", "nosuch"], "chunk-size"),
         (&["study", "run", "nosuch.toml"], "nosuch.toml"),
         (&["study", "run", "plan.toml", "--on", "tape"], "memory"),
@@ -235,6 +235,7 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["luks", "dump", "nosuch.img"], "nosuch.img"),
         (&["luks", "dump", "small.img"], "no LUKS header"),
         (&["bench", "--shards", "2"], "modelled"),
+        (&["bench", "--controller", "nvme-pcie4-x4"], "'nvme-pcie4-x4:1 + nvme-pcie4-x4'"),
         (&["bench", "--on", "memory", "--member-size", "8m", "--shards", "2", "--direct", "0"], "page cache"),
     ];
     for (args, said) in cases {
@@ -268,6 +269,28 @@ fn bench_takes_fios_names_on_every_target() {
         }
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn bench_says_which_options_make_no_difference_and_that_nothing_completed() {
+    let folder = TempDir::new().unwrap();
+    let notes = |args: &[&str]| {
+        let output = stripewise(folder.path(), &[&["bench", "--json", "--runtime", "1s"], args].concat());
+        assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
+        json(&output)["notes"].to_string()
+    };
+    for (args, option) in [
+        (&["--level", "1", "--chunk", "64K"][..], "--chunk"),
+        (&["--level", "0", "--stripe-cache-size", "512"], "--stripe-cache-size"),
+        (&["--rw", "write", "--rwmixread", "30"], "--rwmixread"),
+        (&["--readahead", "128"], "--readahead"),
+        (&["--target", "drive", "--level", "5"], "--level"),
+    ] {
+        assert_eq!(notes(args), format!("[\"{option} makes no difference here\"]"), "{args:?}");
+    }
+    assert_eq!(notes(&["--level", "5", "--chunk", "64K", "--rw", "randrw", "--rwmixread", "3"]), "[]");
+    let nothing = notes(&["--bs", "1g"]);
+    assert!(nothing.contains("no I/O completed"), "{nothing}");
 }
 
 #[test]

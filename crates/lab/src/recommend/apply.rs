@@ -29,6 +29,11 @@ pub fn commands(subject: &str, value: &str, fixed: &Values) -> Vec<String> {
     command(&values)
 }
 
+/// Whether an array cannot be made without a value of the subject: one has to be chosen, whatever the evidence.
+pub fn must_be_chosen(subject: &str) -> bool {
+    matches!(subject, "chunk" | "level" | "layout" | "raid_devices")
+}
+
 fn create(values: &Values) -> Vec<String> {
     let Some(level) = values.get("level") else { return Vec::new() };
     let is_open = |value: &str| value.starts_with('<');

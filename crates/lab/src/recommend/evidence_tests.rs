@@ -83,17 +83,29 @@ fn the_interval_of_a_score_is_no_wider_for_the_number_of_values() {
 }
 
 #[test]
-fn what_is_not_told_apart_is_not_to_be_applied() {
-    let noisy = |value: &str, bytes: [u64; 3]| {
-        (0..3).map(|r| cell("read", "", value, r, bytes[r as usize])).collect::<Vec<_>>()
+fn a_setting_is_not_to_be_changed_where_nothing_is_told_apart() {
+    let values = ["64K", "128K", "256K"].map(str::to_owned);
+    let judge = |subject: &str, of_third: [u64; 3]| {
+        let noisy = [[800, 1000, 1200], [1100, 900, 900], of_third];
+        let cell = |value: usize, replicate: usize| {
+            let mut cell = cell("read", "", "", replicate as u32, noisy[value][replicate]);
+            cell.factors.remove("chunk");
+            cell.factors.insert(subject.to_owned(), values[value].clone());
+            cell
+        };
+        let cells: Vec<CellResult> = (0..9).map(|i| cell(i / 3, i % 3)).collect();
+        let fixed = BTreeMap::from([("level".to_owned(), "raid5".to_owned())]);
+        let weights = Weights::default();
+        recommend(&cells, &Question { subject, values: &values, fixed: &fixed, weights: &weights })
+            .recommendation
     };
-    let chunks =
-        |cells: &[CellResult]| judge(cells, &["64K", "128K", "256K"], &Weights::default()).recommendation;
-    let (a, b) = (noisy("64K", [800, 1000, 1200]), noisy("128K", [1100, 900, 900]));
-    let untold = chunks(&[a.clone(), b.clone(), noisy("256K", [1000, 1050, 950])].concat());
+    let alike = [1000, 1050, 950];
+    let untold = judge("stripe_cache_size", alike);
     assert_eq!((untold.tied_with.len(), untold.commands.len()), (2, 0), "{}", untold.summary);
     assert!(untold.summary.contains("there is nothing to apply"), "{}", untold.summary);
-    let told = chunks(&[a, b, noisy("256K", [10, 11, 9])].concat());
+    let chunk = judge("chunk", alike);
+    assert_eq!((chunk.tied_with.len(), chunk.commands.len()), (2, 1), "{}", chunk.summary);
+    let told = judge("stripe_cache_size", [10, 11, 9]);
     assert_eq!((told.tied_with.len(), told.commands.len()), (1, 1), "{}", told.summary);
 }
 

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::results::{CellResult, FamilyBest, RankedValue, Recommendation};
 use crate::stats::{Interval, Mean};
 
-pub use apply::commands;
+pub use apply::{commands, must_be_chosen};
 pub use family::{FAMILIES, Judged, Weights, family, judged};
 use groups::{Gathered, Group, gather};
 use reason::reasons;
@@ -91,8 +91,7 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
         weights: present_families(&groups).map(|f| (f.to_owned(), question.weights.of(f))).collect(),
         by_family,
         trade_off: None,
-        // Where nothing was told apart there is nothing to apply.
-        commands: if best.is_empty() || ranking.iter().skip(1).all(is_untold) && ranking.len() > 1 {
+        commands: if best.is_empty() || has_nothing_to_apply(&ranking, question.subject) {
             Vec::new()
         } else {
             commands(question.subject, &best, question.fixed)
@@ -177,8 +176,10 @@ impl Scored {
     }
 }
 
-fn is_untold(scored: &Scored) -> bool {
-    scored.tie() == Some(Tie::Evidence)
+/// Whether no value is told from another, of something that arrays have a default for.
+fn has_nothing_to_apply(ranking: &[Scored], subject: &str) -> bool {
+    let is_untold = |scored: &Scored| scored.tie() == Some(Tie::Evidence);
+    !must_be_chosen(subject) && ranking.len() > 1 && ranking[1..].iter().all(is_untold)
 }
 
 /// The values that are tied with the best.

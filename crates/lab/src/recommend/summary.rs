@@ -2,7 +2,7 @@
 
 use stripewise_engine::level::Level;
 
-use super::{Group, MARGIN, Question, Scored, Tie};
+use super::{Group, MARGIN, Question, Scored, Tie, has_nothing_to_apply};
 
 /// How many replicates are advised where there was one.
 const REPLICATES: u32 = 5;
@@ -55,7 +55,7 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
                 slower(low)
             );
         }
-        (false, true) if untold.split(", ").count() == ranking.len() - 1 => {
+        (false, true) if has_nothing_to_apply(ranking, subject) => {
             "the evidence does not tell them apart, and there is nothing to apply".to_owned()
         }
         (false, true) => "the evidence does not tell them apart".to_owned(),

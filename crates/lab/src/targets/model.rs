@@ -164,7 +164,11 @@ impl Target for ModelTarget {
         let members = usize::from(cell.parameters.members());
         if let Some(full) = rig.controllers.iter().find(|c| c.members.len() > c.model.ports) {
             let (name, ports) = (&full.model.model.name, full.model.ports);
-            return Err(format!("{members} members on {name}, which has {ports} ports"));
+            let plural = if ports == 1 { "" } else { "s" };
+            return Err(format!(
+                "{members} members on {name}, which has {ports} port{plural}; several controllers are joined by +, as \
+                 '{name}:{ports} + {name}'"
+            ));
         }
         checked_sectors(cell, rig.drive.capacity_sectors()).map(|_| ())
     }
