@@ -5,7 +5,8 @@
 //! An I/O is cut into pieces no larger than a command; a piece joins a queued request it continues, at
 //! either end. At most `nr_requests` reads and as many writes are queued or outstanding; further reads, and further writes, wait in
 //! the order they came. Requests go to the drive in order of sectors, one way, then from the start again; one that has been
-//! queued for longer than its kind may goes next, the oldest first, and the order goes on from there. A
+//! queued for longer than its kind may goes next, the oldest first, and the order goes on from there for as many requests as the
+//! scheduler serves in a batch before it looks again. A
 //! flush goes alone: when nothing is outstanding, and with nothing following until it completes.
 
 use crate::drive::CommandOp;
@@ -142,6 +143,8 @@ pub(crate) struct QueueLimits {
     pub(crate) nr_requests: u32,
     /// How long a read may be queued behind others, and a write.
     pub(crate) expire_ns: [u64; 2],
+    /// Requests served in order from one that was queued too long on, it among them.
+    pub(crate) batch: u32,
 }
 
 /// The most commands outstanding to a drive that tags tell apart.
@@ -193,6 +196,8 @@ pub(crate) struct BlockQueue {
     queued: Vec<Request>,
     /// No queued request expires before.
     none_expires_ns: u64,
+    /// Requests that are served in order before expiry is looked at.
+    batch_left: u32,
     /// Where the last request was added or joined, likely to be continued.
     hint: usize,
     /// Reads and writes that found no room.
@@ -214,6 +219,7 @@ impl BlockQueue {
             limits,
             queued: Vec::with_capacity(2 * limits.nr_requests as usize),
             none_expires_ns: u64::MAX,
+            batch_left: 0,
             hint: 0,
             waiting: [VecDeque::new(), VecDeque::new()],
             flushes: VecDeque::new(),
@@ -339,10 +345,17 @@ impl BlockQueue {
     }
 
     /// The queued request that has waited too long for longest.
+    #[cold]
     fn expired(&mut self, now_ns: u64) -> Option<usize> {
+        if self.batch_left > 0 {
+            self.batch_left -= 1;
+            return None;
+        }
         let (index, first) = self.queued.iter().enumerate().min_by_key(|(_, request)| request.expires_ns)?;
         self.none_expires_ns = first.expires_ns;
-        (first.expires_ns <= now_ns).then_some(index)
+        let is_due = first.expires_ns <= now_ns;
+        self.batch_left = if is_due { self.limits.batch - 1 } else { 0 };
+        is_due.then_some(index)
     }
 
     fn send(&mut self, request: Request) -> (u8, CommandOp, u64, u64) {
@@ -377,5 +390,62 @@ impl BlockQueue {
             && self.queued.is_empty()
             && self.waiting.iter().all(VecDeque::is_empty)
             && self.flushes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    const LIMITS: QueueLimits =
+        QueueLimits { request_sectors_max: 256, nr_requests: 128, expire_ns: [1_000, 10_000], batch: 16 };
+
+    /// The sectors of requests, which come a nanosecond after each other, in the order they go to a drive that takes one at a time,
+    /// a microsecond each, and is at sector 50,000.
+    fn order(limits: QueueLimits, requests: &[(CommandOp, u64)]) -> Vec<u64> {
+        let (mut queue, mut fanout, mut done) = (BlockQueue::new(limits, 1), Fanout::default(), Vec::new());
+        queue.position = 50_000;
+        for (tag, &(op, start)) in (0..).zip(requests) {
+            queue.add(tag, op, (start, 8), Tag(tag), &mut fanout);
+        }
+        let mut sectors = Vec::new();
+        for now_ns in (500..).step_by(1_000) {
+            let Some((tag, _, start, _)) = queue.next(now_ns, &mut fanout) else { break };
+            sectors.push(start);
+            queue.complete(now_ns, tag, &mut fanout, &mut done);
+        }
+        assert_eq!((sectors.len(), queue.is_idle()), (requests.len(), true));
+        sectors
+    }
+
+    #[test]
+    fn what_was_queued_too_long_goes_first_and_a_batch_follows_it_in_order() {
+        let mut random = Random::new(1);
+        let requests: Vec<_> = (0..128).map(|_| (CommandOp::Read, random.below(1 << 30) * 16)).collect();
+        let order = order(LIMITS, &requests);
+        // The first is taken before any is due; then the one that came first of those left, with fifteen after it, and so on.
+        let mut left: Vec<u64> =
+            requests.iter().map(|request| request.1).filter(|s| *s != order[0]).collect();
+        for batch in order[1..].chunks(16) {
+            assert_eq!(batch[0], left[0]);
+            let turns = batch.windows(2).filter(|pair| pair[1] < pair[0]).count();
+            assert!(turns <= 1, "{batch:?}");
+            left.retain(|sector| !batch.contains(sector));
+        }
+    }
+
+    #[test]
+    fn a_read_goes_before_the_writes_that_go_on_ahead_of_it() {
+        let writes = (0..200).map(|n| (CommandOp::Write, 100_000 + n * 1_000));
+        let requests: Vec<_> = writes.chain([(CommandOp::Read, 8)]).collect();
+        let place = |expire_ns| {
+            order(QueueLimits { expire_ns, ..LIMITS }, &requests)
+                .iter()
+                .position(|start| *start == 8)
+                .unwrap()
+        };
+        assert_eq!(place([5_000, u64::MAX]), 5, "it does not wait for room behind them");
+        assert!(place([u64::MAX, u64::MAX]) >= 200 - 128, "in order of sectors it is the last");
     }
 }

@@ -193,6 +193,7 @@ impl<D: Data> World<D> {
                 request_sectors_max: request_sectors,
                 nr_requests: rig.block.nr_requests,
                 expire_ns: [rig.block.read_expire_ns, rig.block.write_expire_ns],
+                batch: rig.block.expire_batch,
             };
             let queue = BlockQueue::new(limits, depth);
             members.push(Member { queue, drive, controller, touched: false });

@@ -105,8 +105,8 @@ impl Core {
         }
         let is_struck = self.bad_blocks_of(record.member).is_some_and(|list| list.remove(record.range));
         if is_struck {
-            // What is said to be written can be read after a power cut only once the log does not name it.
-            self.held.is_holding = self.is_kept;
+            // Where nobody else has it, it can be read after a power cut only once the log does not name it.
+            self.held.is_holding |= self.is_kept && !self.failed.is_empty();
             self.look_for_bad_blocks();
             self.changed(StateChange::BadBlocksStruck);
         }

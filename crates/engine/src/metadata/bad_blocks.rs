@@ -96,15 +96,19 @@ impl BadBlocks {
         let blocks = SectorRange::new(start, range.end().next_multiple_of(unit) - start);
         let mut logged = self.logged.clone();
         join(&mut logged, blocks);
-        let entries: u64 = logged.iter().map(|r| (r.count / unit).div_ceil(LENGTH_MAX)).sum();
-        let room = u64::from(self.log_sectors) * SECTOR_BYTES / ENTRY_BYTES as u64;
-        if entries > room {
+        if !self.fits(&logged) {
             return false;
         }
         self.logged = logged;
         join(&mut self.ranges, blocks);
         self.is_changed = true;
         true
+    }
+
+    /// Whether the log has room for ranges.
+    fn fits(&self, ranges: &[SectorRange]) -> bool {
+        let entries: u64 = ranges.iter().map(|r| (r.count >> self.shift).div_ceil(LENGTH_MAX)).sum();
+        entries <= u64::from(self.log_sectors) * SECTOR_BYTES / ENTRY_BYTES as u64
     }
 
     /// Strikes sectors of the data from the list, as far as they fill the log's blocks. Answers whether any were in it.
@@ -135,13 +139,18 @@ impl BadBlocks {
         self.flushing = self.struck.len();
     }
 
-    /// It is done: what was struck before it goes from the log as well.
+    /// It is done: what was struck before it goes from the log as well, if the log has room for what is left: a range that is
+    /// struck in its middle is two.
     pub(crate) fn flush_ends(&mut self) {
         let flushed = std::mem::take(&mut self.flushing);
-        if flushed > 0 {
-            self.struck.drain(..flushed);
-            self.logged.clone_from(&self.ranges);
-            self.struck.iter().for_each(|range| join(&mut self.logged, *range));
+        if flushed == 0 {
+            return;
+        }
+        self.struck.drain(..flushed);
+        let mut logged = self.ranges.clone();
+        self.struck.iter().for_each(|range| join(&mut logged, *range));
+        if self.fits(&logged) {
+            self.logged = logged;
             self.is_changed = true;
         }
     }
@@ -242,6 +251,25 @@ mod tests {
         let read = stripewise_format::bad_blocks::parse(&bytes, 3).unwrap();
         let read: Vec<_> = read.iter().map(|r| (r.start_sector, r.length_sectors)).collect();
         assert_eq!(read, [(2064, 8), (10_048, 4096), (14_144, 704)]);
+    }
+
+    #[test]
+    fn a_log_without_room_for_what_is_left_names_more_than_that() {
+        let mut list = list();
+        assert!((0..63).all(|n| list.add(SectorRange::new(n * 64, 32))));
+        assert!(list.remove(SectorRange::new(8, 8)), "64 ranges are left");
+        assert!(list.add(SectorRange::new(8000, 8)), "the log has 63 of them, and this one");
+        list.flush_begins();
+        list.flush_ends();
+        assert_eq!(list.ranges.len(), 65);
+        let (_, bytes) = list.log().unwrap();
+        let logged = stripewise_format::bad_blocks::parse(&bytes, 3).unwrap();
+        assert_eq!((logged.len(), logged.last().unwrap().start_sector), (64, 10_048));
+        assert!(!list.add(SectorRange::new(9000, 8)));
+        assert!(list.remove(SectorRange::new(0, 32)));
+        list.flush_begins();
+        list.flush_ends();
+        assert_eq!(list.logged, list.ranges);
     }
 
     #[test]

@@ -70,7 +70,9 @@ impl WriteIntent {
         let BitmapConfig { mut superblock, mut bits } = config;
         let is_of_use = superblock.events >= events && superblock.sync_size_sectors >= sync_sectors;
         if !is_of_use {
-            superblock.sync_size_sectors = superblock.sync_size_sectors.max(sync_sectors);
+            superblock.sync_size_sectors = sync_sectors;
+            // Nobody who left before comes back by what it names from now on.
+            superblock.events_cleared = events;
             bits = Bits::clear(superblock.bits());
             bits.set(0..superblock.bits());
         }
@@ -365,7 +367,9 @@ mod tests {
             let whole = SectorRange::new(0, 800_000);
             assert_eq!(intent.next_needed(0), (!is_of_use).then_some(whole), "{sectors} {events}");
             assert_eq!(intent.take_dirty_pages().len(), if is_of_use { 0 } else { 4 }, "{sectors} {events}");
-            assert!(intent.header().sync_size_sectors >= 800_000, "{sectors} {events}");
+            let header = intent.header();
+            assert!(header.sync_size_sectors >= 800_000, "{sectors} {events}");
+            assert_eq!(header.events_cleared, if is_of_use { 0 } else { 7 }, "{sectors} {events}");
             intent.check();
         }
     }

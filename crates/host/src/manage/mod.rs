@@ -176,7 +176,9 @@ impl Shard {
             if self.volume().is_recorded() || context.clock.now() >= until {
                 return;
             }
-            if !goes_on {
+            if goes_on {
+                self.poll();
+            } else {
                 self.sleep(Some(until), context);
             }
         }

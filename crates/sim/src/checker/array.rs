@@ -49,6 +49,8 @@ pub struct ArrayPlan {
     pub bitmap_chunk_bytes: Option<u32>,
     /// Members have bad-block logs.
     pub bad_block_log: bool,
+    /// Members have heads: of copies the nearest, or the lowest, is read.
+    pub rotational: bool,
     /// How it works by itself.
     pub sync: SyncConfig,
 }
@@ -70,6 +72,7 @@ impl ArrayPlan {
             metadata: Metadata::DEFAULT,
             bitmap_chunk_bytes: None,
             bad_block_log: false,
+            rotational: false,
             sync: SyncConfig::DEFAULT,
         }
     }

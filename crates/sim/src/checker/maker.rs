@@ -14,11 +14,13 @@ use crate::faults::{Fault, Survival};
 use crate::random::Random;
 
 impl Scenario {
-    /// The scenario of a seed: some arrays have bad-block logs.
+    /// The scenario of a seed: some arrays have bad-block logs, some drives with heads.
     pub fn of(seed: u64) -> Self {
         let plain = Self::plain(seed);
         let mut random = Random::new(!seed);
-        if random.chance(30) { plain.with_bad_block_log(&mut random) } else { plain }
+        let mut scenario = if random.chance(30) { plain.with_bad_block_log(&mut random) } else { plain };
+        scenario.array.rotational = random.chance(50);
+        scenario
     }
 
     /// The same array and steps where members have bad-block logs, and sectors that take no writes.
@@ -33,7 +35,7 @@ impl Scenario {
         self
     }
 
-    /// The scenario of a seed without bad-block logs.
+    /// The scenario of a seed without bad-block logs, on drives without heads.
     pub fn plain(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let array = array(&mut random);
@@ -95,6 +97,7 @@ fn array(random: &mut Random) -> ArrayPlan {
         discard: random.chance(50),
         bitmap_chunk_bytes: random.pick(&[None, Some(4096), Some(16384), Some(1 << 20)]),
         bad_block_log: false,
+        rotational: false,
     }
 }
 

@@ -131,6 +131,7 @@ impl ArrayPlan {
             resync_from: (!assembly.is_clean).then_some(assembly.resync_offset_sectors),
             sync: self.sync,
             discard: self.discard,
+            rotational: self.rotational,
             ..VolumeConfig::new(assembly.geometry.clone(), self.policy.clone())
         }
     }

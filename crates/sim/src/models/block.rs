@@ -15,6 +15,8 @@ pub struct BlockModel {
     pub read_expire_ns: u64,
     /// The same for a write.
     pub write_expire_ns: u64,
+    /// Requests served in order of sectors from such a one on, it among them.
+    pub expire_batch: u32,
     /// Threads dm-crypt has for one device; none for one on every core.
     pub crypt_threads: Option<u32>,
 }
@@ -28,6 +30,7 @@ impl BlockModel {
             nr_requests: model.number("nr_requests") as u32,
             read_expire_ns: (model.number("read_expire") * 1e6) as u64,
             write_expire_ns: (model.number("write_expire") * 1e6) as u64,
+            expire_batch: model.number("expire_batch") as u32,
             crypt_threads: match model.number("crypt_threads") as u32 {
                 0 => None,
                 threads => Some(threads),

@@ -220,6 +220,14 @@ const BLOCK: &[Spec] = &[
     spec("read_expire", "ms", 0.0, 1e6, Number, "time a read may be queued before it goes next"),
     spec("write_expire", "ms", 0.0, 1e6, Number, "time a write may be queued before it goes next"),
     spec(
+        "expire_batch",
+        "requests",
+        1.0,
+        100_000.0,
+        Whole,
+        "requests served in order from one that was queued too long on",
+    ),
+    spec(
         "crypt_threads",
         "threads",
         0.0,

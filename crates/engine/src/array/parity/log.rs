@@ -300,8 +300,14 @@ impl Parity {
         while let Some(key) = self.next_in_log(slot) {
             let op = self.take(key);
             let partial = self.partial_bytes(core, &op);
-            if entries.len() == ENTRIES_MAX || bytes + partial > room && !entries.is_empty() {
+            let has_room = bytes + partial <= room;
+            if entries.len() == ENTRIES_MAX || !has_room {
                 self.put(key, op);
+                if entries.is_empty() {
+                    // It was cut for larger areas than that of a member that came in since.
+                    core.fail_member(out, member);
+                    return self.log_is_lost(core, out, slot);
+                }
                 break;
             }
             bytes += partial;
@@ -323,7 +329,6 @@ impl Parity {
         let header = out.add_metadata(&header.to_bytes());
         let header = out.segs(header)[0];
         let segs = out.add_segs(std::iter::once(header).chain(segs));
-        assert!(bytes <= room, "a log of {bytes} bytes has an area of {room}");
         let range = SectorRange::new(area.sector, bytes / SECTOR_BYTES);
         core.device_io(out, member, Owner::Log { slot }, Op::Write, range, segs);
     }

@@ -59,7 +59,12 @@ impl Keeper {
             Step::Idle => self.begin(core, out, now),
             Step::Flushing { .. } if self.is_overtaken() => self.begin_again(core, out, now),
             Step::Flushing { becomes_clean, clears } => {
-                core.bad_blocks_flush_ends();
+                if self.has_failures() {
+                    // Of a member that may not have done it.
+                    self.is_flush_due = true;
+                } else {
+                    core.bad_blocks_flush_ends();
+                }
                 // A member that failed meanwhile may lack what the bits stand for.
                 let clears = clears.filter(|_| !self.keeps_bits(core));
                 if let (Some(intent), Some(bits)) = (&mut core.intent, clears) {
