@@ -96,18 +96,15 @@ fn cell(
 ) -> Result<Cell, String> {
     let mut parameters = Parameters::default();
     for (name, value) in RIG.into_iter().chain(args.parameters()) {
-        parameters.set(name, value).map_err(|e| format!("--{}: {e}", name.replace('_', "-")))?;
+        parameters.set(name, value).map_err(|e| format!("{}: {e}", option(name)))?;
         if name == "raid_devices" {
             parameters.set("count", value)?;
         }
     }
     besides(&mut parameters)?;
     for (name, _) in args.parameters() {
-        if parameters.work == Work::Trace && !(find(name)?.applies)(&parameters) {
-            return Err(format!(
-                "--{}: makes no difference to a trace; leave it out",
-                name.replace('_', "-")
-            ));
+        if parameters.work == Work::Trace && is_idle(name, &parameters) {
+            return Err(format!("{}: makes no difference to a trace; leave it out", option(name)));
         }
     }
     parameters.check()?;
@@ -115,12 +112,21 @@ fn cell(
     Ok(Cell::single(parameters))
 }
 
+/// Whether a parameter makes no difference beside the others.
+fn is_idle(name: &str, parameters: &Parameters) -> bool {
+    find(name).is_ok_and(|parameter| !(parameter.applies)(parameters))
+}
+
+/// The option of a parameter.
+fn option(name: &str) -> String {
+    format!("--{}", name.replace('_', "-"))
+}
+
 /// A sentence for each option that makes no difference to what is measured.
 fn without_effect(args: &BenchArgs, parameters: &Parameters) -> Vec<String> {
-    let idle = |name: &str| find(name).is_ok_and(|parameter| !(parameter.applies)(parameters));
     let given = args.parameters();
-    let names = given.iter().map(|(name, _)| *name).filter(|name| idle(name));
-    names.map(|name| format!("--{} makes no difference here", name.replace('_', "-"))).collect()
+    let idle = given.iter().map(|(name, _)| *name).filter(|name| is_idle(name, parameters));
+    idle.map(|name| format!("{} makes no difference here", option(name))).collect()
 }
 
 fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {

@@ -179,6 +179,12 @@ fn mismatches(array: &mut Array) -> u64 {
     array.status().sync.unwrap().mismatch_sectors
 }
 
+/// Fails a member and removes it.
+fn leave(array: &mut Array, member: &Path) {
+    array.manage(&Manage::Fail(member.to_owned())).unwrap();
+    array.manage(&Manage::Remove(member.to_owned())).unwrap();
+}
+
 fn standing(array: &Array, path: &Path) -> Option<Standing> {
     let status = array.status();
     status.members.iter().find(|member| member.path.as_deref() == Some(path)).map(|member| member.standing)
@@ -278,8 +284,7 @@ fn a_former_member_comes_back_by_the_bitmap_with_what_it_missed() {
     let data_end = found(&members).assembly.geometry.member_sectors[0];
     let mut array = open(&members, true);
     array.write_at(0, &vec![1; 64 << 10]).unwrap();
-    array.manage(&Manage::Fail(members[1].clone())).unwrap();
-    array.manage(&Manage::Remove(members[1].clone())).unwrap();
+    leave(&mut array, &members[1]);
     assert_eq!(standing(&array, &members[1]), None);
     array.write_at(1024, &vec![2; 256 << 10]).unwrap();
     // What nobody wrote to meanwhile is not read and not written: damage there stays, and is found afterwards.
@@ -307,8 +312,7 @@ fn a_member_that_left_in_a_reshape_does_not_come_back_by_the_bitmap() {
     let members = create_array(folder.path(), Level::Raid5, 3, BITMAP);
     let mut array = open(&members, true);
     array.sync(|_| ()).unwrap();
-    array.manage(&Manage::Fail(members[1].clone())).unwrap();
-    array.manage(&Manage::Remove(members[1].clone())).unwrap();
+    leave(&mut array, &members[1]);
     let probe = stripewise_host::md::probe::probe(&members[1]).unwrap();
     let found = &probe.found[0];
     let Ok(Superblock::V1(mut superblock)) = found.superblock.clone() else { panic!("{probe:?}") };

@@ -178,6 +178,17 @@ impl Run {
         }
     }
 
+    /// Goes on for some steps, up to so many, and begins a write in one of so many.
+    fn work(&mut self, steps_max: u64, one_in: u64) {
+        let steps = 50 + self.random.below(steps_max);
+        for _ in 0..steps {
+            if self.in_flight.len() < 6 && self.random.below(one_in) == 0 {
+                self.write();
+            }
+            self.answer();
+        }
+    }
+
     /// Cuts the power: of what is under way some reaches the members.
     fn cut(&mut self) {
         for pending in std::mem::take(&mut self.pending) {
@@ -284,13 +295,7 @@ impl MemberStorage for Members<'_> {
 
 fn wrong(seed: u64, has_log: bool) -> Vec<u64> {
     let mut run = Run::new(seed, has_log);
-    let steps = 50 + run.random.below(600);
-    for _ in 0..steps {
-        if run.in_flight.len() < 6 && run.random.below(4) == 0 {
-            run.write();
-        }
-        run.answer();
-    }
+    run.work(600, 4);
     run.cut();
     run.wrong_after_loss(has_log)
 }
@@ -332,13 +337,7 @@ fn entries_say_that_parity_is_right_only_where_a_resync_has_made_it_so() {
             let random = &mut run.random;
             run.bytes.member(MemberIndex(member))[start..].fill_with(|| random.below(256) as u8);
         }
-        let steps = 50 + run.random.below(2_000);
-        for _ in 0..steps {
-            if run.in_flight.len() < 6 && run.random.below(8) == 0 {
-                run.write();
-            }
-            run.answer();
-        }
+        run.work(2_000, 8);
         run.cut();
         let start = (SUPERBLOCK * 512) as usize;
         let superblock = Superblock1::parse(&run.bytes.member(MemberIndex(0))[start..], SUPERBLOCK).unwrap();

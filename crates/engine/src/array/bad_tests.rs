@@ -28,11 +28,21 @@ struct Bench<R: Fn(&MemberIo) -> bool> {
     volume: Volume,
     refuses: R,
     events: Vec<ArrayEvent>,
+    /// What members were asked, in order.
+    asked: Vec<MemberIo>,
+    /// How much of that went before the last answer to a request.
+    asked_before_answer: usize,
 }
 
 impl<R: Fn(&MemberIo) -> bool> Bench<R> {
     fn new(config: &VolumeConfig, refuses: R) -> Self {
-        Self { volume: Volume::new(config).unwrap(), refuses, events: Vec::new() }
+        Self {
+            volume: Volume::new(config).unwrap(),
+            refuses,
+            events: Vec::new(),
+            asked: Vec::new(),
+            asked_before_answer: 0,
+        }
     }
 
     /// Answers how the request ended, if it was one.
@@ -46,6 +56,7 @@ impl<R: Fn(&MemberIo) -> bool> Bench<R> {
             for action in &out.actions {
                 match *action {
                     Action::Io(io) => {
+                        self.asked.push(io);
                         let is_refused = io.area == Area::Data && (self.refuses)(&io);
                         let result = if is_refused { Err(IoError::Media) } else { Ok(()) };
                         inputs.push_back(Input::IoDone { tag: io.tag, result });
@@ -53,7 +64,10 @@ impl<R: Fn(&MemberIo) -> bool> Bench<R> {
                     Action::Compute(c) => {
                         inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
                     }
-                    Action::Complete { result, .. } => completed = Some(result),
+                    Action::Complete { result, .. } => {
+                        self.asked_before_answer = self.asked.len();
+                        completed = Some(result);
+                    }
                     Action::Replied { reply, .. } => assert_eq!(reply, AdminReply::Done),
                     Action::Event(event) => self.events.push(event),
                 }
@@ -293,52 +307,6 @@ fn other_rows_than_those_of_a_bad_page_are_written_and_read_as_ever() {
     }
 }
 
-/// Writes and flushes that a member with a bad page answers when a request or command is carried out, with its answer among
-/// them, in order.
-fn order(level: Level, members: u16, is_degraded: bool, input: Input) -> Vec<&'static str> {
-    let mut config = all_there(level, members);
-    if is_degraded {
-        config.failed.push(Slot(members - 1));
-        config.metadata.as_mut().unwrap().members[usize::from(members) - 1] = None;
-    }
-    let slot = first_slot(level, members);
-    let known = config.metadata.as_mut().unwrap().members[usize::from(slot)].as_mut().unwrap();
-    let listed = BadRange { start_sector: DATA_OFFSET + BAD.start, length_sectors: BAD.count };
-    known.bad_blocks = Some(vec![listed]);
-    let Superblock::V1(superblock) = &known.superblock else { unreachable!("of version 1") };
-    let log = known.sector + superblock.bblog_offset_sectors as u64;
-    let mut volume = Volume::new(&config).unwrap();
-    let mut inputs = VecDeque::from([input]);
-    let mut order = Vec::new();
-    while let Some(input) = inputs.pop_front() {
-        let mut out = ActionQueue::default();
-        volume.handle(Instant::ZERO, input, &mut out);
-        for action in &out.actions {
-            match *action {
-                Action::Io(io) => {
-                    if io.member.0 == slot {
-                        order.push(match (io.area, io.op) {
-                            (Area::Data, Op::Write) => "data",
-                            (_, Op::Flush) => "flush",
-                            (_, Op::Write) if io.range.start == log => "log",
-                            _ => "",
-                        });
-                    }
-                    inputs.push_back(Input::IoDone { tag: io.tag, result: Ok(()) });
-                }
-                Action::Compute(c) => {
-                    inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent });
-                }
-                Action::Complete { .. } => order.push("answer"),
-                Action::Replied { .. } | Action::Event(_) => {}
-            }
-        }
-    }
-    assert_eq!(volume.listed_bad(MemberIndex(slot)).count(), 0, "{level}");
-    order.retain(|what| !what.is_empty());
-    order
-}
-
 #[test]
 fn the_log_is_struck_of_what_is_durable_alone_and_first_where_nobody_else_has_it() {
     let write = Request { id: RequestId(0), op: Op::Write, range: BAD, flags: Flags::default() };
@@ -346,13 +314,35 @@ fn the_log_is_struck_of_what_is_durable_alone_and_first_where_nobody_else_has_it
     let repair = Input::Admin { id: 0, command: AdminCommand::Sync(SyncAction::Repair) };
     for (level, members) in LEVELS {
         for (is_degraded, input) in [(false, write), (false, repair), (true, write)] {
-            let order = order(level, members, is_degraded, input);
-            let find = |what| order.iter().rposition(|w| *w == what).unwrap();
-            let (data, log) = (find("data"), find("log"));
-            assert!(order[data..log].contains(&"flush"), "{level} {input:?}: {order:?}");
+            let mut config = all_there(level, members);
             if is_degraded {
-                assert!(find("answer") > log, "{level}: {order:?}");
+                config.failed.push(Slot(members - 1));
+                config.metadata.as_mut().unwrap().members[usize::from(members) - 1] = None;
             }
+            let slot = first_slot(level, members);
+            let known = config.metadata.as_mut().unwrap().members[usize::from(slot)].as_mut().unwrap();
+            let listed = BadRange { start_sector: DATA_OFFSET + BAD.start, length_sectors: BAD.count };
+            known.bad_blocks = Some(vec![listed]);
+            let Superblock::V1(superblock) = &known.superblock else { unreachable!("of version 1") };
+            let log_sector = known.sector + superblock.bblog_offset_sectors as u64;
+            let mut bench = Bench::new(&config, |_| false);
+            bench.input(input);
+            assert_eq!(bench.listed(slot), [], "{level}");
+            let last = |area, op, start: Option<u64>| {
+                let is_it = |io: &MemberIo| {
+                    io.member.0 == slot
+                        && io.area == area
+                        && io.op == op
+                        && start.is_none_or(|s| s == io.range.start)
+                };
+                bench.asked.iter().rposition(is_it).unwrap()
+            };
+            let data = last(Area::Data, Op::Write, None);
+            let log = last(Area::Device, Op::Write, Some(log_sector));
+            let is_flush = |io: &MemberIo| io.member.0 == slot && io.op == Op::Flush;
+            let asked = &bench.asked;
+            assert!(asked[data..log].iter().any(is_flush), "{level} {input:?}: {asked:#?}");
+            assert!(!is_degraded || bench.asked_before_answer > log, "{level}: {asked:#?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What must hold of a superblock's fields, alone and on its device.
 
-use super::{Features, Minor, Role, Superblock1, Superblock1Error};
+use super::{Features, Minor, PplArea, Role, Superblock1, Superblock1Error};
 use crate::bitmap;
 use crate::error::{FieldError, require};
 use crate::level::{Layout, Level, Raid10Layout};
@@ -132,12 +132,11 @@ impl Superblock1 {
         require(self.bblog_shift < 54, "bblog_shift", self.bblog_shift, || {
             "it is below 54, the bits of a sector".to_owned()
         })?;
-        require(
-            self.ppl().is_none_or(|area| area.size_sectors >= PPL_SECTORS_MIN),
-            "ppl.size",
-            self.ppl().map_or(0, |area| area.size_sectors),
-            || format!("it is at least {PPL_SECTORS_MIN} sectors, a header and a page"),
-        )?;
+        if let Some(PplArea { size_sectors, .. }) = self.ppl() {
+            require(size_sectors >= PPL_SECTORS_MIN, "ppl.size", size_sectors, || {
+                format!("it is at least {PPL_SECTORS_MIN} sectors, a header and a page")
+            })?;
+        }
         let has_log = self.has_bad_block_log();
         require(
             has_log || !self.features.contains(Features::BAD_BLOCKS),

@@ -1,5 +1,5 @@
-//! The commands that apply a recommendation. A subject that can be applied is one function and one line in
-//! [`COMMANDS`].
+//! The commands that apply a recommendation. A subject that can be applied is a line in [`OF_CREATION`], or one function and one
+//! line in [`SETTINGS`].
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use stripewise_engine::level::{Layout, Level};
 type Values = BTreeMap<String, String>;
 type Commands = fn(&Values) -> Vec<String>;
 
-/// The commands by subject. Each function takes all of the array's parameters, the subject's value among them.
-static COMMANDS: &[(&str, Commands)] = &[
-    ("chunk", create),
-    ("level", create),
-    ("layout", create),
-    ("raid_devices", create),
+/// Subjects without a value of which no array is made: one has to be chosen, whatever the evidence.
+const OF_CREATION: [&str; 4] = ["chunk", "level", "layout", "raid_devices"];
+
+/// The commands by subject of what arrays have a default for. Each function takes all of the array's parameters, the subject's
+/// value among them.
+static SETTINGS: &[(&str, Commands)] = &[
     ("stripe_cache_size", stripe_cache_size),
     ("readahead", readahead),
     ("speed_limit_min", |values| sync_speed(values, "min")),
@@ -23,15 +23,17 @@ static COMMANDS: &[(&str, Commands)] = &[
 /// The commands that set the subject to the value on an array with the fixed parameters; none where no
 /// command sets it. A fixed parameter may be a choice, such as `<64K|128K>`.
 pub fn commands(subject: &str, value: &str, fixed: &Values) -> Vec<String> {
-    let Some((_, command)) = COMMANDS.iter().find(|(name, _)| *name == subject) else { return Vec::new() };
+    let setting = || SETTINGS.iter().find(|(name, _)| *name == subject).map(|(_, command)| *command);
+    let command = if must_be_chosen(subject) { Some(create as Commands) } else { setting() };
+    let Some(command) = command else { return Vec::new() };
     let mut values = fixed.clone();
     values.insert(subject.to_owned(), value.to_owned());
     command(&values)
 }
 
-/// Whether an array cannot be made without a value of the subject: one has to be chosen, whatever the evidence.
-pub fn must_be_chosen(subject: &str) -> bool {
-    matches!(subject, "chunk" | "level" | "layout" | "raid_devices")
+/// Whether an array cannot be made without a value of the subject.
+pub(super) fn must_be_chosen(subject: &str) -> bool {
+    OF_CREATION.contains(&subject)
 }
 
 fn create(values: &Values) -> Vec<String> {

@@ -20,7 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::results::{CellResult, FamilyBest, RankedValue, Recommendation};
 use crate::stats::{Interval, Mean};
 
-pub use apply::{commands, must_be_chosen};
+pub use apply::commands;
+use apply::must_be_chosen;
 pub use family::{FAMILIES, Judged, Weights, family, judged};
 use groups::{Gathered, Group, gather};
 use reason::reasons;

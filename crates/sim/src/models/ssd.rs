@@ -59,19 +59,17 @@ impl SsdModel {
         let dies = channels * model.number("dies_per_channel") as u32;
         let page_sectors = model.kib_sectors("page_size");
         let program_pages = model.number("program_pages");
-        let program_bytes = page_sectors * 512 * (program_pages * model.number("planes")) as u64;
-        let erase_share = program_pages / model.number("pages_per_block");
+        let pages_per_block = model.number("pages_per_block");
+        let planes_bytes = page_sectors * 512 * model.number("planes") as u64;
+        let erase_share = program_pages / pages_per_block;
         let moved = write_amplification(model.number("overprovisioning")) - 1.0;
         let ssd = Self {
             capacity_sectors: model.number("capacity") as u64,
             channels,
             dies,
             page_sectors,
-            program_bytes,
-            block_bytes: (page_sectors as f64
-                * 512.0
-                * model.number("pages_per_block")
-                * model.number("planes")) as u64,
+            program_bytes: planes_bytes * program_pages as u64,
+            block_bytes: planes_bytes * pages_per_block as u64,
             read_ns: model.microseconds("read_time"),
             program_ns: model.microseconds("program_time")
                 + (model.number("erase_time") * 1e3 * erase_share).round() as u64,

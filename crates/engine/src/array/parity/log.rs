@@ -152,8 +152,9 @@ impl Parity {
         logs.rows_max = rows_max(&logs.places);
     }
 
-    /// Whether an operation must be logged before it writes.
-    pub(super) fn is_to_be_logged(&mut self, core: &Core, op: &mut StripeOp) -> bool {
+    /// Whether an operation goes by the log: must be logged before it writes. One that is written beside it, for a resync is to come, is
+    /// counted until it ends.
+    pub(super) fn goes_by_log(&mut self, core: &Core, op: &mut StripeOp) -> bool {
         let Some(logs) = &mut self.logs else { return false };
         let member = core.member_of[op.map.p.index()];
         let has_log = op.plan.method != WriteMethod::NoParity

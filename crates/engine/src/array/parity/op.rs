@@ -517,7 +517,7 @@ impl Parity {
                 op.step = Step::CopyingOut;
                 self.copy_pieces(core, out, key, op, SlotSet::first(core.geometry.raid_disks()));
             }
-            (Kind::Write, _) if self.is_to_be_logged(core, op) => self.log_parity(core, out, key, op),
+            (Kind::Write, _) if self.goes_by_log(core, op) => self.log_parity(core, out, key, op),
             (Kind::Write, WriteMethod::Rmw) => {
                 op.step = Step::Updating(0);
                 self.update(core, out, key, op, 0);

@@ -36,22 +36,21 @@ impl Driver {
         let is_long = io.op == Op::Read && io.range.count > PAGE_SECTORS;
         let refused = |sector: &u64| !is_long || spoilt(sector / PAGE_SECTORS);
         let sectors: Vec<u64> = (io.range.start..io.range.end()).filter(refused).collect();
-        for sector in sectors {
-            if self.geometry.level().parity_count() > 0 {
-                self.refused_places.insert(sector / PAGE_SECTORS);
-            } else {
-                // One that is to replace a slot's member has no slot yet.
-                let slots = self.slots().filter(|slot| self.volume.member_of(*slot) == Some(io.member));
-                let mut slots: Vec<Slot> = slots.collect();
-                if slots.is_empty() {
-                    slots.extend(self.slots());
-                }
-                for slot in slots {
-                    if let Holds::Data(of_array) = self.geometry.holds(Place { slot, sector }) {
-                        self.refused_places.insert(of_array);
-                    }
-                }
-            }
+        // One that is to replace a slot's member has no slot yet.
+        let own = self.slots().find(|slot| self.volume.member_of(*slot) == Some(io.member));
+        for slot in self.slots().filter(|slot| own.is_none_or(|own| own == *slot)) {
+            let places: Vec<u64> =
+                sectors.iter().filter_map(|sector| self.refused_place(slot, *sector)).collect();
+            self.refused_places.extend(places);
+        }
+    }
+
+    /// Where a refusal of a member's sector counts, as [`Refused`] has it; nowhere, if nothing is there.
+    fn refused_place(&self, slot: Slot, sector: u64) -> Option<u64> {
+        match self.geometry.holds(Place { slot, sector }) {
+            _ if self.geometry.level().parity_count() > 0 => Some(sector / PAGE_SECTORS),
+            Holds::Data(of_array) => Some(of_array),
+            _ => None,
         }
     }
 
@@ -65,12 +64,8 @@ impl Driver {
             let listed: Vec<u64> = self.listed_sectors(member).collect();
             self.tally.listed += listed.len() as u64;
             for sector in listed {
-                let place = match self.geometry.holds(Place { slot, sector }) {
-                    _ if self.geometry.level().parity_count() > 0 => sector / PAGE_SECTORS,
-                    Holds::Data(of_array) => of_array,
-                    _ => continue,
-                };
-                if !self.refused_places.contains(&place) {
+                let place = self.refused_place(slot, sector);
+                if place.is_some_and(|place| !self.refused_places.contains(&place)) {
                     return Err(Failure::ListedWithoutCause { slot, sector });
                 }
             }

@@ -25,7 +25,7 @@ impl Driver {
                 self.tally.recovered += 1;
                 self.recovered.insert(slot);
                 // What it was filled with can be made anew only from parity that is right.
-                if self.device_of(slot).is_none_or(Device::ails) || self.has_listed(slot) {
+                if self.ails(slot) {
                     self.doubt(slot);
                 }
             }
@@ -206,8 +206,7 @@ impl Driver {
         for sector in range.start..range.end() {
             let place = self.geometry.place(sector, 0);
             let is_forced = self.forced.contains(&(place.sector / PAGE_SECTORS));
-            let ails = self.device_of(place.slot).is_some_and(Device::ails) || self.has_listed(place.slot);
-            if is_forced && ails {
+            if is_forced && self.device_of(place.slot).is_some() && self.ails(place.slot) {
                 self.oracle.undefine(SectorRange::new(sector, 1));
             }
         }

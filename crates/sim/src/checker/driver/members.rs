@@ -74,6 +74,12 @@ impl Driver {
         self.member_devices[member.index()].expect("the engine names members that are there")
     }
 
+    /// Whether a slot has no member that is to be relied on for all of its content: it is gone or ails, or is listed not to hold
+    /// some of it.
+    pub(super) fn ails(&self, slot: Slot) -> bool {
+        self.device_of(slot).is_none_or(Device::ails) || self.has_listed(slot)
+    }
+
     /// Notes who holds which slot, and who has left one.
     pub(super) fn note_slots(&mut self) {
         let device = |member: MemberIndex| self.member_devices.get(member.index()).copied().flatten();
@@ -107,8 +113,7 @@ impl Driver {
         let is_unreliable = |slot: &Slot| {
             self.volume.recovered_sectors(*slot).is_some()
                 || !is_recorded && self.recovered.contains(*slot)
-                || self.device_of(*slot).is_none_or(Device::ails)
-                || self.has_listed(*slot)
+                || self.ails(*slot)
                 || self.devices.iter().any(|d| left(d) == Some(*slot) && d.ails())
         };
         self.slots().filter(is_unreliable).collect()

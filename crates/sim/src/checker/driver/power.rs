@@ -7,7 +7,7 @@ use stripewise_engine::level::Level;
 use stripewise_engine::units::{Instant, PAGE_SECTORS, SectorRange, Slot};
 use stripewise_engine::volume::Volume;
 
-use super::{Device, Driver, Pending, buffers};
+use super::{Driver, Pending, buffers};
 use crate::checker::failure::Failure;
 use crate::checker::start::Start;
 use crate::faults::{CommandWrite, MemberStorage, Survival};
@@ -119,7 +119,7 @@ impl Driver {
         }
         for slot in self.slots() {
             let is_whole = self.holds(slot, u64::MAX);
-            if !is_whole || self.device_of(slot).is_none_or(Device::ails) || self.has_listed(slot) {
+            if !is_whole || self.ails(slot) {
                 self.doubt(slot);
             }
         }
