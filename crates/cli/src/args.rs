@@ -111,7 +111,7 @@ pub(crate) struct ValidateArgs {
     /// A part of the cells.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Compare only what is sent, or only how long it takes.
+    /// Compare only what is sent, how long it takes, or the array's own work (resync, recovery).
     #[arg(long, value_name = "PART")]
     pub(crate) only: Option<ValidatePart>,
     /// Print JSON.
@@ -123,6 +123,7 @@ pub(crate) struct ValidateArgs {
 pub(crate) enum ValidatePart {
     Counts,
     Times,
+    Syncs,
 }
 
 #[derive(Debug, Args)]

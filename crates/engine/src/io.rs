@@ -34,9 +34,9 @@ impl Tag {
     /// Such a read that is a part of a request.
     pub(crate) const OF_PART: u64 = 1 << 27;
 
-    /// Whether it is of a read that takes a member's bytes as they are.
+    /// Whether it is of a read that takes a member's bytes as they are, past any stripe cache.
     #[inline]
-    pub(crate) const fn is_of_read(self) -> bool {
+    pub const fn is_of_read(self) -> bool {
         self.0 & (Self::OF_SINGLE | Self::OF_READ) == Self::OF_READ
     }
 

@@ -51,6 +51,16 @@ pub struct SyncPolicy {
     pub mark_interval: Nanos,
     /// When the members count as idle.
     pub idle: IdleTest,
+    /// Quarters of the stripe cache that the array's own work has at most (md: all of it),
+    pub cache_quarters: u32,
+    /// and sectors of each member.
+    pub rows_sectors_max: u64,
+    /// Sectors of each member that it has under way on levels of copies (md: `RESYNC_DEPTH` requests of
+    /// `RESYNC_BLOCK_SIZE`).
+    pub copies_sectors: u64,
+    /// How long it rests when the stripe cache was full and has room again. md sleeps a jiffy, which takes half of one on
+    /// average before Linux 4.8, whose timers take one more; a jiffy is 4 ms on distributions' kernels (HZ=250).
+    pub full_rest: Nanos,
 }
 
 /// How the array behaves where Linux versions differ.
@@ -118,6 +128,10 @@ impl Policy {
                 marks: 10,
                 mark_interval: Nanos::from_millis(3000),
                 idle: IdleTest { sectors: 4096, own_io_counts: true },
+                cache_quarters: 4,
+                rows_sectors_max: u64::MAX,
+                copies_sectors: 32 * 128,
+                full_rest: Nanos::from_millis(2),
             },
         }
     }
@@ -148,11 +162,13 @@ impl Policy {
 
     /// Linux 6.1 (Debian 12).
     pub const fn linux_6_1() -> Self {
+        let before = Self::linux_3_2();
         Self {
             name: "linux-6.1",
             raid6_rmw_level: RmwLevel::Cheaper,
             rows_in_turn: Some(2048),
-            ..Self::linux_3_2()
+            sync: SyncPolicy { full_rest: Nanos::from_millis(6), ..before.sync },
+            ..before
         }
     }
 
@@ -177,6 +193,11 @@ impl Policy {
                 marks: 10,
                 mark_interval: Nanos::from_millis(500),
                 idle: IdleTest { sectors: 64, own_io_counts: false },
+                // Requests have a part of the cache for themselves.
+                cache_quarters: 3,
+                rows_sectors_max: 2048,
+                copies_sectors: 2048,
+                full_rest: Nanos(0),
             },
             ..Self::linux_6_1()
         }

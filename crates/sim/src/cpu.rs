@@ -1,23 +1,41 @@
-//! The CPU: cores that serve requests and commands as they come, and md's one thread of the array, which
-//! computes parity one piece after another on the first core.
+//! The CPU: cores that serve requests and commands as they come, and md's one thread of the array, which on the first core
+//! computes parity and sends what passes the stripe cache, one piece after another.
 //!
 //! Requests of one stream come from one thread: what the kernel does for them until their commands are issued is done on
-//! that thread's time, one request after another. What follows an interrupt is done on any core. Copies pass the memory,
-//! which the cores share.
+//! that thread's time, one request after another; but what passes the stripe cache is md's thread's to send, and what dm-crypt
+//! has encrypted its own writer's. What follows an interrupt is done on any core. Copies pass the memory, which the cores share.
 
 use crate::models::CpuModel;
 use stripewise_engine::io::{ActionQueue, Compute, Kernel, Op, Request, Role};
 use stripewise_engine::units::{PAGE_BYTES, SECTOR_BYTES};
+
+/// A thread whose work is done one piece after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thread {
+    /// Submits the requests of a stream.
+    Stream(u16),
+    /// Sends what dm-crypt has encrypted: one for a device (`dmcrypt_write` since Linux 4.0; before, the one that encrypts).
+    CryptWriter,
+}
+
+impl Thread {
+    const fn index(self) -> usize {
+        match self {
+            Self::CryptWriter => 0,
+            Self::Stream(stream) => 1 + stream as usize,
+        }
+    }
+}
 
 /// The cores and their counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Cpu {
     model: CpuModel,
     free_ns: Vec<u64>,
-    /// When each thread that submits requests is free, by stream.
+    /// When each thread that submits is free.
     threads: Vec<u64>,
     /// The thread on whose time the world acts; none in an interrupt.
-    thread: Option<usize>,
+    thread: Option<Thread>,
     memory_free_ns: u64,
     busy_ns: u64,
     parity_ns: u64,
@@ -46,17 +64,17 @@ impl Cpu {
         } else {
             m.request_submit_ns + pages * m.page_ns
         };
-        self.enter(Some(request.flags.stream));
+        self.enter(Some(Thread::Stream(request.flags.stream)));
         let end = self.serve_thread(now_ns, cost);
         self.enter(None);
         end
     }
 
-    /// What follows is done on the thread of a stream, or on none.
-    pub(crate) fn enter(&mut self, stream: Option<u16>) {
-        self.thread = stream.map(usize::from);
-        if let Some(thread) = self.thread.filter(|t| *t >= self.threads.len()) {
-            self.threads.resize(thread + 1, 0);
+    /// What follows is done on a thread, or on none.
+    pub(crate) fn enter(&mut self, thread: Option<Thread>) {
+        self.thread = thread;
+        if let Some(index) = thread.map(Thread::index).filter(|index| *index >= self.threads.len()) {
+            self.threads.resize(index + 1, 0);
         }
     }
 
@@ -78,10 +96,24 @@ impl Cpu {
     /// Computes on the array's thread; returns the end.
     pub(crate) fn compute(&mut self, now_ns: u64, compute: &Compute, queue: &ActionQueue) -> u64 {
         let (parity, handling) = self.compute_ns(compute, queue);
-        let end = self.free_ns[0].max(now_ns) + parity + handling;
-        self.free_ns[0] = end;
-        self.busy_ns += parity + handling;
         self.parity_ns += parity;
+        self.serve_array(now_ns, parity + handling)
+    }
+
+    /// As [`member_ios`](Self::member_ios), on the array's thread.
+    pub(crate) fn array_ios(&mut self, now_ns: u64, ios: u64) -> u64 {
+        self.serve_array(now_ns, ios * self.model.member_io_ns)
+    }
+
+    /// As [`command`](Self::command), on the array's thread.
+    pub(crate) fn array_command(&mut self, now_ns: u64) -> u64 {
+        self.serve_array(now_ns, self.model.command_ns)
+    }
+
+    fn serve_array(&mut self, now_ns: u64, cost_ns: u64) -> u64 {
+        let end = self.free_ns[0].max(now_ns) + cost_ns;
+        self.free_ns[0] = end;
+        self.busy_ns += cost_ns;
         end
     }
 
@@ -109,7 +141,7 @@ impl Cpu {
 
     /// As [`serve`](Self::serve), after what the thread does already.
     fn serve_thread(&mut self, now_ns: u64, cost_ns: u64) -> u64 {
-        let Some(thread) = self.thread else { return self.serve(now_ns, cost_ns) };
+        let Some(thread) = self.thread.map(Thread::index) else { return self.serve(now_ns, cost_ns) };
         let end = self.serve(now_ns.max(self.threads[thread]), cost_ns);
         self.threads[thread] = end;
         end

@@ -10,7 +10,7 @@
 use crate::block::{BlockQueue, Fanout, QueueLimits};
 use crate::bus::{Bus, Buses};
 use crate::clock::{Event, Schedule};
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Thread};
 use crate::crypt::{Crypt, CryptConfig};
 use crate::data::{Data, Phantom};
 use crate::drive::{Command, CommandOp, Drive, Surroundings};
@@ -22,9 +22,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use stripewise_engine::cache::{Cache, CacheConfig, CacheError};
 use stripewise_engine::crypt::{Crypt as CryptLayer, CryptError};
+use stripewise_engine::geometry::Shape;
 use stripewise_engine::io::{
-    Action, ActionQueue, Compute, Flags, Input, IoError, IoResult, MemberIo, Op, Request, RequestId, Tag,
-    Verdict,
+    Action, ActionQueue, Area, Compute, Flags, Input, IoError, IoResult, Kernel, MemberIo, Op, Request,
+    RequestId, Tag, Verdict,
 };
 use stripewise_engine::stack::{Stack, StackError};
 use stripewise_engine::units::{Instant, SECTOR_BYTES, SectorRange};
@@ -126,13 +127,16 @@ pub struct World<D: Data> {
     members: Vec<Member>,
     buses: Buses,
     cpu: Cpu,
+    /// The array has a stripe cache.
+    has_stripes: bool,
     crypt: Option<Crypt>,
     schedule: Schedule,
     fanout: Fanout,
     way_ns: u64,
     computing: VecDeque<(Tag, Verdict)>,
-    /// Computations under way of the layers above the array, by number, and the numbers free.
-    layers: Vec<Tag>,
+    /// Computations under way of the layers above the array, with the thread that goes on when they end, by number, and the
+    /// numbers free.
+    layers: Vec<(Tag, Option<Thread>)>,
     layers_free: Vec<u32>,
     requests: Vec<Request>,
     /// By request: bytes that the page cache did not have when it was asked. Their submitter sleeps until they come.
@@ -149,6 +153,15 @@ pub struct World<D: Data> {
     touched: Vec<u32>,
     done_commands: Vec<u8>,
     done_ios: Vec<Tag>,
+}
+
+/// I/Os to members that the engine asked for at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    /// On the thread that asked for them, or in an interrupt.
+    directly: u64,
+    /// On md's thread: they pass the stripe cache.
+    by_array: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -179,6 +192,7 @@ impl<D: Data> World<D> {
     ) -> Result<Self, SimError> {
         let rig = &config.rig;
         let mut stack = Stack::new(&config.volume, None)?;
+        let has_stripes = matches!(stack.volume().geometry().shape(), Shape::Parity(_));
         let payload = crypt.map(|c| c.payload(stack.volume().geometry().array_sectors()));
         stack.raise(payload.as_ref(), cache)?;
         let attached = rig.attach(&config.volume.geometry.member_sectors).map_err(SimError::Rig)?;
@@ -206,6 +220,7 @@ impl<D: Data> World<D> {
             members,
             buses: Buses::new(rig),
             cpu: Cpu::new(&rig.cpu),
+            has_stripes,
             crypt: crypt.map(|c| Crypt::new(c, &rig.cpu, &rig.block)),
             schedule: Schedule::default(),
             fanout: Fanout::default(),
@@ -304,7 +319,7 @@ impl<D: Data> World<D> {
                 let request = self.requests[id as usize];
                 self.data.begin(&request);
                 self.handle(Input::Request(request));
-                self.cpu.enter(Some(request.flags.stream));
+                self.cpu.enter(Some(Thread::Stream(request.flags.stream)));
                 self.awaited[id as usize] = request.range.count * SECTOR_BYTES;
                 self.submitting = Some(id);
                 self.act();
@@ -328,11 +343,13 @@ impl<D: Data> World<D> {
                 self.act();
             }
             Event::Copied(number) => {
-                let tag = self.layers[number as usize];
+                let (tag, thread) = self.layers[number as usize];
                 self.layers_free.push(number);
                 self.trace(9, tag.0);
                 self.handle(Input::Computed { tag, verdict: Verdict::Consistent });
+                self.cpu.enter(thread);
                 self.act();
+                self.cpu.enter(None);
             }
             Event::Arm(member) => self.drive(member, Drive::arm),
             Event::ReadAheadFull(member) => self.drive(member, Drive::read_ahead_full),
@@ -414,13 +431,17 @@ impl<D: Data> World<D> {
     /// Carries out what the engine asked for, then sends commands to the drives that have new ones.
     fn act(&mut self) {
         self.deadline = self.stack.next_deadline();
-        let mut ios = 0;
+        let mut sent = Sent::default();
         if !self.out.is_empty() {
             let actions = std::mem::take(&mut self.out.actions);
             for action in &actions {
                 match action {
                     Action::Io(io) => {
-                        ios += 1;
+                        if self.is_of_stripe(io) {
+                            sent.by_array += 1;
+                        } else {
+                            sent.directly += 1;
+                        }
                         self.member_io(io);
                     }
                     Action::Compute(compute) => self.compute(compute),
@@ -430,9 +451,14 @@ impl<D: Data> World<D> {
             }
             self.out.actions = actions;
             self.out.clear();
-            self.counts.member_ios += ios;
+            self.counts.member_ios += sent.directly + sent.by_array;
         }
-        self.send(ios);
+        self.send(sent);
+    }
+
+    /// Whether an I/O passes the stripe cache: then md's thread sends it.
+    fn is_of_stripe(&self, io: &MemberIo) -> bool {
+        self.has_stripes && io.area == Area::Data && io.op != Op::Flush && !io.tag.is_of_read()
     }
 
     /// The engine has ended a request: the CPU completes it.
@@ -460,10 +486,11 @@ impl<D: Data> World<D> {
                 *awaited = awaited.saturating_sub(compute.bytes);
             }
             let end_ns = self.cpu.copy(self.now_ns, compute.bytes);
-            self.computed_at(end_ns, compute.tag);
+            self.computed_at(end_ns, compute.tag, None);
         } else if let Some(crypt) = self.crypt.as_mut().filter(|_| CryptLayer::owns(compute.tag)) {
             let end_ns = crypt.compute(&mut self.cpu, self.now_ns, compute);
-            self.computed_at(end_ns, compute.tag);
+            let is_write = !matches!(compute.kernel, Kernel::Decrypt { .. });
+            self.computed_at(end_ns, compute.tag, is_write.then_some(Thread::CryptWriter));
         } else {
             let end_ns = self.cpu.compute(self.now_ns, compute, &self.out);
             self.computing.push_back((compute.tag, verdict));
@@ -471,13 +498,13 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// Tells the engine of a computation's end, in whatever order such end.
-    fn computed_at(&mut self, end_ns: u64, tag: Tag) {
+    /// Tells the engine of a computation's end, in whatever order such end; a thread goes on then, if one is named.
+    fn computed_at(&mut self, end_ns: u64, tag: Tag, thread: Option<Thread>) {
         let number = self.layers_free.pop().unwrap_or_else(|| {
-            self.layers.push(tag);
+            self.layers.push((tag, thread));
             self.layers.len() as u32 - 1
         });
-        self.layers[number as usize] = tag;
+        self.layers[number as usize] = (tag, thread);
         self.schedule.at(end_ns, Event::Copied(number));
     }
 
@@ -491,15 +518,25 @@ impl<D: Data> World<D> {
         touch(member, slot, &mut self.touched);
     }
 
-    /// Sends commands to the drives with new I/Os.
-    fn send(&mut self, ios: u64) {
-        let mut ready_ns = if ios > 0 { self.cpu.member_ios(self.now_ns, ios) } else { self.now_ns };
+    /// Sends commands to the drives with new I/Os; those of I/Os that pass the stripe cache on md's thread.
+    fn send(&mut self, sent: Sent) {
+        let mut ready_ns = self.now_ns;
+        if sent.directly > 0 {
+            ready_ns = self.cpu.member_ios(ready_ns, sent.directly);
+        }
+        if sent.by_array > 0 {
+            ready_ns = self.cpu.array_ios(ready_ns, sent.by_array);
+        }
         for index in 0..self.touched.len() {
             let slot = self.touched[index];
             let member = &mut self.members[slot as usize];
             member.touched = false;
             while let Some((tag, op, start, sectors)) = member.queue.next(self.now_ns, &mut self.fanout) {
-                ready_ns = self.cpu.command(ready_ns);
+                ready_ns = if sent.by_array > 0 {
+                    self.cpu.array_command(ready_ns)
+                } else {
+                    self.cpu.command(ready_ns)
+                };
                 self.trace.add(u64::from(slot) << 56 ^ (op as u64) << 48 ^ start);
                 self.trace.add(sectors << 48 ^ self.now_ns);
                 let (schedule, done) = (&mut self.schedule, &mut self.done_commands);

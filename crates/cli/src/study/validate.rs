@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result};
 use stripewise_lab::validate::counts::{self, CountRow};
 use stripewise_lab::validate::report::{ERROR_MEDIAN, ERROR_WORST, SECTORS_WITHIN, Summary};
+use stripewise_lab::validate::syncs::{self, SyncRow};
 use stripewise_lab::validate::times::{self, CPU_SHARE_MAX, TimeRow};
 use stripewise_lab::validate::{Shape, Validation, check_programs};
 
@@ -24,17 +25,24 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
     };
     let stop = stop_flag()?;
     let wants = |part| args.only.is_none_or(|only| only == part);
-    let both = || -> Result<Validation> {
-        let (mut counts, mut times) = (Vec::new(), Vec::new());
+    let all = || -> Result<Validation> {
+        let (mut counts, mut times, mut syncs) = (Vec::new(), Vec::new(), Vec::new());
         if wants(ValidatePart::Counts) {
             counts = counts::run(args.quick, &stop, progress)?;
         }
-        if wants(ValidatePart::Times) {
-            times = times::run(args.quick, &stripewise, &stop, progress)?;
+        if wants(ValidatePart::Times) || wants(ValidatePart::Syncs) {
+            progress("from the kernel to a drive and back");
+            let way_ns = times::way_ns(&stripewise, &stop)?;
+            if wants(ValidatePart::Times) {
+                times = times::run(args.quick, &stripewise, way_ns, &stop, progress)?;
+            }
+            if wants(ValidatePart::Syncs) {
+                syncs = syncs::run(args.quick, &stripewise, way_ns, &stop, progress)?;
+            }
         }
-        Ok(Validation::new(counts, times))
+        Ok(Validation::new(counts, times, syncs))
     };
-    let validation = both();
+    let validation = all();
     progress("");
     if stop.load(Ordering::Relaxed) {
         return Ok(Exit::Interrupted);
@@ -66,14 +74,26 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
             row.way_us / 1000.0
         );
     }
+    if !validation.syncs.is_empty() {
+        let _ = writeln!(
+            text,
+            "How fast the array works by itself: MiB/s as in sync_speed, of Linux 6.1's md and of the engine\n"
+        );
+        let _ = writeln!(text, "{}", sync_table(&validation.syncs));
+    }
     text.push_str(&summary(&validation.summary));
     print(&text)?;
     Ok(Exit::Done)
 }
 
 fn array(shape: &Shape) -> String {
-    let Shape { level, members, chunk_kib, stripe_cache_size } = shape;
-    format!("RAID-{level} of {members}, {chunk_kib}K, {stripe_cache_size}")
+    let Shape { level, members, missing, chunk_kib, stripe_cache_size } = shape;
+    let without = if *missing > 0 { format!(" without {missing}") } else { String::new() };
+    match level {
+        1 => format!("RAID-1 of {members}{without}"),
+        10 => format!("RAID-10 of {members}{without}, {chunk_kib}K"),
+        _ => format!("RAID-{level} of {members}{without}, {chunk_kib}K, {stripe_cache_size}"),
+    }
 }
 
 fn count_table(rows: &[CountRow]) -> Table {
@@ -119,6 +139,24 @@ fn time_table(rows: &[TimeRow]) -> Table {
     table
 }
 
+fn sync_table(rows: &[SyncRow]) -> Table {
+    let mut table =
+        Table::new(["drive", "array, chunk, stripe cache", "work", "md", "engine", "error", "CPU"]);
+    for row in rows {
+        let error = format!("{:+.1} %", 100.0 * row.error);
+        table.row([
+            row.cell.drive.describe(),
+            array(&row.cell.shape),
+            row.cell.action.name().to_owned(),
+            format!("{:.2}", row.linux_kib_s / 1024.0),
+            format!("{:.2}", row.engine_kib_s / 1024.0),
+            if row.is_judged { error } else { format!("({error})") },
+            format!("{:.0} %", 100.0 * row.cpu_share),
+        ]);
+    }
+    table
+}
+
 fn summary(summary: &Summary) -> String {
     let mut text = String::new();
     if summary.counts > 0 {
@@ -130,31 +168,37 @@ fn summary(summary: &Summary) -> String {
             summary.counts
         );
     }
-    let cpu = 100.0 * CPU_SHARE_MAX;
-    if let (Some(median), Some(worst)) = (summary.error_median, summary.error_worst) {
-        let wanted = |error: f64, limit: f64| {
-            let verdict = if error < limit { "met" } else { "MISSED" };
-            format!("{:.1} % (wanted: below {} %, {verdict})", 100.0 * error, 100.0 * limit)
-        };
-        let _ = write!(
-            text,
-            "Throughput: median error {}, worst {}, over {} of {} cells",
-            wanted(median, ERROR_MEDIAN),
-            wanted(worst, ERROR_WORST),
-            summary.times_judged,
-            summary.times
-        );
-        if summary.times_judged < summary.times {
-            let _ = write!(text, "; in the others the CPU takes more than {cpu} % of the time");
-        }
-        text.push_str(".\n");
-    } else if summary.times > 0 {
-        let _ = writeln!(
-            text,
-            "Throughput: no verdict, as in each of {} cells the CPU takes more than {cpu} % of the time: run it on an idle \
-             machine, or at real-time priority (chrt -r 5).",
-            summary.times
-        );
-    }
+    let times = [summary.error_median, summary.error_worst];
+    text.push_str(&errors("Throughput", times, summary.times_judged, summary.times));
+    let syncs = [summary.sync_error_median, summary.sync_error_worst];
+    text.push_str(&errors("The array's own work", syncs, summary.syncs_judged, summary.syncs));
     text
+}
+
+/// A line of the errors, median and worst, of cells where the drives were the limit.
+fn errors(what: &str, [median, worst]: [Option<f64>; 2], judged: usize, cells: usize) -> String {
+    let cpu = 100.0 * CPU_SHARE_MAX;
+    let wanted = |error: f64, limit: f64| {
+        let verdict = if error < limit { "met" } else { "MISSED" };
+        format!("{:.1} % (wanted: below {} %, {verdict})", 100.0 * error, 100.0 * limit)
+    };
+    match (median, worst) {
+        (Some(median), Some(worst)) => {
+            let others = if judged < cells {
+                format!("; in the others the CPU takes more than {cpu} % of the time")
+            } else {
+                String::new()
+            };
+            format!(
+                "{what}: median error {}, worst {}, over {judged} of {cells} cells{others}.\n",
+                wanted(median, ERROR_MEDIAN),
+                wanted(worst, ERROR_WORST)
+            )
+        }
+        _ if cells > 0 => format!(
+            "{what}: no verdict, as in each of {cells} cells the CPU takes more than {cpu} % of the time: run it on an idle \
+             machine, or at real-time priority (chrt -r 5).\n"
+        ),
+        _ => String::new(),
+    }
 }

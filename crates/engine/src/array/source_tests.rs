@@ -9,7 +9,7 @@ use crate::io::{
 };
 use crate::level::{Layout, Level};
 use crate::policy::Policy;
-use crate::units::{Instant, MemberIndex, SectorRange, Slot};
+use crate::units::{Instant, MemberIndex, Nanos, SectorRange, Slot};
 use crate::volume::{Volume, VolumeConfig};
 
 const LEVELS: [(Level, u16); 5] =
@@ -175,8 +175,10 @@ fn a_member_that_left_is_rebuilt_from_the_others_and_not_from_the_cache() {
         chunk_sectors: 128,
         member_sectors: vec![SECTORS; 4],
     };
-    // What is written and read stays in the cache.
-    let config = VolumeConfig { spares: 1, ..VolumeConfig::new(geometry, Policy::linux_6_1()) };
+    // What is written and read stays in the cache. No time passes.
+    let mut policy = Policy::linux_6_1();
+    policy.sync.full_rest = Nanos(0);
+    let config = VolumeConfig { spares: 1, ..VolumeConfig::new(geometry, policy) };
     let mut volume = Volume::new(&config).unwrap();
     run(&mut volume, request(Op::Write, 0, 128), |_| None);
     let ran = run(&mut volume, Input::Admin { id: 1, command: AdminCommand::Fail(Slot(0)) }, |_| None);

@@ -9,7 +9,7 @@ use crate::array::core::{Core, RequestKey};
 use crate::array::members::{Replacement, Standing};
 use crate::array::parity::Parity;
 use crate::array::slots::SlotSet;
-use crate::array::sync::{self, LostRanges, SpeedLimits, Sync, SyncConfig, SyncStatus};
+use crate::array::sync::{self, LostRanges, Room, SpeedLimits, Sync, SyncConfig, SyncStatus};
 use crate::array::{slot_exists, survives};
 use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
 use crate::io::SyncAction;
@@ -223,7 +223,8 @@ impl Volume {
             intent.need_all_set();
             intent.dirty_all();
         }
-        let sync = Sync::new(config.sync, returned);
+        let room = Room::new(&core.geometry, &core.policy, config.stripe_cache_size);
+        let sync = Sync::new(config.sync, returned, room);
         Ok(Self { core, machine, keeper, released: Vec::new(), stopping: None, is_stopped: false, sync })
     }
 

@@ -81,27 +81,31 @@ impl Sent {
 /// The cells.
 pub fn grid(quick: bool) -> Vec<CountCell> {
     use Order::{Random, Sequential};
-    let shapes: &[(u8, u16, u64, u32)] = if quick {
-        &[(5, 5, 64, 256), (6, 6, 64, 256)]
+    let shapes: &[(u8, u16, u16, u64, u32)] = if quick {
+        &[(5, 5, 0, 64, 256), (5, 5, 1, 64, 256), (6, 6, 0, 64, 256)]
     } else {
         &[
-            (5, 3, 64, 256),
-            (5, 5, 64, 256),
-            (5, 5, 64, 4096),
-            (5, 5, 512, 256),
-            (5, 5, 512, 4096),
-            (5, 5, 4, 256),
-            (5, 12, 64, 256),
-            (6, 4, 64, 256),
-            (6, 6, 64, 256),
-            (6, 6, 512, 1024),
-            (6, 12, 128, 1024),
+            (5, 3, 0, 64, 256),
+            (5, 5, 0, 64, 256),
+            (5, 5, 0, 64, 4096),
+            (5, 5, 0, 512, 256),
+            (5, 5, 0, 512, 4096),
+            (5, 5, 0, 4, 256),
+            (5, 12, 0, 64, 256),
+            (6, 4, 0, 64, 256),
+            (6, 6, 0, 64, 256),
+            (6, 6, 0, 512, 1024),
+            (6, 12, 0, 128, 1024),
+            (5, 5, 1, 64, 256),
+            (5, 8, 1, 512, 4096),
+            (6, 6, 1, 64, 256),
+            (6, 6, 2, 64, 256),
         ]
     };
     let blocks: &[u64] = if quick { &[8, 128, 2048] } else { &[8, 32, 128, 512, 2048, 8192] };
     let mut cells = Vec::new();
-    for &(level, members, chunk_kib, stripe_cache_size) in shapes {
-        let shape = Shape { level, members, chunk_kib, stripe_cache_size };
+    for &(level, members, missing, chunk_kib, stripe_cache_size) in shapes {
+        let shape = Shape { level, members, missing, chunk_kib, stripe_cache_size };
         for &block_sectors in blocks {
             for (order, is_write, shift_sectors) in [
                 (Sequential, false, 0),
@@ -200,7 +204,7 @@ mod tests {
     /// The figures are those of md of Linux 6.1.
     #[test]
     fn a_request_larger_than_the_stripe_cache_reads_no_more_than_its_ends_need() {
-        let shape = Shape { level: 5, members: 3, chunk_kib: 64, stripe_cache_size: 256 };
+        let shape = Shape { level: 5, members: 3, missing: 0, chunk_kib: 64, stripe_cache_size: 256 };
         let sent = sent(shape, 8192, 8, 8);
         assert_eq!((sent.sectors_read, sent.sectors_written), (128, 98_368));
     }
@@ -208,9 +212,9 @@ mod tests {
     /// The figures are those of md of Linux 6.1, of a list it was given.
     #[test]
     fn small_writes_read_and_write_as_md_does() {
-        let shape = Shape { level: 5, members: 5, chunk_kib: 64, stripe_cache_size: 256 };
+        let shape = Shape { level: 5, members: 5, missing: 0, chunk_kib: 64, stripe_cache_size: 256 };
         assert_eq!(sent(shape, 8, 0, 200).sectors_written, 3200);
-        let shape = Shape { level: 6, members: 6, chunk_kib: 64, stripe_cache_size: 256 };
+        let shape = Shape { level: 6, members: 6, missing: 0, chunk_kib: 64, stripe_cache_size: 256 };
         assert_eq!(sent(shape, 8, 0, 200).sectors_written, 4800);
     }
 

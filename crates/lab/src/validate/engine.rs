@@ -25,10 +25,12 @@ const RESERVED_KIB_MIN: u64 = 128;
 /// An array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shape {
-    /// 5 or 6.
+    /// 1, 5, 6 or 10.
     pub level: u8,
-    /// Members.
+    /// Members, missing ones included.
     pub members: u16,
+    /// How many of them are missing, the last ones.
+    pub missing: u16,
     /// Chunk.
     pub chunk_kib: u64,
     /// Stripe-cache entries.
@@ -36,6 +38,15 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// The members that are there.
+    pub const fn present(&self) -> u16 {
+        self.members - self.missing
+    }
+
+    fn missing_slots(&self) -> impl Iterator<Item = Slot> {
+        (self.present()..self.members).map(Slot)
+    }
+
     fn data_members(&self) -> u64 {
         u64::from(self.members - if self.level == 6 { 2 } else { 1 })
     }
@@ -63,6 +74,7 @@ impl Shape {
         GuestCell {
             level: self.level,
             members: self.members,
+            missing: self.missing,
             chunk_kib: self.chunk_kib,
             stripe_cache_size: self.stripe_cache_size,
             member_kib,
@@ -71,11 +83,18 @@ impl Shape {
             reserved_kib: self.reserved_kib() * self.data_members(),
             rest_s: 0.0,
             streams: requests.lists(within, seed),
+            sync: None,
         }
     }
 
-    fn config(&self, member_sectors: u64) -> VolumeConfig {
-        let level = if self.level == 6 { Level::Raid6 } else { Level::Raid5 };
+    /// The array with what is missing failed.
+    pub(super) fn config(&self, member_sectors: u64) -> VolumeConfig {
+        let level = match self.level {
+            1 => Level::Raid1,
+            6 => Level::Raid6,
+            10 => Level::Raid10,
+            _ => Level::Raid5,
+        };
         let geometry = GeometrySpec {
             level,
             layout: Layout::default_of(level),
@@ -84,6 +103,7 @@ impl Shape {
         };
         VolumeConfig {
             stripe_cache_size: self.stripe_cache_size,
+            failed: self.missing_slots().collect(),
             ..VolumeConfig::new(geometry, Policy::linux_6_1())
         }
     }
@@ -94,7 +114,7 @@ impl Shape {
 pub(super) struct Simulated {
     /// From the first request to the end of the last.
     pub(super) seconds: f64,
-    /// What each member was sent.
+    /// What each member that is there was sent.
     pub(super) members: Vec<MemberStats>,
 }
 
@@ -139,6 +159,6 @@ pub(super) fn simulate(
     }
     Ok(Simulated {
         seconds: replay.end.0 as f64 / 1e9,
-        members: report.members.iter().map(|m| m.stats).collect(),
+        members: report.members.iter().take(shape.present().into()).map(|m| m.stats).collect(),
     })
 }

@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -55,10 +56,11 @@ def stats(name):
     return [int(words[i]) for i in (0, 2, 4, 6)]
 
 
-def create(cell, names):
-    run("mdadm", "--create", ARRAY, "--run", "--assume-clean", "--bitmap=none", "--metadata=1.2",
-        f"--level={cell['level']}", f"--chunk={cell['chunk_kib']}", f"--size={cell['member_kib']}",
-        f"--data-offset={cell['data_offset_kib']}K", f"--raid-devices={len(names)}", *[f"/dev/{name}" for name in names])
+def create(cell, names, *more):
+    chunk = [] if cell["level"] == 1 else [f"--chunk={cell['chunk_kib']}"]
+    run("mdadm", "--create", ARRAY, "--run", "--bitmap=none", "--metadata=1.2", f"--level={cell['level']}", *chunk,
+        f"--size={cell['member_kib']}", f"--data-offset={cell['data_offset_kib']}K", f"--raid-devices={cell['members']}",
+        *more, *[f"/dev/{name}" for name in names], *["missing"] * cell["missing"])
     MD.joinpath("safe_mode_delay").write_text("0")  # the array stays active: no superblock is written in between
 
 
@@ -136,7 +138,7 @@ def probe(name, count):
 
 
 def shape(cell):
-    return [cell[key] for key in ("level", "members", "chunk_kib", "member_kib", "data_offset_kib")]
+    return [cell[key] for key in ("level", "members", "missing", "chunk_kib", "member_kib", "data_offset_kib")]
 
 
 def one(cell, names):
@@ -148,6 +150,48 @@ def one(cell, names):
     settle()
     after = [stats(name) for name in names]
     return {"seconds": seconds, "members": [[b - a for a, b in zip(*pair)] for pair in zip(before, after)]}
+
+
+def attribute(name):
+    return MD.joinpath(name).read_text().split()
+
+
+def synced():
+    """When it is, and how many sectors the array's own work has done. (sync_completed is where it was last recorded.)"""
+    told = pathlib.Path("/proc/mdstat").read_text()
+    done = re.search(r"= *[0-9.]+% \((\d+)/\d+\)", told)
+    if not done:
+        raise RuntimeError(f"the array's own work is over: {told}")
+    return time.monotonic(), 2 * int(done[1])
+
+
+def own_work(cell, devices):
+    """What the array does by itself at full speed, from its start on: seconds and sectors of the part that is watched."""
+    sync = cell["sync"]
+    names = devices[:cell["members"] - cell["missing"]]
+    for name in devices[:cell["members"]]:
+        subprocess.run(["mdadm", "--zero-superblock", f"/dev/{name}"], stderr=subprocess.DEVNULL)
+    # --force: a RAID-5 is resynced, not made of one member less and a spare.
+    create(cell, names, "--assume-clean" if sync["action"] == "recover" else "--force")
+    for bound in ("sync_speed_min", "sync_speed_max"):
+        MD.joinpath(bound).write_text("100000000")
+    if MD.joinpath("stripe_cache_size").exists():
+        MD.joinpath("stripe_cache_size").write_text(str(cell["stripe_cache_size"]))
+    time.sleep(cell["rest_s"])
+    if sync["action"] == "recover":
+        run("mdadm", "--add", ARRAY, *[f"/dev/{name}" for name in devices[len(names):cell["members"]]])
+    for _ in range(1000):
+        if attribute("sync_action") == [sync["action"]] and "%" in pathlib.Path("/proc/mdstat").read_text():
+            break
+        time.sleep(0.01)
+    else:
+        raise RuntimeError(f"{sync['action']} does not begin: {attribute('sync_action')}")
+    time.sleep(sync["ramp_s"])
+    begin, before = synced()
+    time.sleep(sync["seconds"])
+    end, after = synced()
+    run("mdadm", "--stop", ARRAY)
+    return {"seconds": end - begin, "sync_sectors": after - before, "members": []}
 
 
 def main(folder):
@@ -168,16 +212,20 @@ def main(folder):
         tell({"kernel": os.uname().release, **probed})
         running = None
         for cell in plan["cells"]:
-            names = devices[:cell["members"]]
+            names = devices[:cell["members"] - cell["missing"]]
             try:
+                if cell["sync"]:
+                    tell(own_work(cell, devices))
+                    continue
                 if running != shape(cell):
                     if running:
                         run("mdadm", "--stop", ARRAY)
-                    create(cell, names)
+                    create(cell, names, "--assume-clean")
                     running = shape(cell)
                 tell(one(cell, names))
             except Exception:
-                tell({"failed": traceback.format_exc()})
+                told = {key: value for key, value in cell.items() if key != "streams"}
+                tell({"failed": f"{told}: {traceback.format_exc()}"})
                 return
     os.sync()
 

@@ -18,7 +18,7 @@ const GUEST: &str = include_str!("guest.py");
 /// Becomes the kernel, on CPUs whose registers are too many for it, too.
 const LAUNCHER: &str = include_str!("registers.py");
 /// What the kernel loads; those that are part of it are passed over.
-const MODULES: [&str; 13] = [
+const MODULES: [&str; 15] = [
     "libcrc32c",
     "async_tx",
     "async_memcpy",
@@ -26,6 +26,8 @@ const MODULES: [&str; 13] = [
     "async_pq",
     "async_raid6_recov",
     "md-mod",
+    "raid1",
+    "raid10",
     "raid456",
     "dm-mod",
     "brd",
@@ -50,11 +52,24 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("/usr/bin/python3", "python3"),
 ];
 
-/// One array and the requests it is given.
+/// The array's own work, watched for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct GuestSync {
+    /// As `sync_action` has it.
+    pub(super) action: &'static str,
+    /// From its start, until it is watched.
+    pub(super) ramp_s: f64,
+    /// How long it is watched.
+    pub(super) seconds: f64,
+}
+
+/// One array and the requests it is given, or its own work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct GuestCell {
     pub(super) level: u8,
     pub(super) members: u16,
+    /// The last so many.
+    pub(super) missing: u16,
     pub(super) chunk_kib: u64,
     pub(super) stripe_cache_size: u32,
     pub(super) member_kib: u64,
@@ -65,6 +80,8 @@ pub(super) struct GuestCell {
     /// How long the drives are left alone before the first request.
     pub(super) rest_s: f64,
     pub(super) streams: Vec<Vec<(u64, u64)>>,
+    /// Instead of requests.
+    pub(super) sync: Option<GuestSync>,
 }
 
 /// What a kernel is booted for.
@@ -94,8 +111,11 @@ pub(super) struct Ran {
 /// What a cell came to.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct GuestResult {
-    /// From the first request to the end of the last.
+    /// From the first request to the end of the last; of its own work, as long as it was watched.
     pub(super) seconds: f64,
+    /// Sectors that its own work did meanwhile.
+    #[serde(default)]
+    pub(super) sync_sectors: u64,
     /// Reads, sectors read, writes, sectors written of each member.
     pub(super) members: Vec<[u64; 4]>,
 }

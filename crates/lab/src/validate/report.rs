@@ -1,8 +1,9 @@
-//! What both comparisons come to, in figures.
+//! What the comparisons come to, in figures.
 
 use serde::Serialize;
 
 use super::counts::CountRow;
+use super::syncs::SyncRow;
 use super::times::{CPU_SHARE_MAX, TimeRow};
 
 /// Within this share of real md's sectors, a cell counts as equal.
@@ -12,13 +13,15 @@ pub const ERROR_MEDIAN: f64 = 0.10;
 /// and the worst below this.
 pub const ERROR_WORST: f64 = 0.25;
 
-/// Both comparisons.
+/// All comparisons.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Validation {
     /// What is sent.
     pub counts: Vec<CountRow>,
     /// How long it takes.
     pub times: Vec<TimeRow>,
+    /// How fast the array works by itself.
+    pub syncs: Vec<SyncRow>,
     /// In figures.
     pub summary: Summary,
 }
@@ -38,6 +41,14 @@ pub struct Summary {
     pub error_median: Option<f64>,
     /// The largest.
     pub error_worst: Option<f64>,
+    /// Cells of the array's own work.
+    pub syncs: usize,
+    /// Of which the drives were the limit.
+    pub syncs_judged: usize,
+    /// Median of their errors' size; none without such cells.
+    pub sync_error_median: Option<f64>,
+    /// The largest.
+    pub sync_error_worst: Option<f64>,
     /// What was wanted.
     pub limits: Limits,
 }
@@ -66,10 +77,9 @@ impl Limits {
 
 impl Validation {
     /// Draws up the figures.
-    pub fn new(counts: Vec<CountRow>, times: Vec<TimeRow>) -> Self {
-        let mut errors: Vec<f64> =
-            times.iter().filter(|row| row.is_judged).map(|row| row.error.abs()).collect();
-        errors.sort_unstable_by(f64::total_cmp);
+    pub fn new(counts: Vec<CountRow>, times: Vec<TimeRow>, syncs: Vec<SyncRow>) -> Self {
+        let errors = sizes(times.iter().filter(|row| row.is_judged).map(|row| row.error));
+        let sync_errors = sizes(syncs.iter().filter(|row| row.is_judged).map(|row| row.error));
         let summary = Summary {
             counts: counts.len(),
             counts_within: counts.iter().filter(|row| row.difference.abs() <= SECTORS_WITHIN).count(),
@@ -77,10 +87,21 @@ impl Validation {
             times_judged: errors.len(),
             error_median: median(&errors),
             error_worst: errors.last().copied(),
+            syncs: syncs.len(),
+            syncs_judged: sync_errors.len(),
+            sync_error_median: median(&sync_errors),
+            sync_error_worst: sync_errors.last().copied(),
             limits: Limits::ALL,
         };
-        Self { counts, times, summary }
+        Self { counts, times, syncs, summary }
     }
+}
+
+/// Errors by size.
+fn sizes(errors: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut sizes: Vec<f64> = errors.map(f64::abs).collect();
+    sizes.sort_unstable_by(f64::total_cmp);
+    sizes
 }
 
 /// The median of sorted numbers.

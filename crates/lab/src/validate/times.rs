@@ -34,9 +34,9 @@ const COUNTS: (u64, u64) = (16, 3000);
 const MEMBERS: u16 = 5;
 /// Used of each member: seeks are as on a small partition.
 const MEMBER_KIB: u64 = 16 << 20;
-const DATA_OFFSET_KIB: u64 = 1 << 10;
+pub(super) const DATA_OFFSET_KIB: u64 = 1 << 10;
 /// Above it, the drives have destaged what the cell before left in their caches.
-const REST_SECONDS: f64 = 0.7;
+pub(super) const REST_SECONDS: f64 = 0.7;
 /// Commands a drive takes, where the model does not say another number.
 const QUEUE_DEPTH: f64 = 16.0;
 /// Largest request of the guest's queues: the disks take 254 segments, which pages of a stripe cache are.
@@ -47,7 +47,7 @@ const PROBE_READS: u32 = 400;
 /// Requests a queue holds.
 const NR_REQUESTS: f64 = 128.0;
 /// The simulator's runs, with platters elsewhere in each.
-const SEEDS: u64 = 3;
+pub(super) const SEEDS: u64 = 3;
 const LISTS_SEED: u64 = 11;
 
 /// A drive model with some values changed.
@@ -60,12 +60,12 @@ pub struct DriveSetup {
 }
 
 impl DriveSetup {
-    fn new(model: &'static str, changes: &[(&'static str, f64)]) -> Self {
+    pub(super) fn new(model: &'static str, changes: &[(&'static str, f64)]) -> Self {
         Self { model, changes: changes.to_vec() }
     }
 
     /// Drives that take no time.
-    fn none() -> Self {
+    pub(super) fn none() -> Self {
         Self::new(
             "constant-latency",
             &[("latency", 0.0), ("link_rate", 100_000.0), ("queue_depth", QUEUE_DEPTH)],
@@ -94,9 +94,9 @@ impl DriveSetup {
         std::iter::once(self.model.to_owned()).chain(changes).collect()
     }
 
-    fn rig(&self, way_ns: u64) -> Result<Rig> {
+    pub(super) fn rig(&self, members: u16, way_ns: u64) -> Result<Rig> {
         let block = [("request_size_max", REQUEST_KIB), ("nr_requests", NR_REQUESTS)];
-        rig(&self.load()?, &block, MEMBERS, way_ns)
+        rig(&self.load()?, &block, members, way_ns)
     }
 
     fn guest_plan(&self) -> Result<GuestPlan> {
@@ -198,7 +198,7 @@ fn cells(drive: &DriveSetup, rig: &Rig, quick: bool) -> Result<Vec<TimeCell>> {
     chosen
         .iter()
         .map(|&(chunk_kib, stripe_cache_size, order, is_write, block_sectors, threads)| {
-            let shape = Shape { level: 5, members: MEMBERS, chunk_kib, stripe_cache_size };
+            let shape = Shape { level: 5, members: MEMBERS, missing: 0, chunk_kib, stripe_cache_size };
             let mut requests =
                 Requests { order, is_write, block_sectors, shift_sectors: 0, threads, count: COUNTS.0 };
             // As many as the engine needs for a cell's time.
@@ -211,10 +211,10 @@ fn cells(drive: &DriveSetup, rig: &Rig, quick: bool) -> Result<Vec<TimeCell>> {
 }
 
 /// Has real md play cells on five drives; seconds and counts of each.
-fn on_linux(
+pub(super) fn on_linux(
     stripewise: &Path,
     drive: &DriveSetup,
-    cells: &[TimeCell],
+    cells: &[GuestCell],
     rest_s: f64,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(usize),
@@ -222,14 +222,17 @@ fn on_linux(
     let drives = Drives::start(stripewise, &drive.words(), MEMBERS)?;
     let plan = GuestPlan {
         devices: drives.names(),
-        cells: cells.iter().map(|cell| GuestCell { rest_s, ..guest_cell(cell) }).collect(),
+        cells: cells.iter().map(|cell| GuestCell { rest_s, ..cell.clone() }).collect(),
         ..drive.guest_plan()?
     };
     Ok(kernel::run(&plan, &drives.kernel_arguments(), cancel, |index, _| progress(index))?.results)
 }
 
 /// How long a command is between kernel and drive: of a read that takes a known time in the drive, the rest.
-fn way_ns(stripewise: &Path, cancel: &AtomicBool) -> Result<u64> {
+///
+/// # Errors
+/// As [`run`].
+pub fn way_ns(stripewise: &Path, cancel: &AtomicBool) -> Result<u64> {
     let drive = DriveSetup::new(
         "constant-latency",
         &[("latency", PROBE_LATENCY_US), ("link_rate", 100_000.0), ("queue_depth", QUEUE_DEPTH)],
@@ -271,29 +274,29 @@ fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) ->
     })
 }
 
-/// Runs all cells on both sides; `stripewise` is the program that serves drives.
+/// Runs all cells on both sides; `stripewise` is the program that serves drives, and commands are so long on their way to them.
 ///
 /// # Errors
 /// A program does not start, the kernel cannot be booted, or a cell fails; or `cancel` was set.
 pub fn run(
     quick: bool,
     stripewise: &Path,
+    way_ns: u64,
     cancel: &AtomicBool,
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<TimeRow>> {
     let mut rows = Vec::new();
-    progress("how long it takes: from the kernel to a drive and back");
-    let way_ns = way_ns(stripewise, cancel)?;
     for drive in setups(quick) {
-        let rig = drive.rig(way_ns)?;
+        let rig = drive.rig(MEMBERS, way_ns)?;
         let cells = cells(&drive, &rig, quick)?;
+        let guest_cells: Vec<_> = cells.iter().map(guest_cell).collect();
         let total = cells.len();
         let name = drive.describe();
-        let linux = on_linux(stripewise, &drive, &cells, REST_SECONDS, cancel, &mut |index| {
+        let linux = on_linux(stripewise, &drive, &guest_cells, REST_SECONDS, cancel, &mut |index| {
             progress(&format!("how long it takes, {name}: {} of {total}", index + 1));
         });
         let linux = linux.with_context(|| name.clone())?;
-        let control = on_linux(stripewise, &DriveSetup::none(), &cells, 0.0, cancel, &mut |index| {
+        let control = on_linux(stripewise, &DriveSetup::none(), &guest_cells, 0.0, cancel, &mut |index| {
             progress(&format!("the same without drives' time: {} of {total}", index + 1));
         })?;
         for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {

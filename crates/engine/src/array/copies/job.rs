@@ -23,8 +23,8 @@ use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// Pages of each member for one job.
 pub(super) const JOB_PAGES: u32 = (JOB_SECTORS_MAX / PAGE_SECTORS) as u32;
-/// Jobs that have pages at once.
-pub(super) const BUFFERS: u32 = 4;
+/// Jobs that have pages at once: as many as md has sectors under way.
+pub(super) const BUFFERS: u32 = 16;
 /// Most rewrites that are under way or wait.
 const REWRITES_MAX: usize = 8;
 

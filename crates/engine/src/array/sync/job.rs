@@ -3,8 +3,8 @@
 use crate::io::Verdict;
 use crate::units::{SectorRange, Slot};
 
-/// Most jobs at once.
-pub(crate) const JOBS_MAX: usize = 4;
+/// Most jobs at once, whatever [room](super::room) there is.
+pub(super) const JOBS_MAX: usize = 512;
 /// Most sectors of a member that one job works on.
 pub(crate) const JOB_SECTORS_MAX: u64 = 256;
 /// Located mismatches that are kept.

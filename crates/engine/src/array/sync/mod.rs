@@ -10,21 +10,23 @@
 //!
 //! # Contract
 //! *Ordering.* Jobs are begun in ascending order, and what lies before the oldest one in flight is done. *Fairness.* A
-//! job takes its rows, or its range, in its turn with requests. *Limits.* `JOBS_MAX` jobs at once.
+//! job takes its rows, or its range, in its turn with requests. *Limits.* As many jobs at once as there is [`room`] for.
 
 mod admin;
 mod job;
 mod lost;
+mod room;
 mod speed;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 
-pub(crate) use job::{Found, JOB_SECTORS_MAX, JOBS_MAX, Job, JobKind};
+pub(crate) use job::{Found, JOB_SECTORS_MAX, Job, JobKind};
 pub use job::{MISMATCHES_KEPT, Mismatch};
 pub(crate) use lost::lost_ranges;
 pub use lost::{LOST_RANGES_MAX, LostRanges};
+pub(crate) use room::Room;
 pub use speed::SpeedLimits;
 
 use super::core::{Core, RequestKey, RequestState};
@@ -76,6 +78,8 @@ struct InFlight {
     request: RequestKey,
     /// Where the action stands when this and those before are done.
     upto: u64,
+    /// Sectors of each member that it works on.
+    sectors: u64,
     is_done: bool,
 }
 
@@ -99,6 +103,8 @@ struct Run {
     /// What `done` was when the metadata was last told.
     told: u64,
     in_flight: VecDeque<InFlight>,
+    /// Sectors of each member that jobs work on.
+    under_way: u64,
     end: Option<Ending>,
 }
 
@@ -114,6 +120,7 @@ enum Ending {
 #[expect(clippy::struct_excessive_bools, reason = "each is a condition of its own")]
 pub(crate) struct Sync {
     speed: Speed,
+    room: Room,
     run: Option<Run>,
     frozen: bool,
     /// The table is to be read anew.
@@ -133,9 +140,10 @@ pub(crate) struct Sync {
 
 impl Sync {
     /// `returned` are recovering slots that lack only what the write-intent bitmap names.
-    pub(crate) fn new(config: SyncConfig, returned: SlotSet) -> Self {
+    pub(crate) fn new(config: SyncConfig, returned: SlotSet, room: Room) -> Self {
         Self {
             speed: Speed::new(config.speed),
+            room,
             run: None,
             frozen: !config.start,
             look: false,
@@ -221,7 +229,7 @@ impl Sync {
             return Some(core.now);
         }
         let run = self.run.as_ref()?;
-        self.speed.paused_until().filter(|_| run.end.is_none())
+        self.speed.paused_until().max(self.room.rests_until()).filter(|_| run.end.is_none())
     }
 
     /// Chooses what to do. Answers whether there is anything.
@@ -266,6 +274,7 @@ impl Sync {
     ) -> bool {
         let total = sync_sectors(core, action);
         self.speed.start(core);
+        self.room.clear();
         self.run = Some(Run {
             action,
             cursor: from,
@@ -277,6 +286,7 @@ impl Sync {
             by_intent,
             told: from,
             in_flight: VecDeque::new(),
+            under_way: 0,
             end: None,
         });
         out.push(Action::Event(ArrayEvent::SyncStarted(action)));
@@ -305,6 +315,7 @@ impl Sync {
             let Some(run) = &mut self.run else { continue };
             let Some(index) = run.in_flight.iter().position(|j| j.request == key) else { continue };
             run.in_flight[index].is_done = true;
+            run.under_way -= run.in_flight[index].sectors;
             if result.is_err() && !mutation::is(Mutation::PassLostRows) {
                 let range = SectorRange::new(run.done, run.in_flight[index].upto.saturating_sub(run.done));
                 // Members whose standing changed may be why: then that is how it ends.
@@ -370,7 +381,11 @@ impl Sync {
     fn begin_jobs(&mut self, core: &mut Core) -> bool {
         let mut began = false;
         while let Some(run) = &mut self.run {
-            if run.end.is_some() || run.in_flight.len() >= JOBS_MAX || run.is_past_end(core) {
+            if run.end.is_some() || run.is_past_end(core) {
+                self.room.clear();
+                break;
+            }
+            if !self.room.may_begin(core.now, run.in_flight.len(), run.under_way) {
                 break;
             }
             if !self.speed.may_begin(core, run.cursor - run.from, run.done - run.from) {
@@ -440,7 +455,8 @@ impl Run {
             self.cursor = self.total.min(self.cursor + PAGE_SECTORS);
         }
         let request = begin(core, range, Job { kind, slot: None });
-        self.in_flight.push_back(InFlight { request, upto: self.cursor, is_done: false });
+        self.in_flight.push_back(InFlight { request, upto: self.cursor, sectors: count, is_done: false });
+        self.under_way += count;
     }
 
     /// Whether it goes over members' sectors slot by slot, where the bitmap counts sectors of the array.
@@ -475,9 +491,12 @@ impl Run {
             }
             _ => None,
         };
+        let sectors = if request.is_some() { count } else { 0 };
+        self.under_way += sectors;
         self.in_flight.push_back(InFlight {
             request: request.unwrap_or(RequestKey::MAX),
             upto,
+            sectors,
             is_done: request.is_none(),
         });
     }

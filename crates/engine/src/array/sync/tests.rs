@@ -117,7 +117,7 @@ fn commands_that_are_refused_change_nothing() {
 #[test]
 fn a_check_says_how_far_it_is_and_a_second_one_waits_its_turn() {
     let mut volume = volume(Level::Raid6, 5, 0);
-    assert_eq!(command(&mut volume, AdminCommand::Sync(SyncAction::Check), 40).0, AdminReply::Done);
+    assert_eq!(command(&mut volume, AdminCommand::Sync(SyncAction::Check), 100).0, AdminReply::Done);
     let status = volume.sync_status().unwrap();
     assert_eq!((status.action, status.total_sectors), (SyncAction::Check, SECTORS));
     assert!(status.done_sectors > 0 && status.done_sectors < SECTORS, "{status:?}");

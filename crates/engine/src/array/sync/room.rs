@@ -1,0 +1,114 @@
+//! How much of each member the array's own work has under way at once.
+//!
+//! On levels with parity that is a share of the stripe cache, as in md, whose own work takes entries as requests do: when it
+//! finds none free it waits until the active ones are few enough, and then [rests](crate::policy::SyncPolicy::full_rest). On
+//! levels of copies it is a number of sectors, without a rest.
+
+use super::job::JOBS_MAX;
+use crate::geometry::{Geometry, Shape};
+use crate::policy::Policy;
+use crate::units::{Instant, Nanos, PAGE_SECTORS};
+
+/// The room.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Sectors of each member under way at most.
+    sectors: u64,
+    /// It was full: nothing begins until no more than this is under way.
+    wake_sectors: u64,
+    /// How long it rests then.
+    rest: Nanos,
+    is_full: bool,
+    rests_until: Option<Instant>,
+}
+
+impl Room {
+    /// The room on an array with so many stripe-cache entries.
+    pub(crate) fn new(geometry: &Geometry, policy: &Policy, entries: u32) -> Self {
+        let rows = u64::from(entries) * PAGE_SECTORS;
+        let sync = &policy.sync;
+        match geometry.shape() {
+            Shape::Parity(_) => {
+                let sectors = (rows * u64::from(sync.cache_quarters) / 4).min(sync.rows_sectors_max);
+                let wake_sectors = sectors * u64::from(policy.cache_wake_quarters) / 4;
+                Self { sectors, wake_sectors, rest: sync.full_rest, is_full: false, rests_until: None }
+            }
+            _ => Self {
+                sectors: sync.copies_sectors,
+                wake_sectors: u64::MAX,
+                rest: Nanos(0),
+                is_full: false,
+                rests_until: None,
+            },
+        }
+    }
+
+    /// Begins anew.
+    pub(crate) fn clear(&mut self) {
+        self.is_full = false;
+        self.rests_until = None;
+    }
+
+    /// When it has rested.
+    pub(crate) const fn rests_until(&self) -> Option<Instant> {
+        self.rests_until
+    }
+
+    /// Whether another job may begin while so many, with so many sectors, are under way.
+    pub(crate) fn may_begin(&mut self, now: Instant, jobs: usize, sectors: u64) -> bool {
+        if jobs == 0 {
+            self.is_full = false;
+        }
+        if self.is_full {
+            if sectors > self.wake_sectors {
+                return false;
+            }
+            self.is_full = false;
+            if self.rest > Nanos(0) {
+                self.rests_until = Some(now + self.rest);
+            }
+        }
+        if self.rests_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        self.rests_until = None;
+        let has_room = jobs == 0 || jobs < JOBS_MAX && sectors < self.sectors;
+        self.is_full = !has_room && self.wake_sectors < u64::MAX;
+        has_room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(sectors: u64, wake_sectors: u64, rest: Nanos) -> Room {
+        Room { sectors, wake_sectors, rest, is_full: false, rests_until: None }
+    }
+
+    #[test]
+    fn a_full_room_wakes_at_its_share_and_rests_first() {
+        let mut room = room(2048, 1536, Nanos::from_millis(6));
+        assert!(room.may_begin(Instant(0), 7, 1792));
+        assert!(!room.may_begin(Instant(0), 8, 2048));
+        assert!(!room.may_begin(Instant(1), 7, 1792), "not before the share is reached");
+        assert!(!room.may_begin(Instant(2), 6, 1536));
+        assert_eq!(room.rests_until(), Some(Instant(2) + Nanos::from_millis(6)));
+        assert!(!room.may_begin(Instant(3), 4, 1024), "it rests");
+        assert!(room.may_begin(Instant(6_000_002), 4, 1024));
+        assert!(room.may_begin(Instant(6_000_002), 7, 1792), "and fills the room again");
+    }
+
+    #[test]
+    fn copies_need_no_more_than_room() {
+        let mut room = room(4096, u64::MAX, Nanos(0));
+        assert!(!room.may_begin(Instant(0), 16, 4096));
+        assert!(room.may_begin(Instant(0), 15, 3840));
+        assert_eq!(room.rests_until(), None);
+    }
+
+    #[test]
+    fn one_job_has_room_always() {
+        assert!(room(8, 0, Nanos(0)).may_begin(Instant(0), 0, 0));
+    }
+}
