@@ -110,6 +110,13 @@ pub enum PlacementError {
     NoPplInV0,
     /// Only RAID-5 has a PPL.
     NoPplAtLevel(Level),
+    /// Linux does not run an array of so many members with a PPL (`ppl_init_log`).
+    TooManyForPpl {
+        /// The array's slots.
+        raid_disks: u32,
+        /// The most there can be.
+        most: u32,
+    },
     /// Levels without redundancy have no bitmap.
     NoBitmapAtLevel(Level),
     /// The data would begin before the end of superblock, bitmap or PPL.
@@ -145,6 +152,12 @@ impl fmt::Display for PlacementError {
             Self::NoDataOffsetInV0 => f.write_str("metadata 0.90 has no data offset; take 1.x"),
             Self::NoPplInV0 => f.write_str("metadata 0.90 has no PPL; take 1.x"),
             Self::NoPplAtLevel(level) => write!(f, "a {level} array has no PPL; only raid5 has"),
+            Self::TooManyForPpl { raid_disks, most } => {
+                write!(
+                    f,
+                    "an array of {raid_disks} members has no PPL, which Linux keeps for {most} members at most"
+                )
+            }
             Self::NoBitmapAtLevel(level) => {
                 write!(f, "a {level} array has no bitmap, as it has no redundancy")
             }

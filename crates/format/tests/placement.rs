@@ -150,3 +150,24 @@ fn what_mdadm_refuses_is_refused() {
     }
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+/// Linux keeps a bit for each member whose cache is to be flushed before a log is written again, in one word.
+#[test]
+fn more_members_than_linux_runs_with_partial_parity_logs_are_refused() {
+    let refusal = |raid_disks: u32, consistency| {
+        let plan = Plan {
+            level: Level::Raid5,
+            layout: Layout::default_of(Level::Raid5),
+            raid_disks,
+            chunk_sectors: 128,
+            metadata: Metadata::parse("1.2").unwrap(),
+            consistency,
+            data_offset_sectors: None,
+        };
+        plan.check().err().map(|error| error.to_string())
+    };
+    assert_eq!(refusal(64, Consistency::Ppl), None);
+    assert_eq!(refusal(65, Consistency::Resync), None);
+    let text = refusal(65, Consistency::Ppl).unwrap();
+    assert!(text.contains("65") && text.contains("64 members at most"), "{text}");
+}

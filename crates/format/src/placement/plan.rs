@@ -16,6 +16,8 @@ const BBLOG_SECTORS: u16 = 8;
 const RAID1_ROUND_SECTORS: u64 = 128;
 /// Arrays that use more of each member get a bitmap unasked.
 const AUTO_BITMAP_SECTORS: u64 = 100 << 21;
+/// The kernel keeps a bit for each member that a log waits for (`ppl_log.disk_flush_bitmap`).
+const PPL_MEMBERS_MAX: u32 = 64;
 const V0_SIZE_SECTORS_MAX: u64 = 4 << 31;
 
 /// What is to be made.
@@ -59,6 +61,9 @@ impl Plan {
             (Metadata::V0, Consistency::Ppl) => Err(PlacementError::NoPplInV0),
             (_, Consistency::Ppl) if self.level != Level::Raid5 => {
                 Err(PlacementError::NoPplAtLevel(self.level))
+            }
+            (_, Consistency::Ppl) if self.raid_disks > PPL_MEMBERS_MAX => {
+                Err(PlacementError::TooManyForPpl { raid_disks: self.raid_disks, most: PPL_MEMBERS_MAX })
             }
             (_, Consistency::Bitmap { .. }) if matches!(self.level, Level::Linear | Level::Raid0) => {
                 Err(PlacementError::NoBitmapAtLevel(self.level))
