@@ -11,7 +11,7 @@ use stripewise_format::placement::Metadata;
 use stripewise_format::ppl::{self, PplHeader};
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_0::Superblock0;
-use stripewise_format::superblock_1::{Features, Role, Superblock1, Superblock1Error};
+use stripewise_format::superblock_1::{Features, MAX_SECTOR, Role, Superblock1, Superblock1Error};
 use stripewise_format::uuid::Uuid;
 
 /// Writes the right checksum into a damaged superblock, so that the fields' own checks are reached.
@@ -311,5 +311,27 @@ fn damaged_big_endian_superblocks_never_panic() {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         assert!(Superblock0::parse(&damaged).is_err(), "bit {bit}");
+    }
+}
+
+/// Linux writes the last sector there is when a recovery has ended, before it calls the member in sync.
+#[test]
+fn a_recovery_that_has_ended_leaves_a_member_whole_and_one_past_the_data_is_refused() {
+    let member = |offset: u64| {
+        let mut superblock = fixture("1.2-recovering.m2").superblock_1();
+        superblock.recovery_offset_sectors = offset;
+        superblock
+    };
+    let data = member(0).data_size_sectors;
+    let device = fixture("1.2-recovering.m2").device_sectors;
+    for (offset, is_taken, recovered) in [
+        (data, true, Some(data)),
+        (data + 1, false, Some(data + 1)),
+        (MAX_SECTOR - 1, false, Some(MAX_SECTOR - 1)),
+        (MAX_SECTOR, true, None),
+    ] {
+        let superblock = member(offset);
+        assert_eq!(superblock.check_on_device(device).is_ok(), is_taken, "{offset}");
+        assert_eq!(superblock.recovered_sectors(), recovered, "{offset}");
     }
 }

@@ -2,7 +2,7 @@
 
 use stripewise_format::bitmap::BitmapSuperblock;
 use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_1::{Features, Role, Superblock1};
+use stripewise_format::superblock_1::{Features, MAX_SECTOR, Role, Superblock1};
 use stripewise_format::uuid::Uuid;
 
 use super::{
@@ -434,6 +434,22 @@ fn a_recovering_member_is_no_data_and_a_replacement_stands_in() {
     assert_eq!(forced.replacements[0].offset_sectors, 0, "what was under way may be on one of the two");
     members.remove(1);
     assert_eq!(labels(&members, &assemble(&members, RUN).unwrap()), ["m0", "new", "m2"]);
+}
+
+/// As Linux leaves it whose power fails between the end of a recovery and the superblocks that call the member in sync.
+#[test]
+fn a_member_whose_recovery_has_ended_is_in_sync() {
+    let mut members = array(Level::Raid5, 3);
+    change(&mut members[1], |s| {
+        s.features |= Features::RECOVERY_OFFSET;
+        s.recovery_offset_sectors = MAX_SECTOR;
+    });
+    let assembly = assemble(&members, Options::default()).unwrap();
+    assert_eq!(assembly.slots[1], SlotState::InSync { candidate: 1 });
+    assert!(!assembly.is_degraded());
+    change(&mut members[1], |s| s.recovery_offset_sectors = SIZE + 1);
+    let text = assemble(&members, Options::default()).unwrap_err().to_string();
+    assert!(text.starts_with("m1") && text.contains("recovery_offset"), "{text}");
 }
 
 #[test]

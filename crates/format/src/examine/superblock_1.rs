@@ -69,7 +69,8 @@ fn sizes(superblock: &Superblock1, context: &Context, lines: &mut Vec<Line>) {
         lines.push(Line::Field("New Offset", format!("{offset} sectors")));
     }
     lines.push(Line::Field("Super Offset", format!("{} sectors", superblock.super_offset_sectors)));
-    if let Some(recovered) = superblock.recovered_sectors() {
+    if superblock.features.contains(Features::RECOVERY_OFFSET) {
+        let recovered = superblock.recovery_offset_sectors;
         lines.push(Line::Field("Recovery Offset", format!("{recovered} sectors")));
     }
     let (before, after) = unused(superblock, context);

@@ -145,9 +145,11 @@ impl Superblock1 {
         self.super_offset_sectors.checked_add_signed(offset.into())
     }
 
-    /// The sectors of this member that a recovery has written, if one has not ended.
+    /// The sectors of this member that a recovery has written, if one has not ended. When one has, Linux writes the last sector
+    /// there can be (`MaxSector`) before it calls the member in sync.
     pub fn recovered_sectors(&self) -> Option<u64> {
-        self.features.contains(Features::RECOVERY_OFFSET).then_some(self.recovery_offset_sectors)
+        let is_said = self.features.contains(Features::RECOVERY_OFFSET);
+        (is_said && self.recovery_offset_sectors != MAX_SECTOR).then_some(self.recovery_offset_sectors)
     }
 
     /// Whether every write that was begun has ended and nothing is left to resync.

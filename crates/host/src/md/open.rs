@@ -94,7 +94,7 @@ impl Assembled {
             let slot = Slot(index as u16);
             if let Superblock::V1(superblock) = &mut superblock
                 && self.assembly.returned.contains(&slot)
-                && !superblock.features.contains(Features::RECOVERY_OFFSET)
+                && superblock.recovered_sectors().is_none()
             {
                 // It comes back: from now on its superblock says that it lacks what the bitmap names.
                 superblock.features |= Features::RECOVERY_OFFSET | Features::RECOVERY_BITMAP;
