@@ -153,6 +153,11 @@ impl BitmapSuperblock {
         block
     }
 
+    /// Whether it is said to be out of date: bits may be missing from it.
+    pub const fn is_stale(&self) -> bool {
+        self.state & Self::STATE_STALE != 0
+    }
+
     /// How many chunks, and so bits, the sync range has.
     pub const fn bits(&self) -> u64 {
         bits(self.sync_size_sectors, self.chunk_bytes)

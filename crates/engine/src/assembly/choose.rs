@@ -245,7 +245,7 @@ fn is_round_behind(candidate: &Candidate, role: Role, newest: u64) -> bool {
 fn re_addable(candidate: &Candidate, freshest: &Candidate, why: StaleReason) -> Option<Slot> {
     let left = matches!(why, StaleReason::Events { .. } | StaleReason::Faulty);
     let bitmap = freshest.bitmap.as_ref()?.as_ref().ok()?;
-    let complete = candidate.superblock.events() >= bitmap.events_cleared;
+    let complete = !bitmap.is_stale() && candidate.superblock.events() >= bitmap.events_cleared;
     let whole = candidate.recovered_sectors().is_none();
     let is_served = check_supported(candidate).is_ok();
     (left && complete && whole && is_served).then(|| candidate.own_slot().map(Slot)).flatten()

@@ -108,6 +108,9 @@ fn the_bitmap_says_whether_a_stale_member_can_come_back() {
         assert_eq!(assembly.stale[0].re_addable, slot);
         assert_eq!(assembly.consistency, Consistency::Bitmap);
     }
+    (bitmap.events_cleared, bitmap.state) = (5, BitmapSuperblock::STATE_STALE);
+    members[0].bitmap = Some(Ok(bitmap));
+    assert_eq!(assemble(&members, RUN).unwrap().stale[0].re_addable, None, "it is out of date");
 }
 
 #[test]

@@ -64,12 +64,16 @@ pub struct WriteIntent {
 
 impl WriteIntent {
     /// Takes up the bitmap that was found, of an array of so many sectors and events. If `is_dirty`, what its bits stand for must
-    /// be resynced. One of fewer events, or that does not stand for all sectors, says nothing: whoever wrote last did not keep
-    /// it. All bits are taken as set, and are to be so on the members, too.
+    /// be resynced. One of fewer events, that is called stale, or that does not stand for all sectors, says nothing: whoever wrote
+    /// last did not keep it. All bits are taken as set, and are to be so on the members, too; until they are it is called stale.
     pub(crate) fn new(config: BitmapConfig, sync_sectors: u64, events: u64, is_dirty: bool) -> Self {
         let BitmapConfig { mut superblock, mut bits } = config;
-        let is_of_use = superblock.events >= events && superblock.sync_size_sectors >= sync_sectors;
+        let is_of_use = !superblock.is_stale()
+            && superblock.events >= events
+            && superblock.sync_size_sectors >= sync_sectors;
         if !is_of_use {
+            // The page with these words may reach a member before those with the bits.
+            superblock.state |= BitmapSuperblock::STATE_STALE;
             superblock.sync_size_sectors = sync_sectors;
             // Nobody who left before comes back by what it names from now on.
             superblock.events_cleared = events;
@@ -250,8 +254,12 @@ impl WriteIntent {
         &self.in_flight
     }
 
-    /// The pages taken are on the members' media.
+    /// The pages taken are on the members' media. Of a stale bitmap these are all.
     pub(crate) fn written(&mut self) {
+        if self.header.is_stale() && !self.in_flight.is_empty() {
+            self.header.state &= !BitmapSuperblock::STATE_STALE;
+            self.dirty(0);
+        }
         for page in std::mem::take(&mut self.in_flight) {
             let page_bytes = PAGE_BYTES as usize;
             let skip = if page.number == 0 { SUPERBLOCK_BYTES } else { 0 };
@@ -296,9 +304,10 @@ impl WriteIntent {
         }
     }
 
-    /// Whether every bit that another bitmap has set is set.
+    /// Whether every bit that another bitmap has set is set; a stale one may lack bits.
     pub(crate) fn covers(&self, other: &BitmapSuperblock, bits: &Bits) -> bool {
-        other.chunk_bytes == self.header.chunk_bytes
+        !other.is_stale()
+            && other.chunk_bytes == self.header.chunk_bytes
             && bits.count() == self.bits.count()
             && bits.dirty_ranges().flatten().all(|bit| self.bits.is_set(bit))
     }
@@ -350,28 +359,51 @@ mod tests {
     }
 
     #[test]
-    fn a_bitmap_that_is_older_or_of_a_smaller_array_counts_as_set_and_is_written() {
-        let found = |sectors: u64, events| {
+    fn a_bitmap_that_is_older_stale_or_of_a_smaller_array_counts_as_set_and_is_written() {
+        const STALE: u32 = BitmapSuperblock::STATE_STALE;
+        const WRITE_ERROR: u32 = BitmapSuperblock::STATE_WRITE_ERROR;
+        let found = |sectors: u64, events, state| {
             let mut superblock = BitmapSuperblock::new(Uuid::default(), sectors, 4096);
-            superblock.events = events;
+            (superblock.events, superblock.state) = (events, state);
             BitmapConfig { bits: Bits::clear(superblock.bits()), superblock }
         };
-        for (sectors, events, is_of_use) in [
-            (800_000, 7, true),
-            (800_800, 8, true),
-            (799_999, 7, false),
-            (400_000, 7, false),
-            (800_000, 6, false),
+        for (sectors, events, state, is_of_use) in [
+            (800_000, 7, 0, true),
+            (800_800, 8, 0, true),
+            (800_000, 7, WRITE_ERROR, true),
+            (799_999, 7, 0, false),
+            (400_000, 7, 0, false),
+            (800_000, 6, 0, false),
+            (800_000, 7, STALE, false),
+            (800_800, 8, STALE, false),
         ] {
-            let mut intent = WriteIntent::new(found(sectors, events), 800_000, 7, true);
+            let what = format!("{sectors} {events} {state}");
+            let mut intent = WriteIntent::new(found(sectors, events, state), 800_000, 7, true);
             let whole = SectorRange::new(0, 800_000);
-            assert_eq!(intent.next_needed(0), (!is_of_use).then_some(whole), "{sectors} {events}");
-            assert_eq!(intent.take_dirty_pages().len(), if is_of_use { 0 } else { 4 }, "{sectors} {events}");
+            assert_eq!(intent.next_needed(0), (!is_of_use).then_some(whole), "{what}");
+            let pages = intent.take_dirty_pages();
+            assert_eq!(pages.len(), if is_of_use { 0 } else { 4 }, "{what}");
+            // The first page may reach a member alone: until all have, it says that the others are not to be believed.
+            let said = pages.first().map(|page| BitmapSuperblock::parse(&page.bytes).unwrap().state);
+            assert_eq!(said, (!is_of_use).then_some(STALE), "{what}");
+            intent.written();
             let header = intent.header();
-            assert!(header.sync_size_sectors >= 800_000, "{sectors} {events}");
-            assert_eq!(header.events_cleared, if is_of_use { 0 } else { 7 }, "{sectors} {events}");
+            assert!(header.sync_size_sectors >= 800_000, "{what}");
+            assert_eq!(header.events_cleared, if is_of_use { 0 } else { 7 }, "{what}");
+            assert_eq!(header.state & STALE, 0, "{what}");
+            let pages: Vec<u32> = intent.take_dirty_pages().iter().map(|page| page.number).collect();
+            assert_eq!(pages, if is_of_use { &[][..] } else { &[0] }, "{what}");
             intent.check();
         }
+    }
+
+    #[test]
+    fn a_stale_bitmap_says_nothing_of_what_its_member_was_written() {
+        let intent = intent(64, 0..64, false);
+        let (mut other, bits) = (BitmapSuperblock::new(Uuid::default(), 509, 4096), Bits::clear(64));
+        assert!(intent.covers(&other, &bits));
+        other.state = BitmapSuperblock::STATE_STALE;
+        assert!(!intent.covers(&other, &bits));
     }
 
     #[test]
