@@ -186,8 +186,10 @@ fn logs(superblock: &Superblock, at_sector: u64, bitmap: Option<&BitmapSuperbloc
     }
     if let Some(area) = superblock.ppl() {
         let signature = ppl::signature(&superblock.set_uuid);
-        let header = PplHeader { signature, ..PplHeader::default() };
-        log(area.offset_sectors.into(), header.to_bytes());
+        let mut bytes = PplHeader { signature, ..PplHeader::default() }.to_bytes();
+        // An older log of this array further on would be taken for newer than the empty one.
+        bytes.resize(usize::from(area.size_sectors) * 512, 0);
+        log(area.offset_sectors.into(), bytes);
     }
     logs
 }

@@ -85,6 +85,17 @@ fn a_device_as_long_as_the_others_is_laid_out_like_them() {
     }
 }
 
+/// What a reader of several logs would find further on may be a log of this array, and newer than the empty one.
+#[test]
+fn the_partial_parity_log_of_a_device_that_is_added_is_written_whole() {
+    for metadata in &METADATA[1..] {
+        let array = array(Level::Raid5, *metadata, Consistency::Ppl);
+        let other = &array.labels[1];
+        let added = add(&other.superblock, &[0, 1, 2, 3], &new(DEVICE_SECTORS), None).unwrap();
+        assert!(added.logs == other.logs, "{metadata}: as on a member of a new array");
+    }
+}
+
 #[test]
 fn the_least_device_is_taken_and_one_that_is_shorter_is_not() {
     for (array, bitmap) in cases() {
