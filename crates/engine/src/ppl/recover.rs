@@ -7,19 +7,19 @@ use stripewise_format::uuid::Uuid;
 
 use crate::geometry::{Geometry, ParityShape, Shape};
 use crate::io::{IoError, IoResult};
-use crate::units::{PAGE_BYTES, SECTOR_BYTES, Slot};
+use crate::units::{MemberIndex, PAGE_BYTES, SECTOR_BYTES, Slot};
 
 const HEADER_SECTORS: u64 = HEADER_BYTES as u64 / SECTOR_BYTES;
 const ZEROED_AT_ONCE_SECTORS: u64 = 256;
 
-/// The members' bytes, by slot and sector of the device.
+/// The members' bytes, by member and sector of the device. The first members are those of the slots.
 pub trait MemberStorage {
     /// Reads whole sectors.
-    fn read(&mut self, slot: Slot, sector: u64, bytes: &mut [u8]) -> IoResult;
+    fn read(&mut self, member: MemberIndex, sector: u64, bytes: &mut [u8]) -> IoResult;
     /// Writes whole sectors.
-    fn write(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> IoResult;
+    fn write(&mut self, member: MemberIndex, sector: u64, bytes: &[u8]) -> IoResult;
     /// Makes what was written durable.
-    fn flush(&mut self, slot: Slot) -> IoResult;
+    fn flush(&mut self, member: MemberIndex) -> IoResult;
 }
 
 /// Where a member keeps its log and its data.
@@ -46,8 +46,10 @@ pub struct PplReport {
     pub rows: u64,
 }
 
-/// Makes parity right for every stripe that the logs speak of, then empties the logs. `places` are by slot; none for
-/// members that are missing. If `is_clean`, the logs are old: they are emptied without being followed.
+/// Makes parity right for every stripe that the logs speak of, then empties the logs. `places` are by member, those of the slots
+/// first, then spares and replacements; none for members that are missing. If `is_clean`, the logs are old: they are emptied
+/// without being followed. So are those of members that have no slot: one of them may take a slot later, which Linux empties its
+/// log for then (`ppl_modify_log`). While it waits nothing is logged there, so that it is done once, at the start.
 ///
 /// # Errors
 /// A member's error; the logs are as they were, and the recovery can be begun again.
@@ -65,29 +67,34 @@ pub fn recover(
     let mut recovery = Recovery { geometry, shape, places, storage, report: PplReport::default() };
     let signature = signature(set_uuid);
     let mut generations = vec![0; places.len()];
-    for (slot, place) in slots(places) {
-        let Some((sector, header)) = recovery.newest(slot, &place, signature)? else { continue };
-        generations[slot.index()] = header.generation;
+    for (member, place) in members(places).take_while(|(member, _)| member.0 < geometry.raid_disks()) {
+        let Some((sector, header)) = recovery.newest(member, &place, signature)? else { continue };
+        generations[member.index()] = header.generation;
         if !is_clean {
-            recovery.follow(slot, &place, sector, &header)?;
+            recovery.follow(Slot(member.0), &place, sector, &header)?;
         }
     }
-    for (slot, _) in slots(places) {
-        recovery.storage.flush(slot)?;
+    for (member, _) in members(places) {
+        recovery.storage.flush(member)?;
     }
-    for (slot, place) in slots(places) {
-        let generation = generations[slot.index()].wrapping_add(1);
+    for (member, place) in members(places) {
+        let generation = generations[member.index()].wrapping_add(1);
         // Older headers further on would be taken for newer than an empty one.
-        recovery.zero(slot, &place)?;
+        recovery.zero(member, &place)?;
         let empty = PplHeader { signature, generation, entries: Vec::new() };
-        recovery.storage.write(slot, place.log_sector, &empty.to_bytes())?;
-        recovery.storage.flush(slot)?;
+        recovery.storage.write(member, place.log_sector, &empty.to_bytes())?;
+        recovery.storage.flush(member)?;
     }
     Ok(recovery.report)
 }
 
-fn slots(places: &[Option<LogPlace>]) -> impl Iterator<Item = (Slot, LogPlace)> + '_ {
-    places.iter().enumerate().filter_map(|(slot, place)| Some((Slot(slot as u16), (*place)?)))
+fn members(places: &[Option<LogPlace>]) -> impl Iterator<Item = (MemberIndex, LogPlace)> + '_ {
+    places.iter().enumerate().filter_map(|(member, place)| Some((MemberIndex(member as u16), (*place)?)))
+}
+
+/// The member of a slot.
+const fn of_slot(slot: Slot) -> MemberIndex {
+    MemberIndex(slot.0)
 }
 
 /// A strip of rows that an entry speaks of: from a data chunk on, over so many chunks of the stripe.
@@ -111,7 +118,7 @@ impl<S: MemberStorage> Recovery<'_, S> {
     /// the chain ends at what is no header, torn or foreign, and before one of an earlier generation.
     fn newest(
         &mut self,
-        slot: Slot,
+        member: MemberIndex,
         place: &LogPlace,
         signature: u32,
     ) -> Result<Option<(u64, PplHeader)>, IoError> {
@@ -119,7 +126,7 @@ impl<S: MemberStorage> Recovery<'_, S> {
         let mut at = 0;
         while at + HEADER_SECTORS <= place.log_sectors {
             let mut block = vec![0; HEADER_BYTES];
-            self.storage.read(slot, place.log_sector + at, &mut block)?;
+            self.storage.read(member, place.log_sector + at, &mut block)?;
             let Ok(header) = PplHeader::parse(&block, signature) else { break };
             if newest.as_ref().is_some_and(|(_, before)| before.generation > header.generation) {
                 break;
@@ -132,13 +139,13 @@ impl<S: MemberStorage> Recovery<'_, S> {
         Ok(newest)
     }
 
-    fn zero(&mut self, slot: Slot, place: &LogPlace) -> IoResult {
+    fn zero(&mut self, member: MemberIndex, place: &LogPlace) -> IoResult {
         let zeroes = vec![0; ZEROED_AT_ONCE_SECTORS.min(place.log_sectors) as usize * SECTOR_BYTES as usize];
         let mut at = 0;
         while at < place.log_sectors {
             let count = ZEROED_AT_ONCE_SECTORS.min(place.log_sectors - at);
             let bytes = &zeroes[..(count * SECTOR_BYTES) as usize];
-            self.storage.write(slot, place.log_sector + at, bytes)?;
+            self.storage.write(member, place.log_sector + at, bytes)?;
             at += count;
         }
         Ok(())
@@ -158,7 +165,7 @@ impl<S: MemberStorage> Recovery<'_, S> {
             };
             let mut partial_parity = vec![0; entry.partial_parity_bytes as usize];
             if !partial_parity.is_empty() {
-                self.storage.read(slot, at, &mut partial_parity)?;
+                self.storage.read(of_slot(slot), at, &mut partial_parity)?;
                 if !entry.matches(&partial_parity) {
                     self.report.unusable += 1;
                     continue;
@@ -211,11 +218,11 @@ impl<S: MemberStorage> Recovery<'_, S> {
         parity.resize(bytes, 0);
         let mut block = vec![0; bytes];
         for (slot, sector) in sources {
-            self.storage.read(slot, sector, &mut block)?;
+            self.storage.read(of_slot(slot), sector, &mut block)?;
             xor(&mut parity, &block);
         }
         let row = self.geometry.place(strip.first_sector, 0).sector;
-        self.storage.write(slot, place.data_offset_sectors + row, &parity)?;
+        self.storage.write(of_slot(slot), place.data_offset_sectors + row, &parity)?;
         self.report.rows += (bytes as u64).div_ceil(PAGE_BYTES);
         Ok(())
     }
@@ -238,23 +245,24 @@ mod tests {
     const CHUNK: u64 = 16;
     const DATA: u64 = 64;
     const MEMBER: u64 = 128;
+    const UUID: Uuid = Uuid([3; 16]);
 
     struct Bytes(Vec<Option<Vec<u8>>>);
 
     impl MemberStorage for Bytes {
-        fn read(&mut self, slot: Slot, sector: u64, bytes: &mut [u8]) -> IoResult {
-            let member = self.0[slot.index()].as_ref().ok_or(IoError::Gone)?;
+        fn read(&mut self, member: MemberIndex, sector: u64, bytes: &mut [u8]) -> IoResult {
+            let member = self.0[member.index()].as_ref().ok_or(IoError::Gone)?;
             let start = (sector * SECTOR_BYTES) as usize;
             bytes.copy_from_slice(&member[start..start + bytes.len()]);
             Ok(())
         }
-        fn write(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> IoResult {
-            let member = self.0[slot.index()].as_mut().ok_or(IoError::Gone)?;
+        fn write(&mut self, member: MemberIndex, sector: u64, bytes: &[u8]) -> IoResult {
+            let member = self.0[member.index()].as_mut().ok_or(IoError::Gone)?;
             let start = (sector * SECTOR_BYTES) as usize;
             member[start..start + bytes.len()].copy_from_slice(bytes);
             Ok(())
         }
-        fn flush(&mut self, _: Slot) -> IoResult {
+        fn flush(&mut self, _: MemberIndex) -> IoResult {
             Ok(())
         }
     }
@@ -269,19 +277,19 @@ mod tests {
         Geometry::new(&spec).unwrap()
     }
 
-    /// Four members of which each sector of data holds its own pattern, parity nothing.
+    /// Four members of which each sector of data holds its own pattern, parity nothing. Their logs are empty.
     fn members() -> Bytes {
-        Bytes(
-            (0..4u64)
-                .map(|member| {
-                    Some(
-                        (0..(DATA + MEMBER) * SECTOR_BYTES)
-                            .map(|i| (i / SECTOR_BYTES * 7 + member * 31 + i % 5) as u8)
-                            .collect(),
-                    )
-                })
-                .collect(),
-        )
+        let member = |member: u64| -> Vec<u8> {
+            let sectors = 0..(DATA + MEMBER) * SECTOR_BYTES;
+            sectors.map(|i| (i / SECTOR_BYTES * 7 + member * 31 + i % 5) as u8).collect()
+        };
+        let mut bytes = Bytes((0..4).map(|number| Some(member(number))).collect());
+        (0..4).for_each(|number| bytes.write(MemberIndex(number), 8, &header(0, Vec::new())).unwrap());
+        bytes
+    }
+
+    fn header(generation: u64, entries: Vec<PplEntry>) -> Vec<u8> {
+        PplHeader { signature: signature(&UUID), generation, entries }.to_bytes()
     }
 
     fn places() -> Vec<Option<LogPlace>> {
@@ -297,14 +305,13 @@ mod tests {
     }
 
     fn log(bytes: &mut Bytes, slot: Slot, entry: PplEntry, parity: &[u8]) {
-        let header = PplHeader { signature: signature(&Uuid([3; 16])), generation: 41, entries: vec![entry] };
-        bytes.write(slot, 8, &header.to_bytes()).unwrap();
-        bytes.write(slot, 16, parity).unwrap();
+        bytes.write(of_slot(slot), 8, &header(41, vec![entry])).unwrap();
+        bytes.write(of_slot(slot), 16, parity).unwrap();
     }
 
     fn sector(bytes: &mut Bytes, slot: Slot, row: u64) -> Vec<u8> {
         let mut sector = vec![0; SECTOR_BYTES as usize];
-        bytes.read(slot, DATA + row, &mut sector).unwrap();
+        bytes.read(of_slot(slot), DATA + row, &mut sector).unwrap();
         sector
     }
 
@@ -325,7 +332,7 @@ mod tests {
         let mut bytes = members();
         let alone = geometry.place(2 * CHUNK, 0);
         let mut parity = vec![0; 8 * 512];
-        bytes.read(alone.slot, DATA + 8, &mut parity).unwrap();
+        bytes.read(of_slot(alone.slot), DATA + 8, &mut parity).unwrap();
         let entry = PplEntry {
             data_sector: 8,
             partial_parity_bytes: 8 * 512,
@@ -342,13 +349,13 @@ mod tests {
         let mut bytes = members();
         let (p, entry, parity) = partial(&geometry);
         log(&mut bytes, p, entry, &parity);
-        let report = recover(&geometry, &Uuid([3; 16]), &places(), false, &mut bytes).unwrap();
-        assert_eq!(report, PplReport { entries: 1, unusable: 0, rows: 1 });
+        let report = recover(&geometry, &UUID, &places(), false, &mut bytes).unwrap();
+        assert_eq!(report, PplReport { entries: 1, rows: 1, ..PplReport::default() });
         for row in 8..16 {
             assert!(agrees(&mut bytes, row), "row {row}");
         }
         assert_eq!(sector(&mut bytes, p, 7), sector(&mut members(), p, 7), "other rows are left alone");
-        let again = recover(&geometry, &Uuid([3; 16]), &places(), false, &mut bytes).unwrap();
+        let again = recover(&geometry, &UUID, &places(), false, &mut bytes).unwrap();
         assert_eq!(again, PplReport::default());
     }
 
@@ -356,7 +363,7 @@ mod tests {
     fn a_log_that_is_torn_foreign_old_or_impossible_is_not_followed() {
         let geometry = geometry();
         let (p, entry, parity) = partial(&geometry);
-        let uuid = Uuid([3; 16]);
+        let uuid = UUID;
         let unchanged = |entry: PplEntry, parity: &[u8], uuid: &Uuid, is_clean: bool, unusable: u64| {
             let mut bytes = members();
             log(&mut bytes, p, entry, parity);
@@ -380,16 +387,15 @@ mod tests {
     #[test]
     fn the_last_of_several_logs_is_followed_and_none_is_left() {
         let geometry = geometry();
-        let uuid = Uuid([3; 16]);
+        let uuid = UUID;
         let (p, entry, parity) = partial(&geometry);
         let follow = |generation: u64| {
             let mut bytes = members();
             let stale = PplEntry { checksum: !entry.checksum, ..entry };
             log(&mut bytes, p, stale, &parity);
-            let header = PplHeader { signature: signature(&uuid), generation, entries: vec![entry] };
             // Behind the first log's header and its eight sectors of partial parity.
-            bytes.write(p, 24, &header.to_bytes()).unwrap();
-            bytes.write(p, 32, &parity).unwrap();
+            bytes.write(of_slot(p), 24, &header(generation, vec![entry])).unwrap();
+            bytes.write(of_slot(p), 32, &parity).unwrap();
             let report = recover(&geometry, &uuid, &places(), false, &mut bytes).unwrap();
             let again = recover(&geometry, &uuid, &places(), false, &mut bytes).unwrap();
             assert_eq!(again, PplReport::default());
@@ -397,6 +403,29 @@ mod tests {
         };
         assert_eq!(follow(42), (1, 0));
         assert_eq!(follow(40), (0, 1), "it is older than the first");
+    }
+
+    #[test]
+    fn what_a_member_without_a_slot_has_logged_is_over() {
+        let geometry = geometry();
+        let mut bytes = members();
+        let (_, entry, parity) = partial(&geometry);
+        let before = bytes.0.clone();
+        bytes.0.push(before[0].clone());
+        let mut places = places();
+        places.push(places[0]);
+        let waiting = Slot(4);
+        log(&mut bytes, waiting, PplEntry { parity_disk: 4, ..entry }, &parity);
+        bytes.write(of_slot(waiting), 24, &header(1_000, vec![entry])).unwrap();
+        assert_eq!(recover(&geometry, &UUID, &places, false, &mut bytes), Ok(PplReport::default()));
+        let mut area = vec![0; 40 * SECTOR_BYTES as usize];
+        bytes.read(of_slot(waiting), 8, &mut area).unwrap();
+        assert_eq!(PplHeader::parse(&area, signature(&UUID)).unwrap().entries, []);
+        assert!(area[HEADER_BYTES..].iter().all(|byte| *byte == 0), "nothing is left behind the empty log");
+        for (after, before) in bytes.0.iter().zip(&before) {
+            let data = (DATA * SECTOR_BYTES) as usize;
+            assert!(after.as_ref().unwrap()[data..] == before.as_ref().unwrap()[data..]);
+        }
     }
 
     #[test]
@@ -410,7 +439,7 @@ mod tests {
         places[missing.index()] = None;
         bytes.0[missing.index()] = None;
         let before = sector(&mut bytes, p, 8);
-        recover(&geometry, &Uuid([3; 16]), &places, false, &mut bytes).unwrap();
+        recover(&geometry, &UUID, &places, false, &mut bytes).unwrap();
         assert_eq!(sector(&mut bytes, p, 8), before);
     }
 
@@ -423,8 +452,8 @@ mod tests {
         let mut places = places();
         let recovering = &mut places[geometry.place(8, 0).slot.index()];
         recovering.as_mut().unwrap().valid_sectors = 11;
-        let report = recover(&geometry, &Uuid([3; 16]), &places, false, &mut bytes).unwrap();
-        assert_eq!(report, PplReport { entries: 1, unusable: 0, rows: 1 });
+        let report = recover(&geometry, &UUID, &places, false, &mut bytes).unwrap();
+        assert_eq!(report, PplReport { entries: 1, rows: 1, ..PplReport::default() });
         for row in 8..16 {
             assert_eq!(agrees(&mut bytes, row), row < 11, "row {row}");
         }

@@ -6,7 +6,7 @@ use stripewise_engine::assembly::{Consistency, SlotState};
 use stripewise_engine::geometry::Geometry;
 use stripewise_engine::io::IoResult;
 use stripewise_engine::ppl::{LogPlace, MemberStorage, PplReport, recover};
-use stripewise_engine::units::Slot;
+use stripewise_engine::units::MemberIndex;
 use stripewise_format::superblock::Superblock;
 
 use super::assemble::{AssembleError, Assembled};
@@ -24,14 +24,14 @@ impl Assembled {
             return Ok(());
         }
         let geometry = Geometry::new(&self.assembly.geometry).map_err(HostError::Geometry)?;
-        let specs = self.assembly.slots.iter().map(|state| match state.candidate() {
-            Some(index) => self.found.spec(index, access(&self.found.paths[index])),
-            None => Ok(MemberSpec::Missing),
-        });
+        let table = self.table();
+        let spec = |index: usize| self.found.spec(index, access(&self.found.paths[index]));
+        let specs = table.iter().map(|candidate| candidate.map_or(Ok(MemberSpec::Missing), spec));
         let specs: Vec<MemberSpec> = specs.collect::<Result<_, _>>()?;
         let members = members::open_all(&specs, &self.assembly.geometry.member_sectors, 1)?;
         self.check_unchanged()?;
-        let places: Vec<_> = self.assembly.slots.iter().map(|state| self.log_place(*state)).collect();
+        let places: Vec<_> =
+            table.iter().enumerate().map(|(index, candidate)| self.log_place(index, (*candidate)?)).collect();
         let is_clean = self.assembly.is_clean;
         let report = recover(&geometry, &self.assembly.uuid, &places, is_clean, &mut Devices(&members));
         self.logs = Some(report.map_err(HostError::Io)?);
@@ -39,8 +39,7 @@ impl Assembled {
     }
 
     /// Whether parity is right everywhere though the array was not stopped cleanly. As the kernel's `ppl_init_log`, only
-    /// logs that were of use throughout say so: an array that never was in sync has nothing in them. While a member is
-    /// missing there is nothing left to compare parity with.
+    /// logs that were of use throughout say so: an array that never was in sync has nothing in them. While a member is missing there is nothing left to compare parity with.
     pub(super) fn logs_made_parity_right(&self) -> bool {
         let is_said = |report| matches!(report, PplReport { entries: 1.., unusable: 0, .. });
         self.logs.is_some_and(|report| {
@@ -48,13 +47,14 @@ impl Assembled {
         })
     }
 
-    fn log_place(&self, state: SlotState) -> Option<LogPlace> {
-        let candidate = &self.found.candidates[state.candidate()?];
+    /// Where a member of the table keeps its log.
+    fn log_place(&self, index: usize, candidate: usize) -> Option<LogPlace> {
+        let candidate = &self.found.candidates[candidate];
         let Superblock::V1(superblock) = &candidate.superblock else { return None };
         let area = superblock.ppl()?;
-        let valid_sectors = match state {
-            SlotState::Recovering { offset_sectors, .. } => offset_sectors,
-            SlotState::InSync { .. } | SlotState::Missing => u64::MAX,
+        let valid_sectors = match self.assembly.slots.get(index) {
+            Some(SlotState::Recovering { offset_sectors, .. }) => *offset_sectors,
+            Some(SlotState::InSync { .. } | SlotState::Missing) | None => u64::MAX,
         };
         Some(LogPlace {
             log_sector: candidate.at_sector.checked_add_signed(area.offset_sectors.into())?,
@@ -65,19 +65,19 @@ impl Assembled {
     }
 }
 
-/// Members by slot, each as a whole device.
+/// Members, those of the slots first, each as a whole device.
 struct Devices<'a>(&'a [Member]);
 
 impl MemberStorage for Devices<'_> {
-    fn read(&mut self, slot: Slot, sector: u64, bytes: &mut [u8]) -> IoResult {
-        self.0[slot.index()].read_device(sector, bytes)
+    fn read(&mut self, member: MemberIndex, sector: u64, bytes: &mut [u8]) -> IoResult {
+        self.0[member.index()].read_device(sector, bytes)
     }
 
-    fn write(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> IoResult {
-        self.0[slot.index()].write_device(sector, bytes)
+    fn write(&mut self, member: MemberIndex, sector: u64, bytes: &[u8]) -> IoResult {
+        self.0[member.index()].write_device(sector, bytes)
     }
 
-    fn flush(&mut self, slot: Slot) -> IoResult {
-        self.0[slot.index()].flush_device()
+    fn flush(&mut self, member: MemberIndex) -> IoResult {
+        self.0[member.index()].flush_device()
     }
 }

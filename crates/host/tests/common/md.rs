@@ -39,7 +39,20 @@ pub fn create_with(
     consistency: Consistency,
     metadata: Metadata,
 ) -> Vec<PathBuf> {
-    let paths: Vec<_> = (0..slots).map(|slot| blank(folder, &format!("m{slot}"), MEMBER_BYTES)).collect();
+    create_with_spares(folder, level, slots, 0, consistency, metadata)
+}
+
+/// As [`create_with`], with spares behind the slots' members.
+pub fn create_with_spares(
+    folder: &Path,
+    level: Level,
+    slots: u32,
+    spares: u32,
+    consistency: Consistency,
+    metadata: Metadata,
+) -> Vec<PathBuf> {
+    let members = 0..slots + spares;
+    let paths: Vec<_> = members.map(|slot| blank(folder, &format!("m{slot}"), MEMBER_BYTES)).collect();
     let candidates = Candidate::open_all(&paths, &[]).unwrap();
     let member = |candidate: &Candidate| NewMember {
         device_sectors: candidate.probe.device_sectors,
@@ -61,7 +74,7 @@ pub fn create_with(
         size_sectors: None,
         assume_clean: true,
         force: false,
-        spares: 0,
+        spares,
         members: candidates.iter().map(|candidate| Some(member(candidate))).collect(),
         set_uuid: Uuid([level.number() as u8; 16]),
         name: "test".into(),

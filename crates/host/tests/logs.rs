@@ -1,0 +1,69 @@
+//! Partial parity logs when an array is opened for writing.
+
+mod common;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use common::md::{create_with_spares, found};
+use stripewise_engine::level::Level;
+use stripewise_format::placement::{Consistency, Metadata};
+use stripewise_format::ppl::{PplEntry, PplHeader, signature};
+use stripewise_format::superblock_1::{Minor, Superblock1};
+use stripewise_format::uuid::Uuid;
+use stripewise_host::Access;
+
+const SUPERBLOCK_SECTOR: u64 = 8;
+/// The array that `create_with_spares` makes of this level.
+const UUID: Uuid = Uuid([5; 16]);
+
+fn array(folder: &Path) -> Vec<PathBuf> {
+    let metadata = Metadata::V1(Minor::Start4K);
+    create_with_spares(folder, Level::Raid5, 3, 1, Consistency::Ppl, metadata)
+}
+
+fn file(path: &Path) -> File {
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+fn superblock(path: &Path) -> Superblock1 {
+    let mut block = vec![0; 4096];
+    file(path).read_exact_at(&mut block, SUPERBLOCK_SECTOR * 512).unwrap();
+    Superblock1::parse(&block, SUPERBLOCK_SECTOR).unwrap()
+}
+
+/// The member's log area, first byte and length.
+fn area(path: &Path) -> (u64, usize) {
+    let area = superblock(path).ppl().unwrap();
+    let sector = SUPERBLOCK_SECTOR.checked_add_signed(area.offset_sectors.into()).unwrap();
+    (sector * 512, usize::from(area.size_sectors) * 512)
+}
+
+/// A log of a write of the whole first stripe.
+fn log(generation: u64) -> Vec<u8> {
+    let entry = PplEntry { data_bytes: 128 << 10, parity_disk: 2, ..PplEntry::default() };
+    PplHeader { signature: signature(&UUID), generation, entries: vec![entry] }.to_bytes()
+}
+
+/// Follows the logs; answers from where on a resync is due.
+fn resync_from(paths: &[PathBuf]) -> Option<u64> {
+    let mut assembled = found(paths);
+    assembled.follow_logs(|_| Access::ReadWrite).unwrap();
+    assembled.config(false, |_| Access::ReadWrite).unwrap().volume.resync_from
+}
+
+/// Logs of several in one area are followed one after the other: what lies behind an empty one would be taken for newer.
+#[test]
+fn a_spares_old_logs_are_gone_before_it_can_take_a_slot() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = array(folder.path());
+    let (start, length) = area(&paths[3]);
+    file(&paths[3]).write_all_at(&log(1_000), start).unwrap();
+    file(&paths[3]).write_all_at(&log(1_001), start + 8192).unwrap();
+    resync_from(&paths);
+    let mut bytes = vec![1; length];
+    file(&paths[3]).read_exact_at(&mut bytes, start).unwrap();
+    assert_eq!(PplHeader::parse(&bytes, signature(&UUID)).unwrap().entries, []);
+    assert!(bytes[4096..].iter().all(|byte| *byte == 0));
+}
