@@ -46,6 +46,16 @@ fn log(generation: u64) -> Vec<u8> {
     PplHeader { signature: signature(&UUID), generation, entries: vec![entry] }.to_bytes()
 }
 
+/// Leaves the array as a crash in its first write does.
+fn crash(paths: &[PathBuf]) {
+    for path in paths {
+        let mut superblock = superblock(path);
+        superblock.resync_offset_sectors = 0;
+        file(path).write_all_at(&superblock.to_bytes(), SUPERBLOCK_SECTOR * 512).unwrap();
+    }
+    file(&paths[2]).write_all_at(&log(7), area(&paths[2]).0).unwrap();
+}
+
 /// Follows the logs; answers from where on a resync is due.
 fn resync_from(paths: &[PathBuf]) -> Option<u64> {
     let mut assembled = found(paths);
@@ -66,4 +76,31 @@ fn a_spares_old_logs_are_gone_before_it_can_take_a_slot() {
     file(&paths[3]).read_exact_at(&mut bytes, start).unwrap();
     assert_eq!(PplHeader::parse(&bytes, signature(&UUID)).unwrap().entries, []);
     assert!(bytes[4096..].iter().all(|byte| *byte == 0));
+}
+
+/// What a member without a log was being written is not known, as in Linux (`mismatch_count`).
+#[test]
+fn a_member_whose_log_is_damaged_has_the_array_resynced_and_one_that_is_missing_has_not() {
+    for (what, damaged, missing, expected) in [
+        ("all logs are whole", None, None, None),
+        ("one is damaged", Some(0), None, Some(0)),
+        ("the spare's is damaged", Some(3), None, None),
+        ("one is missing", None, Some(0), None),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut paths = array(folder.path());
+        crash(&paths);
+        if let Some(damaged) = damaged {
+            let path: &PathBuf = &paths[damaged];
+            file(path).write_all_at(&[0x55; 64], area(path).0 + 700).unwrap();
+        }
+        if let Some(missing) = missing {
+            paths.remove(missing);
+        }
+        assert_eq!(resync_from(&paths), expected, "{what}");
+        if missing.is_none() {
+            crash(&paths);
+            assert_eq!(resync_from(&paths), None, "{what}: every log is whole again");
+        }
+    }
 }

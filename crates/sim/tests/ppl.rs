@@ -391,6 +391,7 @@ fn entries_say_that_parity_is_right_only_where_a_resync_has_made_it_so() {
         let superblock = Superblock1::parse(&run.bytes.member(MemberIndex(0))[start..], SUPERBLOCK).unwrap();
         let places = run.places();
         let report = run.start(&places, false, None);
+        assert_eq!(report.damaged, 0, "seed {seed}");
         // As the next start, and Linux, takes it.
         if superblock.resync_offset_sectors == 0 && report.entries > 0 && report.unusable == 0 {
             has_said += 1;

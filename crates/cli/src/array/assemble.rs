@@ -63,6 +63,7 @@ struct ForcedMember {
 struct Logs {
     entries: u64,
     unusable: u64,
+    damaged: u64,
 }
 
 /// A resync or recovery that was carried out.
@@ -134,7 +135,11 @@ fn document(
     });
     let (forced, forced_clean) = (forced.collect(), assembled.assembly.forced_clean);
     let returned_slots = assembled.assembly.returned.iter().map(|slot| slot.0).collect();
-    let logs = assembled.logs.map(|logs| Logs { entries: logs.entries, unusable: logs.unusable });
+    let logs = assembled.logs.map(|logs| Logs {
+        entries: logs.entries,
+        unusable: logs.unusable,
+        damaged: logs.damaged,
+    });
     let description = if args.select.readonly {
         describe(SCHEMA, &assembled, &[])
     } else {

@@ -200,12 +200,15 @@ pub(crate) fn tell(assembled: &Assembled) {
 
 /// Says what the partial parity logs were good for, where there was something to follow.
 fn tell_of_logs(assembled: &Assembled) {
-    let Some(PplReport { entries, unusable, .. }) = assembled.logs else { return };
+    let Some(PplReport { entries, unusable, damaged, .. }) = assembled.logs else { return };
     if entries > 0 {
         say!("stripewise: parity is made right for {entries} writes that were under way");
     }
     if unusable > 0 {
         say!("stripewise: {unusable} entries of the partial parity logs are torn and cannot be followed");
+    }
+    if damaged > 0 {
+        say!("stripewise: the partial parity logs of {damaged} members are damaged and cannot be followed");
     }
 }
 

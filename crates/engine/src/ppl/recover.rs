@@ -42,6 +42,8 @@ pub struct PplReport {
     pub entries: u64,
     /// Entries that could not be used: their partial parity is torn, or they speak of what the array does not have.
     pub unusable: u64,
+    /// Members of slots without a log of the array in the first place: what was being written is not known of them.
+    pub damaged: u64,
     /// Rows of a page whose parity was written.
     pub rows: u64,
 }
@@ -68,7 +70,10 @@ pub fn recover(
     let signature = signature(set_uuid);
     let mut generations = vec![0; places.len()];
     for (member, place) in members(places).take_while(|(member, _)| member.0 < geometry.raid_disks()) {
-        let Some((sector, header)) = recovery.newest(member, &place, signature)? else { continue };
+        let Some((sector, header)) = recovery.newest(member, &place, signature)? else {
+            recovery.report.damaged += u64::from(!is_clean);
+            continue;
+        };
         generations[member.index()] = header.generation;
         if !is_clean {
             recovery.follow(Slot(member.0), &place, sector, &header)?;
@@ -403,6 +408,33 @@ mod tests {
         };
         assert_eq!(follow(42), (1, 0));
         assert_eq!(follow(40), (0, 1), "it is older than the first");
+    }
+
+    /// As the kernel, which counts a mismatch: what a member was being written is not known without its log.
+    #[test]
+    fn a_member_of_a_slot_without_a_log_is_counted_and_has_one_afterwards() {
+        let geometry = geometry();
+        let mut bytes = members();
+        let waiting = bytes.0[0].clone();
+        bytes.0.push(waiting);
+        let mut places = places();
+        places.push(places[0]);
+        let mut damaged = |missing: Option<usize>, is_clean: bool| {
+            for member in [1, 4] {
+                bytes.write(MemberIndex(member), 8, &[0x55; 512]).unwrap();
+            }
+            let mut places = places.clone();
+            if let Some(member) = missing {
+                places[member] = None;
+            }
+            let report = recover(&geometry, &UUID, &places, is_clean, &mut bytes).unwrap();
+            let again = recover(&geometry, &UUID, &places, false, &mut bytes).unwrap();
+            assert_eq!(again, PplReport::default());
+            report.damaged
+        };
+        assert_eq!(damaged(None, false), 1, "the other waits for a slot");
+        assert_eq!(damaged(Some(1), false), 0, "it is missing");
+        assert_eq!(damaged(None, true), 0, "nothing was being written");
     }
 
     #[test]

@@ -39,9 +39,10 @@ impl Assembled {
     }
 
     /// Whether parity is right everywhere though the array was not stopped cleanly. As the kernel's `ppl_init_log`, only
-    /// logs that were of use throughout say so: an array that never was in sync has nothing in them. While a member is missing there is nothing left to compare parity with.
+    /// logs that were of use throughout say so: an array that never was in sync has nothing in them, and of a member whose own is
+    /// damaged nothing is known. While a member is missing there is nothing left to compare parity with.
     pub(super) fn logs_made_parity_right(&self) -> bool {
-        let is_said = |report| matches!(report, PplReport { entries: 1.., unusable: 0, .. });
+        let is_said = |report| matches!(report, PplReport { entries: 1.., unusable: 0, damaged: 0, .. });
         self.logs.is_some_and(|report| {
             self.assembly.is_degraded() || self.assembly.resync_offset_sectors == 0 && is_said(report)
         })
