@@ -7,16 +7,22 @@
 //! again by the next run.
 
 use std::fmt;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
 
 use crate::results::{CellResult, Environment};
 
 /// Version of the tables.
 const STORE_VERSION: i64 = 1;
+/// How long to wait for another process that writes.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+/// How long before the next attempt.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// The file's name in a results folder.
 pub const STORE_FILE: &str = "store.sqlite";
 
@@ -90,6 +96,10 @@ pub struct RunSummary {
     pub stored: u64,
 }
 
+/// A results folder that is taken for a run on real storage.
+#[derive(Debug)]
+pub struct RealLock(#[expect(dead_code, reason = "the lock is let go of when the file is closed")] File);
+
 /// An open store.
 #[derive(Debug)]
 pub struct Store {
@@ -104,6 +114,8 @@ pub enum StoreError {
     Folder(PathBuf, std::io::Error),
     /// There is no store in the folder.
     Absent(PathBuf),
+    /// It cannot be told whether there is a store.
+    Unreachable(PathBuf, std::io::Error),
     /// The file was written by a later version.
     Newer(PathBuf, i64),
     /// The file is not a store, or is damaged.
@@ -114,6 +126,8 @@ pub enum StoreError {
     Unfinished(PathBuf),
     /// Another process keeps the file locked.
     Busy(PathBuf),
+    /// A run on real storage is under way in the folder.
+    Running(PathBuf),
     /// No such run.
     NoRun(PathBuf, String),
     /// The file system or the database failed.
@@ -125,6 +139,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Folder(path, e) => write!(f, "cannot make the results folder {}: {e}", path.display()),
             Self::Absent(path) => write!(f, "there is no {STORE_FILE} in {}", path.display()),
+            Self::Unreachable(path, e) => write!(f, "cannot open {}: {e}", path.display()),
             Self::Newer(path, version) => write!(
                 f,
                 "{} has store version {version}, this program knows up to {STORE_VERSION}; \
@@ -146,6 +161,12 @@ impl fmt::Display for StoreError {
                 path.display()
             ),
             Self::Busy(path) => write!(f, "{} is in use by another stripewise", path.display()),
+            Self::Running(path) => write!(
+                f,
+                "{}: another run on real storage is under way there, and each would disturb what the other measures; \
+                 wait for its end",
+                path.display()
+            ),
             Self::NoRun(path, what) => write!(f, "{} holds no run {what}", path.display()),
             Self::Database(path, e) => write!(f, "{}: {e}", path.display()),
         }
@@ -171,8 +192,12 @@ impl Store {
     /// Opens the store of a results folder that has one, to report from it. The folder need not be writable.
     pub fn open_existing(folder: &Path) -> Result<Self> {
         let path = folder.join(STORE_FILE);
-        if !path.exists() {
-            return Err(StoreError::Absent(folder.to_owned()));
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(StoreError::Absent(folder.to_owned()));
+            }
+            Err(error) => return Err(StoreError::Unreachable(path, error)),
+            Ok(_) => {}
         }
         let opened = Self::connect(&path, &path, OpenFlags::SQLITE_OPEN_READ_ONLY)
             .and_then(|store| store.check_version().map(|()| store));
@@ -201,15 +226,16 @@ impl Store {
         let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|e| wrap(&path, e))?;
         let store = Self { path, connection };
-        store.connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(|e| store.error(e))?;
+        store.connection.busy_timeout(BUSY_MAX).map_err(|e| store.error(e))?;
         Ok(store)
     }
 
     fn make_tables(&self) -> rusqlite::Result<()> {
         // A commit then waits for no disk, and a killed process still loses nothing.
-        self.connection.pragma_update(None, "journal_mode", "WAL")?;
+        self.take_log()?;
         self.connection.pragma_update(None, "synchronous", "NORMAL")?;
-        let transaction = self.connection.unchecked_transaction()?;
+        // A transaction that begins as a reader could not wait for another that makes the tables.
+        let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let tables: i64 =
             transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
@@ -219,6 +245,19 @@ impl Store {
             transaction.pragma_update(None, "user_version", STORE_VERSION)?;
         }
         transaction.commit()
+    }
+
+    /// Switches to a write-ahead log. `SQLite` does not wait for others who do the same, whatever its busy timeout is.
+    fn take_log(&self) -> rusqlite::Result<()> {
+        let started = Instant::now();
+        loop {
+            match self.connection.pragma_update(None, "journal_mode", "WAL") {
+                Err(error) if is_busy(&error) && started.elapsed() < BUSY_MAX => {
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                other => return other,
+            }
+        }
     }
 
     fn check_version(&self) -> Result<()> {
@@ -239,6 +278,19 @@ impl Store {
 
     fn damaged(&self, error: &serde_json::Error) -> StoreError {
         StoreError::Damaged(self.path.clone(), error.to_string())
+    }
+
+    /// Takes the results folder for a run on real storage; it is let go of with what is returned. Runs in virtual time need
+    /// not: what they find does not depend on who else is at work.
+    pub fn lock_for_real(&self) -> Result<RealLock> {
+        let folder =
+            self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = File::open(folder).map_err(|e| StoreError::Folder(folder.to_owned(), e))?;
+        match file.try_lock() {
+            Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::Running(folder.to_owned())),
+            // A file system without locks keeps nobody apart.
+            Err(std::fs::TryLockError::Error(_)) | Ok(()) => Ok(RealLock(file)),
+        }
     }
 
     /// The time now, RFC 3339 UTC.
@@ -375,7 +427,6 @@ impl Store {
     }
 }
 
-/// Gives a database error its meaning.
 /// The file's URI, as `SQLite` reads it, for one that cannot change.
 fn immutable_uri(path: &Path) -> PathBuf {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
@@ -385,6 +436,12 @@ fn immutable_uri(path: &Path) -> PathBuf {
     PathBuf::from(format!("file:{path}?immutable=1"))
 }
 
+fn is_busy(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode as Code;
+    matches!(error.sqlite_error_code(), Some(Code::DatabaseBusy | Code::DatabaseLocked))
+}
+
+/// Gives a database error its meaning.
 fn wrap(path: &Path, error: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode as Code;
     match error.sqlite_error_code() {

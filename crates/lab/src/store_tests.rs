@@ -42,6 +42,7 @@ fn result(key: &str, error: Option<&str>) -> CellResult {
         member_ios: None,
         figures: std::collections::BTreeMap::new(),
         error: error.map(str::to_owned),
+        notes: Vec::new(),
     }
 }
 
@@ -141,4 +142,43 @@ fn a_damaged_store_is_told_as_such() {
 fn a_folder_that_cannot_be_written_is_told_as_such() {
     let error = Store::open(Path::new("/proc/nowhere")).unwrap_err();
     assert!(matches!(error, StoreError::Folder(..)), "{error:?}");
+}
+
+#[test]
+fn several_who_open_a_new_store_at_once_all_do() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let together = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    together.wait();
+                    let mut store = Store::open(folder.path()).unwrap();
+                    store.begin_run(&header("s"), &["a".to_owned()]).unwrap();
+                });
+            }
+        });
+        assert_eq!(Store::open(folder.path()).unwrap().runs().unwrap().len(), 8);
+    }
+}
+
+#[test]
+fn a_second_run_on_real_storage_in_a_folder_is_refused_until_the_first_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = [(); 2].map(|()| Store::open(folder.path()).unwrap());
+    let taken = first.lock_for_real().unwrap();
+    let refused = second.lock_for_real().unwrap_err();
+    assert!(matches!(refused, StoreError::Running(_)), "{refused:?}");
+    assert!(refused.to_string().contains("real storage"), "{refused}");
+    drop(taken);
+    second.lock_for_real().unwrap();
+}
+
+#[test]
+fn a_store_that_cannot_be_looked_at_is_not_called_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let error = Store::open_existing(&folder.path().join("file")).unwrap_err();
+    assert!(matches!(error, StoreError::Unreachable(..)), "{error:?}");
+    assert!(error.to_string().contains("Not a directory"), "{error}");
 }
