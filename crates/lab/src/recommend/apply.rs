@@ -71,7 +71,13 @@ fn stripe_cache_size(values: &Values) -> Vec<String> {
 
 fn readahead(values: &Values) -> Vec<String> {
     let sectors = values.get("readahead").filter(|n| *n != "default");
-    sectors.map(|n| format!("blockdev --setra {n} /dev/md0")).into_iter().collect()
+    // Readahead is of the device that is read: a mapping has its own.
+    let device = match values.get("crypt").map(String::as_str) {
+        None | Some("none") => "/dev/md0",
+        Some(choice) if choice.starts_with('<') && choice.contains("none") => "</dev/md0|/dev/mapper/NAME>",
+        Some(_) => "/dev/mapper/NAME",
+    };
+    sectors.map(|n| format!("blockdev --setra {n} {device}")).into_iter().collect()
 }
 
 fn sync_speed(values: &Values, bound: &str) -> Vec<String> {
@@ -112,5 +118,13 @@ mod tests {
             ["echo 4096 > /sys/block/md0/md/stripe_cache_size"]
         );
         assert!(commands("iodepth", "32", &raid5).is_empty());
+    }
+
+    #[test]
+    fn readahead_is_set_where_it_is_read() {
+        let on = |crypt: &str| commands("readahead", "4096", &fixed(&[("crypt", crypt)]));
+        assert_eq!(on("none"), ["blockdev --setra 4096 /dev/md0"]);
+        assert_eq!(on("aes-xts-plain64"), ["blockdev --setra 4096 /dev/mapper/NAME"]);
+        assert_eq!(on("<none|aes-xts-plain64>"), ["blockdev --setra 4096 </dev/md0|/dev/mapper/NAME>"]);
     }
 }
