@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use stripewise_engine::io::ArrayEvent;
+use stripewise_engine::io::{ArrayEvent, IoError, IoResult};
 use stripewise_engine::units::{Instant, Nanos};
 
 /// What was asked of a member.
@@ -25,9 +25,19 @@ pub struct MemberCounts {
     pub discard_sectors: u64,
     /// I/Os of any kind that failed.
     pub errors: u64,
+    /// What the first of them failed with.
+    pub first_error: Option<IoError>,
 }
 
 impl MemberCounts {
+    /// Counts an I/O that ended with an error.
+    pub(crate) fn end(&mut self, result: IoResult) {
+        if let Err(error) = result {
+            self.errors += 1;
+            self.first_error = self.first_error.or(Some(error));
+        }
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.reads += other.reads;
         self.read_sectors += other.read_sectors;
@@ -37,6 +47,7 @@ impl MemberCounts {
         self.discards += other.discards;
         self.discard_sectors += other.discard_sectors;
         self.errors += other.errors;
+        self.first_error = self.first_error.or(other.first_error);
     }
 }
 

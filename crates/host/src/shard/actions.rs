@@ -201,7 +201,7 @@ impl Shard {
                 return;
             }
         };
-        self.counts[io.member.index()].errors += u64::from(result.is_err());
+        self.counts[io.member.index()].end(result);
         self.completions.push_back(Input::IoDone { tag: io.tag, result });
     }
 

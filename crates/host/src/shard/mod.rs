@@ -501,7 +501,7 @@ impl Shard {
     fn reap(&mut self) {
         let Self { ring: Some(ring), members, completions, counts, .. } = self else { return };
         ring.reap(members, |slot, tag, result| {
-            counts[slot.index()].errors += u64::from(result.is_err());
+            counts[slot.index()].end(result);
             completions.push_back(Input::IoDone { tag, result });
         });
         if !self.closing.is_empty() {
