@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use stripewise_lab::recommend::{FAMILIES, judged};
+use stripewise_lab::recommend::{FAMILIES, JudgedFigure, judged};
 use stripewise_lab::results::{CellResult, StudyResults};
 use stripewise_lab::workload::parse_size;
 
@@ -19,6 +19,8 @@ const NAMED: [&str; 5] = ["rw", "rwmixread", "bs", "run", "trace"];
 /// A figure of cells.
 struct Figure {
     unit: &'static str,
+    /// What a line is called that nothing tells from others.
+    name_alone: &'static str,
     of: fn(&CellResult) -> Option<f64>,
 }
 
@@ -28,15 +30,24 @@ type Kind = (Option<&'static str>, bool);
 /// The factors in a table's title, with their values.
 type Others = Vec<(String, String)>;
 
-/// Throughput by workload family; where no job runs, the rate of what arrays do by themselves.
+/// Throughput by workload family; where no job runs, the rate of what arrays do by themselves, or the time of mkfs.
 pub(super) fn families(text: &mut String, results: &StudyResults) {
     for name in FAMILIES {
-        let (title, unit) = match name {
-            "sync" => ("resync or recovery", "MB/s of each member"),
-            _ => (name, "MB/s"),
+        let (title, unit, name_alone) = match name {
+            "sync" => ("resync or recovery", "MB/s of each member", "rate"),
+            "mkfs" => ("mkfs", "seconds, less is better,", "time"),
+            _ => (name, "MB/s", "rate"),
         };
-        let rate = Figure { unit, of: |cell| judged(cell).map(|judged| judged.bytes_per_second / 1e6) };
-        tables(text, results, title, &rate, |cell| judged(cell).is_some_and(|judged| judged.family == name));
+        let of = |cell: &CellResult| {
+            judged(cell).map(|judged| match judged.figure {
+                JudgedFigure::BytesPerSecond(rate) => rate / 1e6,
+                JudgedFigure::Seconds(seconds) => seconds,
+            })
+        };
+        let figure = Figure { unit, name_alone, of };
+        tables(text, results, title, &figure, |cell| {
+            judged(cell).is_some_and(|judged| judged.family == name)
+        });
     }
 }
 
@@ -124,7 +135,7 @@ fn table(results: &StudyResults, cells: &[&CellResult], line: Option<&str>, figu
     let mut table = Table::new(headings);
     for (_, own) in labels {
         let of_line: Vec<&CellResult> = cells.iter().copied().filter(|cell| label(cell) == own).collect();
-        let mut row = vec![own.unwrap_or_else(|| "rate".to_owned())];
+        let mut row = vec![own.unwrap_or_else(|| figure.name_alone.to_owned())];
         row.extend(results.subject_values.iter().map(|value| {
             mean(figure, of_line.iter().filter(|cell| cell.factors.get(&results.subject) == Some(value)))
         }));

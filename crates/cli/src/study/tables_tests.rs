@@ -140,3 +140,29 @@ fn the_rate_of_a_resync_has_a_table() {
         "{text}"
     );
 }
+
+#[test]
+fn the_seconds_of_mkfs_have_a_table() {
+    let of = |chunk, fs, replicate, seconds: f64| {
+        let mut cell = cell("array", &[("chunk", chunk), ("fs", fs)], replicate, 0);
+        cell["seconds"] = json!(seconds);
+        cell["read"]["ios"] = json!(0);
+        cell["write"]["ios"] = json!(7);
+        cell
+    };
+    let cells = [
+        of("64K", "ext4", 0, 1.0),
+        of("64K", "ext4", 1, 2.0),
+        of("128K", "ext4", 0, 30.0),
+        of("64K", "xfs", 0, 0.5),
+    ];
+    let text = text("chunk", &["64K", "128K"], &cells);
+    assert!(
+        text.contains("mkfs, fs ext4: seconds, less is better, by chunk\n64K 128K\ntime 1.50 30.0"),
+        "{text}"
+    );
+    assert!(
+        text.contains("mkfs, fs xfs: seconds, less is better, by chunk\n64K 128K\ntime 0.50 -"),
+        "{text}"
+    );
+}

@@ -19,7 +19,8 @@ const COLUMNS = [
 ];
 
 function rate(cell, field, unit) {
-  if (cell[ERROR] !== null || !(cell[SECONDS] > 0)) return '–';
+  // What mkfs writes is not what it is judged by.
+  if (cell[ERROR] !== null || !(cell[SECONDS] > 0) || isMkfs(cell)) return '–';
   return digits(((cell[READ]?.[field] ?? 0) + (cell[WRITE]?.[field] ?? 0)) / cell[SECONDS] / unit);
 }
 

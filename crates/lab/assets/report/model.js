@@ -2,7 +2,7 @@
 // positions along the axis of means per subject value and per reference target.
 
 const study = JSON.parse(document.getElementById('study-data').textContent);
-const [KEY, TARGET, VALUES, REPLICATE, SEED, SECONDS, READ, WRITE, ERROR, SYNC] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+const [KEY, TARGET, VALUES, REPLICATE, SEED, SECONDS, READ, WRITE, ERROR, SYNC, MKFS] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 const [IOS, BYTES, ERRORS, , P50, P90, P99, P999] = [0, 1, 2, 3, 4, 5, 6, 7];
 const PERCENTILES = [['p50', P50], ['p90', P90], ['p99', P99], ['p99.9', P999]];
 const FACTOR_NAMES = { access: 'Access', share: 'Read share', numjobs: 'Threads', iodepth: 'Queue depth', bs: 'Block size', target: 'Target' };
@@ -93,18 +93,22 @@ function summary(numbers) {
 /** Whether a cell is of the array's own work, a resync or recovery without a job: its rate stands for throughput. */
 const isOwnWork = (cell) => cell[SYNC] !== null && factorOf(cell, study.factors.indexOf('rw')) === undefined;
 
-/** Means of the replicates of one point: MB/s, I/Os per second, latency percentiles in nanoseconds. */
+/** Whether a cell made a file system: it is judged by its seconds, and less is better. */
+const isMkfs = (cell) => cell[MKFS];
+
+/** Means of the replicates of one point: MB/s (seconds of mkfs), I/Os per second, latency percentiles in nanoseconds. */
 function point(cells) {
   const good = cells.filter((cell) => cell[ERROR] === null && cell[SECONDS] > 0);
   if (good.length === 0) return { failed: cells.length, error: cells[0][ERROR] };
   const total = (cell, field) => (cell[READ]?.[field] ?? 0) + (cell[WRITE]?.[field] ?? 0);
   const latency = (direction) => {
-    const withIos = good.filter((cell) => cell[direction]?.[IOS] > 0);
+    const withIos = good.filter((cell) => cell[direction]?.[IOS] > 0 && !isMkfs(cell));
     return withIos.length === 0 ? null : PERCENTILES.map(([, field]) =>
       withIos.reduce((sum, cell) => sum + cell[direction][field], 0) / withIos.length);
   };
   return {
-    ...summary(good.map((cell) => (isOwnWork(cell) ? cell[SYNC] * 1024 : total(cell, BYTES) / cell[SECONDS]) / 1e6)),
+    ...summary(good.map((cell) => (isMkfs(cell) ? cell[SECONDS] : (isOwnWork(cell) ? cell[SYNC] * 1024 : total(cell, BYTES) / cell[SECONDS]) / 1e6))),
+    unit: isMkfs(good[0]) ? 's' : 'MB/s',
     iops: summary(good.map((cell) => total(cell, IOS) / cell[SECONDS])).mean,
     sync: summary(good.map((cell) => cell[SYNC] ?? NaN)).mean,
     p99: summary(good.map((cell) => Math.max(cell[READ]?.[P99] ?? 0, cell[WRITE]?.[P99] ?? 0))).mean,
@@ -218,6 +222,17 @@ function orderPanels(panels, facets) {
 }
 
 const model = gather();
+
+/** What values are compared by, of a point: its throughput, or the inverse of mkfs's seconds. */
+function speedOf(entry) {
+  if (entry?.mean === undefined) return NaN;
+  return entry.unit === 's' ? 1 / entry.mean : entry.mean;
+}
+
+/** The unit of a panel's figures. */
+function unitOf(panel) {
+  return [...panel.points.values()].find(({ unit }) => unit)?.unit ?? 'MB/s';
+}
 
 /** A panel's title, from the facets that vary in this study. */
 function panelTitle(panel) {

@@ -1,11 +1,12 @@
 // Heat maps of throughput relative to the best subject value of the same position: where a choice costs.
 
-/** A panel's squares as [position, value, share, MB/s]. */
+/** A panel's squares as [position, value, share, figure]. */
 function shares(panel, values) {
   return model.positions.flatMap((position, column) => {
-    const means = study.subject_values.map((value) => panel.at(position, `value:${value}`)?.mean ?? NaN);
-    const best = Math.max(...means.filter(Number.isFinite));
-    return values.map(({ index }, row) => [column, row, means[index] / best, means[index]])
+    const entries = study.subject_values.map((value) => panel.at(position, `value:${value}`));
+    const speeds = entries.map(speedOf);
+    const best = Math.max(...speeds.filter(Number.isFinite));
+    return values.map(({ index }, row) => [column, row, speeds[index] / best, entries[index]?.mean])
       .filter(([, , share]) => Number.isFinite(share));
   });
 }
@@ -32,7 +33,7 @@ function relativeOption(panel, width) {
       const [column, row, share, mean] = data.value;
       const { value, index } = values[row];
       return tipBody(`${model.axis ? `${factorName(model.axis)} ${model.positions[column]}` : panelTitle(panel)}`,
-        [[colourOf(index), value, percent(share), 'of the best'], ['transparent', '', `${digits(mean)} MB/s`, '']]);
+        [[colourOf(index), value, percent(share), 'of the best'], ['transparent', '', `${digits(mean)} ${unitOf(panel)}`, '']]);
     }),
     xAxis: categoryAxis(model.positions, colours, { axisLine: { show: false }, axisLabel: {
       color: colours.muted, fontFamily: MONO, fontSize: square >= 34 ? 11 : 10, interval: square >= 25 ? 0 : 'auto', margin: 6 } }),
@@ -53,7 +54,7 @@ function relativeWords(panel) {
   const worst = squares.reduce((low, square) => (square[2] < low[2] ? square : low), [0, 0, Infinity]);
   const words = Number.isFinite(worst[2])
     ? `Lowest: ${study.subject_values[worst[1]]} at ${model.positions[worst[0]]}, ${percent(worst[2])}.` : 'No figures.';
-  return `Throughput relative to the best ${factorName(study.subject)}, ${panelTitle(panel)}. ${words}`;
+  return `${unitOf(panel) === 's' ? 'Speed of mkfs' : 'Throughput'} relative to the best ${factorName(study.subject)}, ${panelTitle(panel)}. ${words}`;
 }
 
 function relativeFigures(panels) {

@@ -61,14 +61,14 @@ function lineSeries({ name, points, colour, mark, top, dashed }, surface) {
 function megabytes(entry) {
   if (entry?.mean === undefined) return entry?.error ? ['no figures', entry.error] : ['–', ''];
   const range = entry.low === undefined ? `${entry.count} run${entry.count === 1 ? '' : 's'}` : `${digits(Math.max(entry.low, 0))} – ${digits(entry.high)}`;
-  return [`${digits(entry.mean)} MB/s`, range];
+  return [`${digits(entry.mean)} ${entry.unit}`, range];
 }
 
 function throughputTip(lines, heading) {
   return (hovered) => {
     const place = (Array.isArray(hovered) ? hovered[0] : hovered).dataIndex;
     const rows = lines.map((line) => [line, line.points[place]]).filter(([, entry]) => entry)
-      .sort(([, a], [, b]) => (b.mean ?? -1) - (a.mean ?? -1))
+      .sort(([, a], [, b]) => (speedOf(b) || -1) - (speedOf(a) || -1))
       .map(([line, entry]) => [line.colour, line.name, ...megabytes(entry)]);
     return tipBody(heading(place), rows, 'mean and 95 % interval');
   };
@@ -83,7 +83,7 @@ function lineOption(panel, range) {
     grid: { left: 8, right: 14, top: 26, bottom: 4, containLabel: true },
     tooltip: tooltip('axis', throughputTip(lines, (place) => `${factorName(model.axis)} ${model.positions[place]}`)),
     xAxis: categoryAxis(model.positions, colours, { boundaryGap: false }),
-    yAxis: { ...valueAxis(range ?? numbersOf(lines), choices.scale, tick, colours), ...unitName('MB/s', colours) },
+    yAxis: { ...valueAxis(range ?? numbersOf(lines), choices.scale, tick, colours), ...unitName(unitOf(panel), colours) },
     series: [...lines.map((line) => lineSeries(line, colours.surface)), ...(bounds.length > 0 ? [whiskers(bounds)] : [])],
   };
 }
@@ -113,7 +113,7 @@ function dotOption(panel, range) {
     grid: { left: 8, right: 14, top: 26, bottom: 4, containLabel: true },
     tooltip: tooltip('axis', ([{ dataIndex }]) => tipBody(`${factorName(study.subject)} ${values[dataIndex].value}`, rows(dataIndex), 'mean and 95 % interval')),
     xAxis: categoryAxis(values.map(({ value }) => value), colours),
-    yAxis: { ...valueAxis(range ?? numbers, choices.scale, tick, colours), ...unitName('MB/s', colours) },
+    yAxis: { ...valueAxis(range ?? numbers, choices.scale, tick, colours), ...unitName(unitOf(panel), colours) },
     series: [
       { type: 'line', lineStyle: { width: quantities ? 1 : 0, color: colours.rule }, symbol: 'circle', symbolSize: 10, showAllSymbol: true, z: 4,
         data: entries.map((entry, place) => ({ value: entry?.mean ?? null, itemStyle: { color: colourOf(values[place].index) } })) },
@@ -127,15 +127,17 @@ function dotOption(panel, range) {
 /** What the chart shows, for readers who do not see it. */
 function throughputWords(panel) {
   const best = model.positions.map((position) => {
-    const ranked = study.subject_values.map((value) => [value, panel.at(position, `value:${value}`)?.mean ?? -1]).sort((a, b) => b[1] - a[1]);
-    return ranked[0]?.[1] >= 0 ? `${position} ${ranked[0][0]} (${digits(ranked[0][1])} MB/s)` : null;
+    const ranked = study.subject_values.map((value) => [value, panel.at(position, `value:${value}`)])
+      .filter(([, entry]) => entry?.mean !== undefined).sort(([, a], [, b]) => speedOf(b) - speedOf(a));
+    return ranked.length > 0 ? `${position} ${ranked[0][0]} (${megabytes(ranked[0][1])[0]})` : null;
   }).filter(Boolean);
-  return `Throughput, ${panelTitle(panel)}. Fastest ${factorName(study.subject)}${model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : ''}: ${best.join(', ') || 'no figures'}. The table of cells has every figure.`;
+  return `${unitOf(panel) === 's' ? 'Time of mkfs' : 'Throughput'}, ${panelTitle(panel)}. Fastest ${factorName(study.subject)}${model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : ''}: ${best.join(', ') || 'no figures'}. The table of cells has every figure.`;
 }
 
 function throughputFigures(panels) {
   const colours = tokens();
-  const range = choices.shared ? panels.flatMap((panel) => numbersOf(linesOf(panel, colours))) : null;
+  const alike = (panel) => panels.filter((other) => unitOf(other) === unitOf(panel));
+  const rangeOf = (panel) => (choices.shared ? alike(panel).flatMap((other) => numbersOf(linesOf(other, colours))) : null);
   const option = model.axis ? lineOption : dotOption;
-  return panels.map((panel) => figure(panelTitle(panel), throughputWords(panel), () => option(panel, range)));
+  return panels.map((panel) => figure(panelTitle(panel), throughputWords(panel), () => option(panel, rangeOf(panel))));
 }

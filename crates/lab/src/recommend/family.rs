@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 
 use crate::results::CellResult;
 
-/// Every family: order, then direction; then what is replayed, and what arrays do by themselves.
-pub const FAMILIES: [&str; 8] = [
+/// Every family: order, then direction; then what is replayed, what arrays do by themselves, and the making of file systems.
+pub const FAMILIES: [&str; 9] = [
     "sequential-read",
     "sequential-mixed",
     "sequential-write",
@@ -16,7 +16,11 @@ pub const FAMILIES: [&str; 8] = [
     "random-write",
     "trace",
     "sync",
+    "mkfs",
 ];
+
+/// The family of cells that made a file system.
+pub(crate) const MKFS: &str = FAMILIES[8];
 
 /// The rate of a resync or recovery, in KiB of each member a second.
 const SYNC_RATE: &str = "sync_kib_s";
@@ -26,17 +30,41 @@ const SYNC_RATE: &str = "sync_kib_s";
 pub struct Judged {
     /// The family, of [`FAMILIES`].
     pub family: &'static str,
-    /// Bytes a second: of the job or trace, or of each member where the array works by itself.
-    pub bytes_per_second: f64,
+    /// What was found.
+    pub figure: JudgedFigure,
 }
 
-/// What a cell is judged by; `None` if it has neither a workload nor a resync or recovery, as one that failed.
+/// What is found of a cell that decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum JudgedFigure {
+    /// Bytes a second, more is better: of the job or trace, or of each member where the array works by itself.
+    BytesPerSecond(f64),
+    /// Seconds that something took which has to be done once, less is better.
+    Seconds(f64),
+}
+
+impl Judged {
+    /// What values are compared by: twice as much is twice as good.
+    pub fn speed(self) -> f64 {
+        match self.figure {
+            JudgedFigure::BytesPerSecond(rate) => rate,
+            JudgedFigure::Seconds(seconds) => seconds.recip(),
+        }
+    }
+}
+
+/// What a cell is judged by; `None` if it has neither a workload, a resync or recovery, nor made a file system, as one that failed.
 pub fn judged(cell: &CellResult) -> Option<Judged> {
     if let Some(family) = family(&cell.factors) {
-        return Some(Judged { family, bytes_per_second: cell.bytes_per_second() });
+        let figure = JudgedFigure::BytesPerSecond(cell.bytes_per_second());
+        return Some(Judged { family, figure });
     }
-    let rate = cell.figures.get(SYNC_RATE)?;
-    Some(Judged { family: FAMILIES[7], bytes_per_second: rate * 1024.0 })
+    if let Some(rate) = cell.figures.get(SYNC_RATE) {
+        return Some(Judged { family: FAMILIES[7], figure: JudgedFigure::BytesPerSecond(rate * 1024.0) });
+    }
+    // Without a workload it is mkfs alone that has writes of its own; what they move says nothing, as they are what differs.
+    let made = cell.write.ios > 0 && cell.seconds > 0.0;
+    made.then(|| Judged { family: MKFS, figure: JudgedFigure::Seconds(cell.seconds) })
 }
 
 /// The family of a cell, told by its factors `trace`, `rw` and `rwmixread`; `None` if they name no workload.
@@ -140,7 +168,7 @@ mod tests {
     fn weights_match_families_and_words() {
         let weights = Weights::parse(["random=2", "random-read=3", "write=0"]).unwrap();
         let found = FAMILIES.map(|f| weights.of(f));
-        assert_eq!(found.map(|w| w as u32), [1, 1, 0, 3, 2, 0, 1, 1]);
+        assert_eq!(found.map(|w| w as u32), [1, 1, 0, 3, 2, 0, 1, 1, 1]);
     }
 
     #[test]
@@ -152,7 +180,7 @@ mod tests {
             assert!(refused(text).contains("from 0 to 1000000000"), "{text}");
         }
         assert!(
-            Weights::parse(["random=0", "sequential=0", "trace=0", "sync=0"])
+            Weights::parse(["random=0", "sequential=0", "trace=0", "sync=0", "mkfs=0"])
                 .unwrap_err()
                 .to_string()
                 .contains("all weights")

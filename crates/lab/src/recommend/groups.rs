@@ -1,4 +1,5 @@
-//! Cells gathered into workloads: one combination of all factors but the subject, with every value's throughput.
+//! Cells gathered into workloads: one combination of all factors but the subject, with every value's speed: throughput, or of mkfs
+//! the inverse of its seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ const WORKLOAD: [&str; 3] = ["rw", "rwmixread", "trace"];
 pub(super) struct Group {
     pub(super) family: &'static str,
     pub(super) label: String,
-    /// Logarithm of throughput by value and replicate; every value has the same replicates.
+    /// Logarithm of the speed by value and replicate; every value has the same replicates.
     pub(super) logs: Vec<Vec<f64>>,
     /// How they scatter beside what a value, or a replicate, has in common.
     pub(super) scatter: Option<Scatter>,
@@ -29,7 +30,7 @@ pub(super) struct Gathered {
     pub(super) is_explained: bool,
 }
 
-/// Throughput by group (family and factors), value and replicate.
+/// Speed by group (family and factors), value and replicate.
 type Throughputs = BTreeMap<(Option<&'static str>, BTreeMap<String, String>), Vec<BTreeMap<u32, f64>>>;
 
 /// Gathers the cells of the array; notes the groups that cannot be judged.
@@ -50,7 +51,7 @@ pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered 
         let values =
             by_group.entry((family, factors)).or_insert_with(|| vec![BTreeMap::new(); question.values.len()]);
         if let Some(judged) = judged(cell).filter(|_| cell.error.is_none() && cell.seconds > 0.0) {
-            values[value].insert(cell.replicate, judged.bytes_per_second);
+            values[value].insert(cell.replicate, judged.speed());
         }
     }
     let (mut groups, mut incomplete, mut idle) = (Vec::new(), 0, 0);

@@ -2,7 +2,7 @@
 //! does not tell apart.
 //!
 //! A value's throughput in a cell is its geometric mean over replicates, relative to the best value of that
-//! cell. The score is the geometric mean of that over cells, each family counting by its weight however many
+//! cell; where file systems are made, the inverse of the seconds that takes stands for it. The score is the geometric mean of that over cells, each family counting by its weight however many
 //! cells it has. A value is tied with the best if the interval of their ratio includes 1, or if they differ by less
 //! than [`MARGIN`]. The best is chosen from the same figures, so any two values may be the ones compared: the
 //! intervals of all pairs hold together (Bonferroni). Cells of a single drive are for reference and do not count. Where a recovery runs beside the jobs, speed
@@ -22,7 +22,8 @@ use crate::stats::{Interval, Mean};
 
 pub use apply::commands;
 use apply::must_be_chosen;
-pub use family::{FAMILIES, Judged, Weights, family, judged};
+pub(crate) use family::MKFS;
+pub use family::{FAMILIES, Judged, JudgedFigure, Weights, family, judged};
 use groups::{Gathered, Group, gather};
 use reason::reasons;
 use summary::{method, no_weight, summary, survival};
@@ -88,7 +89,7 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
     let recommendation = Recommendation {
         reasons: reasons(cells, question, &by_family),
         summary: summary(&ranking, question, &groups),
-        method: method(&ranking),
+        method: method(&ranking, &groups),
         weights: present_families(&groups).map(|f| (f.to_owned(), question.weights.of(f))).collect(),
         by_family,
         trade_off: None,

@@ -2,7 +2,7 @@
 
 use stripewise_engine::level::Level;
 
-use super::{Group, MARGIN, Question, Scored, Tie, has_nothing_to_apply};
+use super::{Group, MARGIN, MKFS, Question, Scored, Tie, has_nothing_to_apply};
 
 /// How many replicates are advised where there was one.
 const REPLICATES: u32 = 5;
@@ -12,8 +12,9 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     let name = |s: &Scored| question.values[s.value].as_str();
     let subject = question.subject;
     let Some(best) = ranking.first() else { return format!("No {subject} can be recommended yet.") };
+    let of = if is_mkfs(groups) { "speed (less time is more)" } else { "throughput" };
     let reaches = format!(
-        "It reaches {:.0} % of the best throughput of each workload on average, {:.0} % in the worst.",
+        "It reaches {:.0} % of the best {of} of each workload on average, {:.0} % in the worst.",
         best.log_score.value.exp() * 100.0,
         best.worst.0 * 100.0
     );
@@ -90,8 +91,18 @@ pub(super) fn no_weight<'a>(families: impl Iterator<Item = &'a str>) -> String {
     )
 }
 
+/// Whether all that is judged is the making of file systems.
+fn is_mkfs(groups: &[Group]) -> bool {
+    !groups.is_empty() && groups.iter().all(|group| group.family == MKFS)
+}
+
 /// How values were compared.
-pub(super) fn method(ranking: &[Scored]) -> String {
+pub(super) fn method(ranking: &[Scored], groups: &[Group]) -> String {
+    let what = match groups.iter().filter(|group| group.family == MKFS).count() {
+        0 => "Throughput relative to the best value",
+        all if all == groups.len() => "The least seconds of a value as a share of each one's",
+        _ => "Throughput, and of mkfs the inverse of its seconds, relative to the best value",
+    };
     let margin = MARGIN * 100.0;
     let interval = if ranking.iter().any(|s| s.ratio.bounds.is_none()) {
         "cells ran only once, so there is no interval, and values are tied if they differ by less than"
@@ -101,7 +112,7 @@ pub(super) fn method(ranking: &[Scored]) -> String {
          together with 95 %, by Bonferroni), or if they differ by less than"
     };
     format!(
-        "Throughput relative to the best value of the same workload, as the geometric mean over workloads, \
+        "{what} of the same workload, as the geometric mean over workloads, \
          each family counting by its weight; {interval} {margin:.0} %."
     )
 }

@@ -16,6 +16,7 @@ pub(super) fn cell(rw: &str, mix: &str, chunk: &str, replicate: u32, bytes: u64)
         member_ios: None,
         figures: std::collections::BTreeMap::new(),
         error: None,
+        notes: Vec::new(),
     }
 }
 
@@ -126,4 +127,37 @@ fn a_value_with_no_throughput_at_all_ranks_last() {
     let judged = judge(&cells, &["64K", "128K"], &Weights::default()).recommendation;
     assert_eq!(judged.best, "128K");
     assert!(judged.ranking.iter().all(|r| r.score.is_finite()));
+}
+
+/// Twice the seconds are half as good, however much was written in them.
+#[test]
+fn who_makes_a_file_system_sooner_is_better() {
+    let made = |inode_ratio: &str, replicate: u32, seconds: f64, bytes: u64| {
+        let mut cell = cell("", "", inode_ratio, replicate, 0);
+        cell.factors = [("inode_ratio".to_owned(), inode_ratio.to_owned())].into();
+        cell.read = DirectionResult::default();
+        cell.write = DirectionResult { ios: 10, bytes, ..DirectionResult::default() };
+        CellResult { seconds, ..cell }
+    };
+    let cells: Vec<CellResult> = (0..3)
+        .flat_map(|r| {
+            let noise = 1.0 + f64::from(r) / 1000.0;
+            [made("4096", r, 80.0 * noise, 900_000), made("16384", r, 40.0, 200_000)]
+        })
+        .collect();
+    let values = ["4096", "16384"].map(str::to_owned);
+    let fixed = BTreeMap::new();
+    let weights = Weights::default();
+    let question = Question { subject: "inode_ratio", values: &values, fixed: &fixed, weights: &weights };
+    let Judgement { recommendation: advice, notes } = recommend(&cells, &question);
+    assert_eq!((advice.best.as_str(), notes.len()), ("16384", 0), "{notes:?}");
+    assert!(advice.tied_with.is_empty());
+    assert!((advice.ranking[1].score - 0.5).abs() < 0.01 && advice.ranking[1].ratio_to_best_ci.is_some());
+    assert_eq!(advice.by_family[0].family, "mkfs");
+    assert!(advice.summary.contains("50.0 % slower"), "{}", advice.summary);
+    assert!(!advice.summary.contains("throughput"), "{}", advice.summary);
+    assert!(advice.method.starts_with("The least seconds"), "{}", advice.method);
+    let without = Weights::parse(["mkfs=0"]).unwrap();
+    let advice = recommend(&cells, &Question { weights: &without, ..question }).recommendation;
+    assert!(advice.best.is_empty());
 }

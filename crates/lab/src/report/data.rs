@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::palette::Palette;
+use crate::recommend::{MKFS, judged};
 use crate::results::{CellResult, DirectionResult, StudyResults};
 
 /// What the charts and the table of cells are drawn from.
@@ -30,7 +31,8 @@ pub(super) struct ChartData<'a> {
 }
 
 /// A cell: key, target number, value number per factor (−1 where it has none), replicate, seed (text, for
-/// a script's numbers are exact to 2⁵³ only), seconds, reads, writes, error, KiB/s of a recovery beside it.
+/// a script's numbers are exact to 2⁵³ only), seconds, reads, writes, error, KiB/s of a recovery beside it, and whether
+/// it made a file system, which is judged by its seconds.
 #[derive(Serialize)]
 struct Row<'a>(
     &'a str,
@@ -43,6 +45,7 @@ struct Row<'a>(
     Option<Direction>,
     Option<&'a str>,
     Option<f64>,
+    bool,
 );
 
 /// I/Os, bytes, errors, then latency in nanoseconds: mean, p50, p90, p99, p99.9, largest.
@@ -135,5 +138,6 @@ fn row(cell: &CellResult, target: usize, values: Vec<i32>) -> Row<'_> {
         Direction::of(&cell.write),
         cell.error.as_deref(),
         cell.figures.get("sync_kib_s").copied(),
+        judged(cell).is_some_and(|judged| judged.family == MKFS),
     )
 }
