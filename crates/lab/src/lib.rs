@@ -14,10 +14,14 @@ pub mod results;
 mod runner;
 pub mod selfbench;
 pub mod sensitivity;
+mod small_file;
 pub mod stats;
 pub mod store;
 pub mod study;
 pub mod targets;
 pub mod trace;
+pub mod units;
 pub mod validate;
 pub mod workload;
+
+pub use small_file::load_model;

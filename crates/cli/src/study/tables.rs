@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use stripewise_lab::claims::{ClaimResult, Counts};
 use stripewise_lab::results::{Recommendation, StudyResults, TradeOff};
+use stripewise_lab::units::{three_digits, time};
 
 use super::figures;
 use crate::output::Table;
@@ -85,10 +86,10 @@ fn trade_off(text: &mut String, results: &StudyResults, trade_off: &TradeOff) {
         "in flight",
         results.subject.as_str(),
         "recovery MiB/s",
-        "whole member h",
+        "whole member",
         "job MB/s",
         "of smallest",
-        "p99 ms",
+        "p99",
         "x smallest",
     ]);
     for row in &trade_off.rows {
@@ -96,11 +97,11 @@ fn trade_off(text: &mut String, results: &StudyResults, trade_off: &TradeOff) {
             row.family.clone(),
             row.in_flight.to_string(),
             row.value.clone(),
-            format!("{:.1}", row.sync_kib_s / 1024.0),
-            format!("{:.1}", row.member_seconds / 3600.0),
-            format!("{:.2}", row.bytes_per_second / 1e6),
+            three_digits(row.sync_kib_s / 1024.0),
+            time(row.member_seconds),
+            three_digits(row.bytes_per_second / 1e6),
             format!("{:.0} %", row.throughput_ratio * 100.0),
-            format!("{:.1}", row.p99_ns / 1e6),
+            time(row.p99_ns / 1e9),
             format!("{:.2}", row.p99_ratio),
         ]);
     }

@@ -16,7 +16,7 @@ function tradeOffLines(panel) {
 function tradeOffTip(lines, { seriesIndex, dataIndex }) {
   const line = lines[seriesIndex];
   const chosen = line.points[dataIndex];
-  const row = ({ value, index, entry }) => [colourOf(index), value, `${digits(entry.p99 / 1e6)} ms`, `${digits(entry.sync / 1024)} MiB/s, ${digits(entry.mean)} MB/s`];
+  const row = ({ value, index, entry }) => [colourOf(index), value, `${time(entry.p99)}`, `${digits(entry.sync / 1024)} MiB/s, ${digits(entry.mean)} MB/s`];
   return tipBody(`${line.name}: ${factorName(study.subject)} ${chosen.value}`, line.points.map(row), 'p99; recovery, throughput of the job');
 }
 
@@ -53,7 +53,7 @@ function tradeOffKey() {
 
 /** What the chart shows, for readers who do not see it. */
 function tradeOffWords(panel) {
-  const lines = tradeOffLines(panel).map(({ name, points }) => `${name}: ${points.map(({ value, entry }) => `${value} ${digits(entry.sync / 1024)} MiB/s, p99 ${digits(entry.p99 / 1e6)} ms`).join('; ')}`);
+  const lines = tradeOffLines(panel).map(({ name, points }) => `${name}: ${points.map(({ value, entry }) => `${value} ${digits(entry.sync / 1024)} MiB/s, p99 ${time(entry.p99)}`).join('; ')}`);
   return `Recovery rate and p99, ${panelTitle(panel)}. ${lines.join('. ') || 'No figures'}.`;
 }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{FAMILIES, Judgement, Question, commands, family, no_weight};
 use crate::results::{CellResult, Recommendation, TradeOff, TradeOffRow};
 use crate::stats::{Interval, Mean};
+use crate::units::time;
 
 /// A value is acceptable while nowhere p99 is more than so many times that of the smallest value, nor throughput less
 /// than one part in so many.
@@ -216,16 +217,18 @@ fn summary(
         let figures = rows.iter().map(|r| of(r));
         (figures.clone().fold(f64::INFINITY, f64::min), figures.fold(0.0, f64::max))
     };
-    let days = |value: &str| range(&of(value), |r| r.member_seconds / 86_400.0);
-    let (low, high) = days(best);
-    let (low_least, high_least) = days(least);
+    let whole = |value: &str| {
+        let (low, high) = range(&of(value), |r| r.member_seconds);
+        if time(low) == time(high) { time(low) } else { format!("{} to {}", time(low), time(high)) }
+    };
+    let (with_best, with_least) = (whole(best), whole(least));
     let (slowest, fastest) = range(&of(best), |r| r.throughput_ratio);
     let (_, p99_most) = range(&of(best), |r| r.p99_ratio);
     format!(
         "This is a trade-off: a faster recovery is paid for by those who use the array. {subject} {best} is the largest \
          that costs them no more than a doubled p99 or half of the throughput they have with {least}, in any {family} at \
          any load: p99 is at most {p99_most:.2} times as long, throughput {:.0} to {:.0} %. A whole member then takes \
-         {low:.1} to {high:.1} days instead of {low_least:.1} to {high_least:.1}, by workload.{worst}",
+         {with_best} instead of {with_least}, by workload.{worst}",
         slowest * 100.0,
         fastest * 100.0,
     )

@@ -4,6 +4,7 @@ use super::html::Html;
 use super::recommendation::{own_colour, value, words};
 use crate::recommend::COST_RATIO_MAX;
 use crate::results::{StudyResults, TradeOff, TradeOffRow};
+use crate::units::{three_digits, time};
 
 /// Writes the table, where the study is a trade-off.
 pub(super) fn write(html: &mut Html, results: &StudyResults) {
@@ -18,7 +19,7 @@ pub(super) fn write(html: &mut Html, results: &StudyResults) {
     html.raw("<table class=\"trade-off\"><thead><tr><th scope=\"col\">Family, requests in flight</th><th scope=\"col\">");
     html.text(&words(&results.subject)).raw("</th><th scope=\"col\">Recovery, MiB/s</th>");
     html.raw("<th scope=\"col\">Whole member</th><th scope=\"col\">Throughput, MB/s</th><th scope=\"col\">of smallest</th>");
-    html.raw("<th scope=\"col\">p99, ms</th><th scope=\"col\">of smallest</th></tr></thead><tbody>");
+    html.raw("<th scope=\"col\">p99</th><th scope=\"col\">of smallest</th></tr></thead><tbody>");
     let mut last = None;
     for row in rows {
         let is_first = last != Some((&row.family, row.in_flight));
@@ -43,33 +44,19 @@ fn write_row(html: &mut Html, results: &StudyResults, row: &TradeOffRow, is_firs
     if row.value == results.recommendation.best {
         html.raw("<span class=\"tag\">by the rule</span>");
     }
-    html.raw("</td><td>").number(row.sync_kib_s / 1024.0, 1).raw("</td><td>").text(&time(row.member_seconds));
     html.raw("</td><td>")
-        .number(row.bytes_per_second / 1e6, 2)
+        .text(&three_digits(row.sync_kib_s / 1024.0))
+        .raw("</td><td>")
+        .text(&time(row.member_seconds));
+    html.raw("</td><td>")
+        .text(&three_digits(row.bytes_per_second / 1e6))
         .raw("</td><td>")
         .percent(row.throughput_ratio, 0);
-    html.raw("</td><td>").number(row.p99_ns / 1e6, 1);
+    html.raw("</td><td>").text(&time(row.p99_ns / 1e9));
     html.raw(if row.p99_ratio > COST_RATIO_MAX { "</td><td class=\"beyond\">× " } else { "</td><td>× " });
     html.number(row.p99_ratio, 2);
     if let Some((low, high)) = row.p99_ratio_ci {
         html.raw(" <small>").number(low, 2).raw(" – ").number(high, 2).raw("</small>");
     }
     html.raw("</td></tr>");
-}
-
-/// Hours, or days from two of them on.
-fn time(seconds: f64) -> String {
-    let hours = seconds / 3600.0;
-    if hours < 48.0 { format!("{hours:.1} h") } else { format!("{:.1} days", hours / 24.0) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_times_are_told_in_days() {
-        assert_eq!(time(5400.0), "1.5 h");
-        assert_eq!(time(86_400.0 * 220.0), "220.0 days");
-    }
 }
