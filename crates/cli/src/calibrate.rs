@@ -10,10 +10,11 @@ use stripewise_format::time::Timestamp;
 use stripewise_host::md::paths::is_same;
 use stripewise_lab::calibrate::{Circumstances, Compared, Device, Effort, Findings, cpu, fit, toml};
 use stripewise_lab::environment::host_cpu;
+use stripewise_lab::load_model;
 use stripewise_sim::models::{Model, ModelKind};
 
 use crate::exit::{Exit, Impossible};
-use crate::output::{Document, Table, check_writable, print, write_file};
+use crate::output::{Document, Table, check_writable, is_stdout, print, write_file};
 
 /// What an HDD and an SSD are taken to be like unless `--like` says otherwise.
 const LIKE_HDD: &str = "st3000dm001";
@@ -24,7 +25,7 @@ const LIKE_SSD: &str = "ssd-d7-p5600-6.4tb";
 pub(crate) struct CalibrateArgs {
     /// A drive or file, only read [default: this machine's CPU].
     device: Option<PathBuf>,
-    /// Where the model goes [default: standard output].
+    /// Where the model goes [default: standard output, which is also -].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The model's name [default: that of FILE].
@@ -55,7 +56,14 @@ struct Fitted<'a> {
 pub(crate) fn run(args: &CalibrateArgs) -> Result<Exit> {
     let circumstances = circumstances();
     let name = name(args)?;
-    args.output.as_deref().map_or(Ok(()), check_writable)?;
+    let output = args.output.as_deref().filter(|path| !is_stdout(path));
+    if args.json && args.output.is_some() && output.is_none() {
+        return Err(Impossible(
+            "--output -: --json prints the model already; leave one of them out".to_owned(),
+        )
+        .into());
+    }
+    output.map_or(Ok(()), check_writable)?;
     let Some(path) = &args.device else {
         let model = cpu(&name, &circumstances)?;
         finish(args, &model, None, &[])?;
@@ -95,7 +103,12 @@ fn circumstances() -> Circumstances {
 
 /// The model's name: letters, digits, dots and dashes, as in plans.
 fn name(args: &CalibrateArgs) -> Result<String> {
-    let of_file = args.output.as_deref().and_then(Path::file_stem).map(|s| s.to_string_lossy().into_owned());
+    let of_file = args
+        .output
+        .as_deref()
+        .filter(|path| !is_stdout(path))
+        .and_then(Path::file_stem)
+        .map(|s| s.to_string_lossy().into_owned());
     let name = args.name.clone().or(of_file).unwrap_or_else(|| "calibrated".to_owned());
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if name.is_empty() || !name.chars().all(is_name) {
@@ -107,7 +120,7 @@ fn name(args: &CalibrateArgs) -> Result<String> {
 /// The model that gives what is not measured; of the drive's kind.
 fn like(name: Option<&str>, is_mechanical: bool) -> Result<Model> {
     let (default, kind) = if is_mechanical { (LIKE_HDD, ModelKind::Hdd) } else { (LIKE_SSD, ModelKind::Ssd) };
-    let model = Model::load(name.unwrap_or(default))?;
+    let model = load_model(name.unwrap_or(default))?;
     if model.kind != kind {
         let (found, wanted) = (model.kind.name(), kind.name());
         bail!(Impossible(format!(
@@ -125,7 +138,8 @@ fn finish(
     notes: &[String],
 ) -> Result<()> {
     let text = toml(model);
-    if let Some(path) = &args.output {
+    let output = args.output.as_deref().filter(|path| !is_stdout(path));
+    if let Some(path) = output {
         write_file(path, &text)?;
     }
     for note in notes {
@@ -140,7 +154,7 @@ fn finish(
         let fitted = Fitted { name, kind, model: &text, error_median, probes, notes };
         return Document::new("stripewise.calibrate/1", fitted).print();
     }
-    match &args.output {
+    match output {
         Some(path) => print(&format!("{}: a model of kind {}\n", path.display(), model.kind.name())),
         None => print(&text),
     }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use stripewise_engine::units::Instant;
 use stripewise_host::{DriveCommand as Asked, DriveExport, DriveServer, TimedDrive, VhostDriveServer};
+use stripewise_lab::load_model;
 use stripewise_sim::models::{ControllerModel, DriveModel, Model, ModelKind, Value};
 use stripewise_sim::{LoneDrive, LoneRequest};
 
@@ -67,7 +68,7 @@ pub(crate) fn run(command: &DriveCommand) -> Result<Exit> {
 
 /// The model with the values given.
 fn model(args: &ServeArgs) -> Result<Model> {
-    let mut model = Model::load(&args.model)?;
+    let mut model = load_model(&args.model)?;
     for given in &args.parameters {
         let wrong = |why: String| Impossible(format!("--parameter {given}: {why}"));
         let Some((name, text)) = given.split_once('=') else {
@@ -95,7 +96,7 @@ fn serve(args: &ServeArgs) -> Result<Exit> {
         );
     }
     let drive = DriveModel::new(&model)?;
-    let controller = ControllerModel::new(&Model::load(&args.controller)?)?;
+    let controller = ControllerModel::new(&load_model(&args.controller)?)?;
     let capacity = drive.capacity_sectors();
     let sectors = args.size.map_or(capacity, Size::sectors);
     if sectors == 0 || sectors > capacity {

@@ -81,7 +81,14 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
             || e.is::<ModelError>()
             || e.is::<Impossible>()
             || e.is::<NoRoom>()
-            || matches!(e.downcast_ref(), Some(CalibrateError::TooSmall { .. } | CalibrateError::Open { .. }))
+            || matches!(
+                e.downcast_ref(),
+                Some(
+                    CalibrateError::TooSmall { .. }
+                        | CalibrateError::Open { .. }
+                        | CalibrateError::Holes { .. }
+                )
+            )
             || e.downcast_ref::<TraceError>().is_some_and(|e| !matches!(e.problem, Problem::System(_)))
             || e.downcast_ref::<StoreError>().is_some_and(is_of_folder)
             || e.downcast_ref::<HostError>().is_some_and(is_asked_wrong)
@@ -96,11 +103,12 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
 /// Whether another results folder is to be named.
 fn is_of_folder(error: &StoreError) -> bool {
     match error {
-        StoreError::Folder(_, error) => is_of_path(error),
+        StoreError::Folder(_, error) | StoreError::Unreachable(_, error) => is_of_path(error),
         StoreError::Absent(_)
         | StoreError::Newer(..)
         | StoreError::ReadOnly(_)
         | StoreError::Unfinished(_)
+        | StoreError::Running(_)
         | StoreError::NoRun(..) => true,
         StoreError::Damaged(..) | StoreError::Busy(_) | StoreError::Database(..) => false,
     }

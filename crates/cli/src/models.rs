@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use serde::Serialize;
+use stripewise_lab::load_model;
 use stripewise_sim::models::{BUILT_IN, Model, Parameter, Value};
 
 use crate::args::ModelsCommand;
@@ -86,7 +87,7 @@ fn list(json: bool) -> Result<Exit> {
 }
 
 fn show(name: &str, json: bool) -> Result<Exit> {
-    let model = Model::load(name)?;
+    let model = load_model(name)?;
     if json {
         let parameters = model.parameters.iter().map(document).collect();
         Document::new("stripewise.model/1", ModelDocument { line: line(&model), parameters }).print()?;

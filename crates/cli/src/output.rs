@@ -50,8 +50,16 @@ pub(crate) fn unwritten(error: std::io::Error, place: &str) -> anyhow::Error {
     }
 }
 
-/// Writes a file that was named; one of that name is replaced.
+/// Whether an output that was named is standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Writes a file that was named; one of that name is replaced. `-` is standard output.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
+    if is_stdout(path) {
+        return print(text);
+    }
     let mut file = File::create(path).map_err(|error| cannot_open(path, error))?;
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -13,7 +13,7 @@ use stripewise_lab::study::results;
 use super::{tables, weights};
 use crate::args::{ExportArgs, ExportFormat, ReportArgs, StoredArgs, WeightArgs};
 use crate::exit::{Exit, Impossible};
-use crate::output::{Document, print, write_file};
+use crate::output::{Document, is_stdout, print, write_file};
 
 /// The schema of a study's results.
 pub(super) const RESULTS: &str = "stripewise.study/1";
@@ -59,7 +59,15 @@ struct Written {
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit> {
     let (folder, results) = load(&args.study, &args.weights)?;
     let path = args.output.clone().unwrap_or_else(|| folder.join("report.html"));
+    if args.json && is_stdout(&path) {
+        return Err(
+            Impossible("--output -: --json prints there, too; leave one of them out".to_owned()).into()
+        );
+    }
     write_file(&path, &render(&results)?)?;
+    if is_stdout(&path) {
+        return Ok(Exit::Done);
+    }
     if args.json {
         Document::new("stripewise.study-report/1", Written { report: path }).print()?;
     } else {

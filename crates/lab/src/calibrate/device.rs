@@ -33,11 +33,16 @@ impl Device {
             let error = "it is neither a regular file nor a block device".to_owned();
             return Err(CalibrateError::Open { path: path.to_owned(), error });
         }
-        let length = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
-        let bytes = length.map_err(|e| CalibrateError::open(path, &e))?;
+        let mut file = File::open(path).map_err(|e| CalibrateError::open(path, &e))?;
+        let bytes = file.seek(SeekFrom::End(0)).map_err(|e| CalibrateError::open(path, &e))?;
         let sectors = bytes / SECTOR_BYTES;
         if sectors < SECTORS_MIN {
             return Err(CalibrateError::TooSmall { sectors, needed: SECTORS_MIN });
+        }
+        // A file system that does not tell of holes says that the first is at the end.
+        let first = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap_or(bytes);
+        if metadata.is_file() && first < bytes {
+            return Err(CalibrateError::Holes { path: path.to_owned(), first });
         }
         let spec = FileSpec { access: Access::ReadOnly, ..FileSpec::new(path) };
         let volume = alone(sectors);

@@ -68,6 +68,13 @@ pub enum CalibrateError {
         /// Why.
         error: String,
     },
+    /// Parts of a file were never written.
+    Holes {
+        /// Which.
+        path: PathBuf,
+        /// The first byte that is of a hole.
+        first: u64,
+    },
     /// A read failed.
     Read {
         /// Reads that failed.
@@ -93,6 +100,12 @@ impl fmt::Display for CalibrateError {
         match self {
             Self::Host(error) => write!(f, "{error}"),
             Self::Open { path, error } => write!(f, "{}: cannot be opened: {error}", path.display()),
+            Self::Holes { path, first } => write!(
+                f,
+                "{}: it has holes, the first at byte {first}: reading them touches no drive, so that the model would be of \
+                 none; write all of it, or name the drive",
+                path.display()
+            ),
             Self::Read { errors, sector } => {
                 write!(f, "{errors} reads failed, one of them at sector {sector}; a fit needs a sound device")
             }

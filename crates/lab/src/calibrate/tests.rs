@@ -89,3 +89,14 @@ fn a_device_too_small_or_absent_is_refused() {
     let error = Device::open(&path).unwrap_err().to_string();
     assert!(error.contains("too small") && error.contains("2097152"), "{error}");
 }
+
+#[test]
+fn a_file_with_holes_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sparse.img");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(2 << 30).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1 << 16], 0).unwrap();
+    let error = super::Device::open(&path).err().unwrap().to_string();
+    assert!(error.contains("sparse.img: it has holes, the first at byte 65536"), "{error}");
+}

@@ -36,6 +36,12 @@ impl Source<'_> {
     /// The parser's error with the key in whose line it lies.
     pub(super) fn syntax(self, error: &toml::de::Error) -> PlanError {
         let message = error.message().trim().replace('\n', "; ");
+        // What is not there is in no line: that of its table is told, if it has one.
+        if message.starts_with("missing field") {
+            let at = |start| self.text.get(start..).is_some_and(|text| text.starts_with('['));
+            let table = error.span().filter(|span| span.start > 0 && at(span.start));
+            return self.error(table, message);
+        }
         let line = error.span().and_then(|span| {
             let before = self.text.get(..span.start)?;
             self.text[before.rfind('\n').map_or(0, |at| at + 1)..].lines().next()

@@ -109,7 +109,7 @@ impl fmt::Display for Problem {
             Self::CutShort { records } => write!(
                 f,
                 "the trace is cut short after record {records}: its end line is missing, because the recording was \
-                 killed or its disk was full; --partial takes what there is"
+                 killed or its disk was full; `trace show` and `trace replay` take what there is with --partial"
             ),
             Self::Count { said, records } => {
                 let wrong = if said > records { "some are missing" } else { "some were put in" };
