@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use stripewise_lab::plan::Fill;
 
 const AFTER: &str = "\
 Exit codes: 0 done; 1 the storage or the machine failed; 2 what was asked for is not possible, nothing was done; \
@@ -198,6 +199,10 @@ pub(crate) struct RunArgs {
     /// Size of each member for memory and files, instead of the plan's.
     #[arg(long = "member-size", value_name = "SIZE")]
     pub(crate) member_size: Option<String>,
+    /// What member files hold at the start, instead of what the plan says: random bytes, or nothing (sparse), of which
+    /// reads touch no drive.
+    #[arg(long, value_name = "FILL")]
+    pub(crate) fill: Option<FillArg>,
     /// The results folder [default: stripewise-results/STUDY].
     #[arg(long, value_name = "DIR")]
     pub(crate) results: Option<PathBuf>,
@@ -232,7 +237,7 @@ pub(crate) struct ReportArgs {
     pub(crate) study: String,
     #[command(flatten)]
     pub(crate) weights: WeightArgs,
-    /// Where to write it [default: report.html in the results folder].
+    /// Where to write it, - for standard output [default: report.html in the results folder].
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Print the path as JSON.
@@ -252,7 +257,7 @@ pub(crate) struct ExportArgs {
     /// The same as --format json.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Where to write it [default: standard output].
+    /// Where to write it [default: standard output, which is also -].
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -282,9 +287,10 @@ macro_rules! bench_args {
             /// Size of each member [default: 1g for files, 256m in memory].
             #[arg(long = "member-size", value_name = "SIZE")]
             pub(crate) member_size: Option<String>,
-            /// What member files hold at the start: sparse or random.
-            #[arg(long, default_value = "sparse")]
-            pub(crate) fill: FillArg,
+            /// What member files hold at the start: random bytes, or nothing (sparse), of which reads touch no drive
+            /// [default: random].
+            #[arg(long, value_name = "FILL")]
+            pub(crate) fill: Option<FillArg>,
             /// Leave member files where they are.
             #[arg(long)]
             pub(crate) keep: bool,
@@ -387,6 +393,15 @@ bench_args! {
 pub(crate) enum FillArg {
     Sparse,
     Random,
+}
+
+impl From<FillArg> for Fill {
+    fn from(fill: FillArg) -> Self {
+        match fill {
+            FillArg::Sparse => Self::Sparse,
+            FillArg::Random => Self::Random,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,21 +4,23 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 use stripewise_lab::cell::Cell;
-use stripewise_lab::plan::{Fill, MEMBER_BYTES_DEFAULT, Parameter, Parameters, RealStorage, Work, find};
+use stripewise_lab::plan::{Fill, Parameter, Parameters, RealStorage, Work, find};
 use stripewise_lab::results::DirectionResult;
+use stripewise_lab::study::Filling;
 use stripewise_lab::targets::{self, Target, TargetOptions};
 use stripewise_lab::workload::parse_size;
 
 mod itself;
 
-use crate::args::{BenchArgs, FillArg};
+use crate::args::BenchArgs;
 use crate::exit::{Exit, Impossible};
 use crate::output::{Document, print};
-use crate::progress::cancel_flag;
+use crate::progress::{Bar, cancel_flag};
 
 /// What holds unless an option says otherwise: the rig of the chunk-size study.
 const RIG: [(&str, &str); 5] = [
@@ -72,12 +74,10 @@ pub(crate) fn run_with(
     }
     let given = args.member_size.as_deref().map(parse_size).transpose();
     let given = given.map_err(|e| Impossible(format!("--member-size: {e}")))?;
-    let member_bytes = given.unwrap_or(MEMBER_BYTES_DEFAULT);
-    let fill = if args.fill == FillArg::Random { Fill::Random } else { Fill::Sparse };
-    let storage = RealStorage { member_bytes, fill };
     let options = TargetOptions {
-        storage,
+        storage: RealStorage { member_bytes: None, fill: Fill::default() },
         member_bytes: given,
+        fill: args.fill.map(Fill::from),
         members_max: cell.parameters.members(),
         keep: args.keep,
     };
@@ -131,7 +131,11 @@ fn without_effect(args: &BenchArgs, parameters: &Parameters) -> Vec<String> {
 
 fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
     let cancel = cancel_flag("a workload that did not end has no figures")?;
-    target.begin(&cancel)?;
+    let (mut bar, total_bytes) = (Bar::new(), target.fill_bytes());
+    let started = Instant::now();
+    target
+        .begin(&cancel, &mut |done_bytes| bar.show_filling(Filling { done_bytes, total_bytes }, started))?;
+    bar.finish();
     let measured = target.run(cell, &Arc::clone(&cancel));
     if cancel.load(Ordering::Relaxed) {
         return Ok(Exit::Interrupted);
@@ -141,7 +145,7 @@ fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
     if measured.read.ios + measured.write.ios == 0 && cell.parameters.work == Work::Job {
         notes.push("no I/O completed within the time; a longer --runtime shows more".to_owned());
     }
-    notes.extend(target.notes());
+    notes.extend(measured.notes);
     let mut parameters = cell.factors.clone();
     parameters.retain(|name, _| target.is_simulated() || !is_of_rig(name));
     let measurement = Measurement {

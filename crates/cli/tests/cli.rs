@@ -488,3 +488,73 @@ fn a_dry_run_refuses_the_store_that_a_run_would() {
         assert!(stderr(&output).contains("damaged or no store"), "{more:?}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn sparse_members_are_asked_for_and_noted_beside_the_figures() {
+    let folder = folder_with_plan(SMALL);
+    let notes = |fill: &[&str]| {
+        let args = [
+            "bench",
+            "--json",
+            "--on",
+            "files:.",
+            "--member-size",
+            "8m",
+            "--rw",
+            "randread",
+            "--runtime",
+            "50ms",
+        ];
+        let output = stripewise(folder.path(), &[&args[..], fill].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        json(&output)["notes"].to_string()
+    };
+    assert!(!notes(&[]).contains("touches no drive"));
+    assert!(notes(&["--fill", "sparse"]).contains("touches no drive"));
+    assert!(
+        notes(&["--size", "900g"]).contains("size 900g reaches beyond the target's end: 32m from offset 0")
+    );
+
+    let sparse = ["study", "run", "plan.toml", "--on", "files:.", "--fill", "sparse"];
+    for run in ["first", "from the store"] {
+        let output = stripewise(folder.path(), &sparse);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert_eq!(stdout(&output).matches("touches no drive").count(), 1, "{run}: {}", stdout(&output));
+    }
+    for told in [
+        &["show", "small"][..],
+        &["show", "small", "--json"],
+        &["export", "small"],
+        &["report", "small", "-o", "-"],
+    ] {
+        let output = stripewise(folder.path(), &[&["study"], told].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(stdout(&output).contains("touches no drive"), "{told:?}");
+    }
+    assert!(!folder.path().join("-").exists());
+    let report = std::fs::read_to_string(folder.path().join("stripewise-results/small/report.html")).unwrap();
+    assert!(report.contains("--on files:. --fill sparse"), "the command that runs it again");
+}
+
+#[test]
+fn a_dry_run_tells_of_filling_and_of_what_it_does_not_know() {
+    let folder = folder_with_plan(SMALL);
+    let plan = SMALL.replace("runtime = \"500ms\"", "size = \"1m\"").replace("runtime = \"30ms\"\n", "");
+    std::fs::write(folder.path().join("sized.toml"), plan).unwrap();
+    let dry = |name: &str, more: &[&str]| {
+        let output = stripewise(
+            folder.path(),
+            &[&["study", "run", name, "--dry-run", "--on", "files:."], more].concat(),
+        );
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        output
+    };
+    let text = stdout(&dry("plan.toml", &[]));
+    assert!(text.contains("filled with 64 MiB of random bytes, 0:01 at 200 MB/s"), "{text}");
+    assert!(!stdout(&dry("plan.toml", &["--fill", "sparse"])).contains("are filled with"));
+    let document = json(&dry("sized.toml", &["--json"]));
+    assert!(document["seconds"].is_null(), "{document}");
+    assert_eq!(document["fill_bytes"], 64 << 20);
+    let text = stdout(&dry("sized.toml", &[]));
+    assert!(text.contains("how long 16 of them take is not known"), "{text}");
+}

@@ -155,6 +155,7 @@ fn cell(point: &Point, factors: BTreeMap<String, String>, replicate: u32, number
         member_ios: None,
         figures: std::collections::BTreeMap::new(),
         error: None,
+        notes: Vec::new(),
     }
 }
 

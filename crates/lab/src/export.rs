@@ -23,7 +23,7 @@ pub fn export_csv(results: &StudyResults) -> String {
     for name in &figures {
         let _ = write!(csv, ",{}", quoted(name));
     }
-    csv.push_str(",error\r\n");
+    csv.push_str(",error,notes\r\n");
     for cell in &results.cells {
         let simulated = results.simulated;
         let (target, key) = (quoted(&cell.target), quoted(&cell.key));
@@ -48,7 +48,8 @@ pub fn export_csv(results: &StudyResults) -> String {
         for name in &figures {
             let _ = write!(csv, ",{}", cell.figures.get(*name).map_or_else(String::new, f64::to_string));
         }
-        let _ = write!(csv, ",{}\r\n", cell.error.as_deref().map_or_else(String::new, quoted));
+        let error = cell.error.as_deref().map_or_else(String::new, quoted);
+        let _ = write!(csv, ",{error},{}\r\n", quoted(&cell.notes.join("; ")));
     }
     csv
 }

@@ -114,6 +114,9 @@ pub struct CellResult {
     pub figures: BTreeMap<String, f64>,
     /// Why the cell has no figures, where it has none.
     pub error: Option<String>,
+    /// What a reader must know of how the figures came about, such as a fallback from `O_DIRECT`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What an array asked of its members over a whole run, ramp included.

@@ -10,12 +10,12 @@ use anyhow::{Context, Result, bail};
 use crate::cell::{Cell, ENGINE_HASH};
 use crate::claims;
 use crate::environment;
-use crate::plan::{CellTarget, Choices, Parameter, Plan, ResolvedPlan, find};
+use crate::plan::{CellTarget, Choices, Fill, Parameter, Plan, ResolvedPlan, find};
 use crate::recommend::{Question, Weights, recommend};
-use crate::results::{CellResult, DirectionResult, Environment, SCHEMA_VERSION, StudyResults};
+use crate::results::{CellResult, Environment, SCHEMA_VERSION, StudyResults};
 use crate::runner::{Ended, cores, run_cells};
 use crate::store::{RunHeader, RunId, Store};
-use crate::targets::{self, Target, TargetOptions};
+use crate::targets::{self, Measurement, Target, TargetOptions};
 use crate::workload::Random;
 
 /// How a study is to be run.
@@ -29,6 +29,8 @@ pub struct StudyOptions {
     pub replicates: Option<u32>,
     /// Bytes of each real member, instead of the plan's.
     pub member_bytes: Option<u64>,
+    /// What member files hold at the start, instead of what the plan says.
+    pub fill: Option<Fill>,
     /// Leave member files where they are.
     pub keep: bool,
 }
@@ -52,13 +54,27 @@ pub struct Estimate {
     pub cells: usize,
     /// Cells not in the store yet.
     pub missing: usize,
-    /// Seconds those would take; `None` in virtual time as long as the store has no cell to judge by.
+    /// Seconds those would take; `None` in virtual time as long as the store has no cell to judge by, and in real time where
+    /// some end by their size.
     pub seconds: Option<f64>,
+    /// Bytes that are written into members before the first of them.
+    pub fill_bytes: u64,
 }
 
-/// How far a run is; told after every cell.
+/// How far the filling of members is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filling {
+    /// Bytes written.
+    pub done_bytes: u64,
+    /// Bytes to be written in all.
+    pub total_bytes: u64,
+}
+
+/// How far a run is; told while members are filled, and after every cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
+    /// Members are being filled: no cell runs yet.
+    pub filling: Option<Filling>,
     /// Cells that ended in this run.
     pub done: usize,
     /// Cells this run has to run.
@@ -94,14 +110,14 @@ impl Study {
     /// Expands a plan and opens the target named by `on`, such as `model` or `files:/mnt/x`.
     pub fn new(plan: Plan, on: &str, options: StudyOptions) -> Result<Self> {
         let (kind, rest) = targets::parse(on)?;
-        let StudyOptions { quick, seed, replicates, member_bytes, keep } = options;
+        let StudyOptions { quick, seed, replicates, member_bytes, fill, keep } = options;
         let choices = Choices { quick, real: kind.is_real, seed, replicates };
         let resolved = plan.resolve(choices)?;
         let expansion = plan.expand(&resolved)?;
         let members_max = expansion.cells.iter().map(|c| c.parameters.members()).max().unwrap_or(1);
-        let mut storage = plan.real_storage()?;
-        storage.member_bytes = member_bytes.unwrap_or(storage.member_bytes);
-        let target = (kind.open)(rest, &TargetOptions { storage, member_bytes, members_max, keep })?;
+        let storage = plan.real_storage()?;
+        let options = TargetOptions { storage, member_bytes, fill, members_max, keep };
+        let target = (kind.open)(rest, &options)?;
         Self::with_target(plan, choices, target)
     }
 
@@ -172,9 +188,10 @@ impl Study {
             let mean = store.map_or(Ok(None), Store::mean_wall_seconds)?;
             mean.map(|mean| mean * missing.len() as f64 / cores() as f64)
         } else {
-            Some(missing.iter().filter_map(|i| self.cells[*i].seconds()).sum())
+            missing.iter().try_fold(0.0, |sum, i| Some(sum + self.cells[*i].seconds()?))
         };
-        Ok(Estimate { cells: self.cells.len(), missing: missing.len(), seconds })
+        let fill_bytes = if missing.is_empty() { 0 } else { self.target.fill_bytes() };
+        Ok(Estimate { cells: self.cells.len(), missing: missing.len(), seconds, fill_bytes })
     }
 
     /// Runs the cells the store does not have. A set `cancel` ends the run early, with every cell that ended
@@ -192,12 +209,18 @@ impl Study {
         }
         let found = self.cells.len() - missing.len();
         let mut header = self.header(store.now()?);
+        let cells: Vec<&Cell> = missing.iter().map(|i| &self.cells[*i]).collect();
+        let is_real = !missing.is_empty() && !self.target.is_simulated();
+        let _taken = is_real.then(|| store.lock_for_real()).transpose()?;
         // A run that cannot be does not take the place of the one before it.
         if !missing.is_empty() {
-            self.target.begin(cancel).with_context(|| format!("cannot prepare {}", self.target.name()))?;
+            let (pace, total_bytes) = (Pace::new(&cells), self.target.fill_bytes());
+            let mut filled = |done_bytes| progress(&pace.filling(found, Filling { done_bytes, total_bytes }));
+            self.target
+                .begin(cancel, &mut filled)
+                .with_context(|| format!("cannot prepare {}", self.target.name()))?;
         }
         let run = store.begin_run(&header, &self.keys)?;
-        let cells: Vec<&Cell> = missing.iter().map(|i| &self.cells[*i]).collect();
         let mut pace = Pace::new(&cells);
         let mut failed = 0;
         let outcome = run_cells(self.target.as_ref(), &cells, cancel, |ended| {
@@ -212,7 +235,6 @@ impl Study {
             Ok(())
         });
         header.environment.wall_seconds = pace.started.elapsed().as_secs_f64();
-        header.environment.notes.extend(self.target.notes());
         store.update_run(run, &header)?;
         outcome?;
         let cancelled = pace.done < cells.len() && cancel.load(Ordering::Relaxed);
@@ -220,11 +242,11 @@ impl Study {
     }
 
     fn result(&self, cell: &Cell, index: usize, ended: Ended) -> CellResult {
-        let none = DirectionResult::default;
-        let (seconds, read, write, member_ios, figures, error) = match ended.outcome {
-            Ok(m) => (m.seconds, m.read, m.write, m.member_ios, m.figures, None),
-            Err(e) => (0.0, none(), none(), None, BTreeMap::new(), Some(e.to_string())),
+        let (measured, error) = match ended.outcome {
+            Ok(measured) => (measured, None),
+            Err(error) => (Measurement::default(), Some(error.to_string())),
         };
+        let Measurement { seconds, read, write, member_ios, figures, notes } = measured;
         CellResult {
             key: self.keys[index].clone(),
             target: cell.target().to_owned(),
@@ -237,6 +259,7 @@ impl Study {
             member_ios,
             figures,
             error,
+            notes,
         }
     }
 
@@ -334,6 +357,7 @@ pub fn results(store: &Store, run: RunId, weights: &Weights) -> Result<StudyResu
             .notes
             .push(format!("{} of {asked} cells failed, the first with: {first}", errors.count() + 1));
     }
+    environment.notes.extend(notes_of(&cells));
     environment.notes.extend(judgement.notes);
     let mut results = StudyResults {
         schema_version: SCHEMA_VERSION,
@@ -352,6 +376,20 @@ pub fn results(store: &Store, run: RunId, weights: &Weights) -> Result<StudyResu
     };
     results.claims = claims::judge(&results, &header.plan);
     Ok(results)
+}
+
+/// What the cells' notes say, each once; with how many cells it is of, where that is not all that have figures.
+fn notes_of(cells: &[CellResult]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for note in cells.iter().flat_map(|cell| &cell.notes) {
+        *counts.entry(note).or_default() += 1;
+    }
+    let measured = cells.iter().filter(|cell| cell.error.is_none()).count();
+    let told = counts.into_iter().map(|(note, count)| match count {
+        all if all == measured => note.to_owned(),
+        some => format!("{note} ({some} of {measured} cells)"),
+    });
+    told.collect()
 }
 
 /// How fast cells end.
@@ -378,7 +416,17 @@ impl Pace {
         let elapsed = self.started.elapsed();
         let rest = (self.seconds_total - self.seconds_done).max(0.0) / self.seconds_done;
         let eta = Duration::try_from_secs_f64(elapsed.as_secs_f64() * rest).ok();
-        Progress { done: self.done, total: self.total, found, elapsed, eta, label: cell.label(), error }
+        let (filling, label) = (None, cell.label());
+        Progress { filling, done: self.done, total: self.total, found, elapsed, eta, label, error }
+    }
+
+    /// How far the filling is that goes before the cells, at its own pace.
+    fn filling(&self, found: usize, filling: Filling) -> Progress {
+        let elapsed = self.started.elapsed();
+        let rest = filling.total_bytes.saturating_sub(filling.done_bytes) as f64 / filling.done_bytes as f64;
+        let eta = Duration::try_from_secs_f64(elapsed.as_secs_f64() * rest).ok();
+        let (label, filling) = ("filling the members".to_owned(), Some(filling));
+        Progress { filling, done: self.done, total: self.total, found, elapsed, eta, label, error: None }
     }
 }
 

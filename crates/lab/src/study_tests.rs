@@ -280,7 +280,10 @@ fn a_failing_cell_is_kept_as_its_error_and_tried_again() {
 fn the_estimate_counts_what_is_missing() {
     let lab = Lab::new(FakeTarget::new(best_64k, 0.0));
     let study = lab.study(PLAN, Choices::default());
-    assert_eq!(study.estimate(None).unwrap(), Estimate { cells: CELLS, missing: CELLS, seconds: None });
+    assert_eq!(
+        study.estimate(None).unwrap(),
+        Estimate { cells: CELLS, missing: CELLS, seconds: None, fill_bytes: 0 }
+    );
     lab.run(PLAN, Choices::default());
     let store = Store::open(lab.folder.path()).unwrap();
     let estimate = study.estimate(Some(&store)).unwrap();
@@ -321,9 +324,9 @@ fn a_csv_has_a_column_for_each_figure() {
         [("cpu_busy_share".to_owned(), 0.5), ("sync_kib_s".to_owned(), 19430.5)].into();
     let csv = export_csv(&results);
     let lines: Vec<&str> = csv.lines().collect();
-    assert!(lines[0].ends_with(",write_max_ns,cpu_busy_share,sync_kib_s,error"), "{}", lines[0]);
-    assert!(lines[1].ends_with(",,,"), "{}", lines[1]);
-    assert!(lines[2].ends_with(",0.5,19430.5,"), "{}", lines[2]);
+    assert!(lines[0].ends_with(",write_max_ns,cpu_busy_share,sync_kib_s,error,notes"), "{}", lines[0]);
+    assert!(lines[1].ends_with(",,,,"), "{}", lines[1]);
+    assert!(lines[2].ends_with(",0.5,19430.5,,"), "{}", lines[2]);
 }
 
 #[test]
@@ -357,4 +360,29 @@ fn progress_comes_on_the_callers_thread_once_per_cell() {
         })
         .unwrap();
     assert_eq!(*told.lock().unwrap(), CELLS);
+}
+
+/// What is found in the store was measured under what its notes say.
+#[test]
+fn notes_stay_with_the_cells_they_are_of() {
+    let noted = |notes: &[&str]| {
+        let mut fake = FakeTarget::new(best_64k, 0.0);
+        fake.notes = notes.iter().map(|note| (*note).to_owned()).collect();
+        Arc::new(fake)
+    };
+    let mut lab = Lab::new(FakeTarget::new(best_64k, 0.0));
+    lab.fake = noted(&["no O_DIRECT"]);
+    assert_eq!(lab.run(PLAN, Choices::default()).1.environment.notes, ["no O_DIRECT"]);
+    lab.fake = noted(&["sparse"]);
+    let (outcome, results) = lab.run(PLAN, Choices::default());
+    assert_eq!((outcome.ran, outcome.found), (0, CELLS));
+    assert_eq!(results.environment.notes, ["no O_DIRECT"]);
+    let wider = PLAN.replace("\"128K\"]", "\"128K\", \"256K\"]");
+    let (outcome, results) = lab.run(&wider, Choices::default());
+    let all = CELLS + outcome.ran;
+    let told =
+        [format!("no O_DIRECT ({CELLS} of {all} cells)"), format!("sparse ({} of {all} cells)", outcome.ran)];
+    assert_eq!(results.environment.notes, told);
+    assert!(export_csv(&results).lines().nth(1).unwrap().ends_with(",no O_DIRECT"));
+    assert!(export_json(&results).unwrap().contains("\"notes\": [\n        \"sparse\"\n"));
 }

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use serde::Serialize;
-use stripewise_lab::plan::Plan;
+use stripewise_lab::cell::Cell;
+use stripewise_lab::plan::{Fill, Plan};
 use stripewise_lab::report::render;
 use stripewise_lab::results::StudyResults;
 use stripewise_lab::store::{Store, StoreError};
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
         replicates: args.replicates,
         keep: args.keep,
         member_bytes,
+        fill: args.fill.map(Fill::from),
     };
     // What cannot be opened was asked for wrongly: nothing has run yet.
     let study = Study::new(plan, &args.on, options).map_err(|e| Impossible(format!("{e:#}")))?;
@@ -77,6 +79,7 @@ fn again(args: &RunArgs) -> Vec<String> {
         ("--seed", args.seed.map(|seed| seed.to_string())),
         ("--replicates", args.replicates.map(|number| number.to_string())),
         ("--member-size", args.member_size.clone()),
+        ("--fill", args.fill.map(|fill| format!("{:?}", Fill::from(fill)).to_lowercase())),
         ("--results", args.results.as_ref().map(|folder| folder.display().to_string())),
     ] {
         words.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
@@ -119,14 +122,27 @@ fn announce(estimate: &Estimate) -> String {
     if let Some(seconds) = estimate.seconds.filter(|_| estimate.missing > 0) {
         let _ = write!(text, ", about {}", clock(seconds.ceil() as u64));
     }
+    if estimate.fill_bytes > 0 {
+        let (mib, seconds) = (estimate.fill_bytes >> 20, estimate.fill_bytes.div_ceil(FILL_BYTES_A_SECOND));
+        let _ = write!(
+            text,
+            "; before that the members are filled with {mib} MiB of random bytes, {} at {} MB/s",
+            clock(seconds),
+            FILL_BYTES_A_SECOND / 1_000_000
+        );
+    }
     text
 }
+
+/// A rate at which members may be filled, to say how long that takes; told beside it, since no drive is known yet.
+const FILL_BYTES_A_SECOND: u64 = 200_000_000;
 
 #[derive(Serialize)]
 struct DryRun {
     cells: Vec<DryCell>,
     missing: usize,
     seconds: Option<f64>,
+    fill_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -142,11 +158,12 @@ fn dry_run(args: &RunArgs, study: &Study, folder: &Path) -> Result<Exit> {
         opened => Some(opened?),
     };
     let estimate = study.estimate(store.as_ref())?;
+    let Estimate { missing, seconds, fill_bytes, .. } = estimate;
     if args.json {
         let cells = study.cells().iter();
         let cells =
             cells.map(|c| DryCell { label: c.label(), seed: c.seed(), seconds: c.seconds() }).collect();
-        let dry = DryRun { cells, missing: estimate.missing, seconds: estimate.seconds };
+        let dry = DryRun { cells, missing, seconds, fill_bytes };
         Document::new("stripewise.study-plan/1", dry).print()?;
         return Ok(Exit::Done);
     }
@@ -155,10 +172,15 @@ fn dry_run(args: &RunArgs, study: &Study, folder: &Path) -> Result<Exit> {
         text.push_str(&cell.label());
         text.push('\n');
     }
-    let virtual_seconds: f64 = study.cells().iter().filter_map(stripewise_lab::cell::Cell::seconds).sum();
+    let known: Vec<f64> = study.cells().iter().filter_map(Cell::seconds).collect();
+    let (virtual_seconds, unknown) =
+        (known.iter().fold(0.0, |sum, seconds| sum + seconds), study.cells().len() - known.len());
     let _ = write!(text, "{}\n{}", study.target().describe(study.cells()), announce(&estimate));
-    if study.target().is_simulated() {
+    if study.target().is_simulated() && !known.is_empty() {
         let _ = write!(text, "; {virtual_seconds:.0} virtual seconds");
+    }
+    if unknown > 0 {
+        let _ = write!(text, "; how long {unknown} of them take is not known: no runtime ends them");
     }
     text.push('\n');
     print(&text)?;

@@ -19,6 +19,7 @@ fn cell(factors: &[(&str, &str)], megabytes: u64) -> CellResult {
         member_ios: None,
         figures: BTreeMap::new(),
         error: None,
+        notes: Vec::new(),
     }
 }
 

@@ -126,10 +126,10 @@ struct Real {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fill {
-    /// Nothing: blocks are allocated as they are written.
-    #[default]
+    /// Nothing: blocks are allocated as they are written. A read of what has not been written is of a hole and touches no drive.
     Sparse,
     /// Random bytes: every block is allocated and nothing compresses.
+    #[default]
     Random,
 }
 
@@ -143,13 +143,13 @@ impl Parameter {
 /// What a study needs of real storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealStorage {
-    /// Bytes of each member.
-    pub member_bytes: u64,
-    /// What member files hold at the start.
+    /// Bytes of each member, where the plan says.
+    pub member_bytes: Option<u64>,
+    /// What member files hold at the start: random bytes, unless sparse ones are asked for, since even writes read.
     pub fill: Fill,
 }
 
-/// Bytes of each member where a plan says nothing.
+/// Bytes of each member file where nobody says.
 pub const MEMBER_BYTES_DEFAULT: u64 = 1 << 30;
 
 /// A string, number or boolean, kept as printed.
@@ -221,7 +221,7 @@ impl Plan {
     /// Reads a plan from a file.
     pub fn read(path: &Path) -> Result<Self, PlanError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|e| PlanError {
+        let text = crate::small_file::read(path).map_err(|e| PlanError {
             file: file.clone(),
             line: None,
             message: format!("cannot read the plan: {e}"),
@@ -270,11 +270,11 @@ impl Plan {
     /// What it needs of real storage.
     pub fn real_storage(&self) -> Result<RealStorage, PlanError> {
         let real = &self.document.real;
-        let member_bytes = match &real.member_size {
-            None => MEMBER_BYTES_DEFAULT,
-            Some(size) => crate::workload::parse_size(&size.get_ref().0)
-                .map_err(|e| self.source_text().error(Some(size.span()), format!("member_size: {e}")))?,
+        let read = |size: &Spanned<Scalar>| {
+            crate::workload::parse_size(&size.get_ref().0)
+                .map_err(|e| self.source_text().error(Some(size.span()), format!("member_size: {e}")))
         };
+        let member_bytes = real.member_size.as_ref().map(read).transpose()?;
         Ok(RealStorage { member_bytes, fill: real.fill.unwrap_or_default() })
     }
 

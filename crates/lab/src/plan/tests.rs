@@ -62,7 +62,7 @@ fn overrides_apply_in_order() {
     let printed = real[0].parameters.printed();
     assert_eq!((printed["runtime"].as_str(), printed["policy"].as_str()), ("50ms", "linux-6.1"));
     let storage = Plan::parse("small.toml", SMALL).unwrap().real_storage().unwrap();
-    assert_eq!(storage, RealStorage { member_bytes: 64 << 20, fill: Fill::Random });
+    assert_eq!(storage, RealStorage { member_bytes: Some(64 << 20), fill: Fill::Random });
 }
 
 #[test]
@@ -275,4 +275,12 @@ fn levels_meet_the_same_requests() {
         .map(crate::cell::Cell::seed)
         .collect();
     assert_eq!(seeds.len(), 1);
+}
+
+#[test]
+fn a_key_that_is_missing_is_not_told_under_the_name_of_another() {
+    assert_eq!(fault("title = \"t\"\n", ""), "small.toml: missing field `title`");
+    assert_eq!(fault("\nname = \"small\"", ""), "small.toml: missing field `name`");
+    let part = fault("[quick]", "[[part]]\n[part.job]\nbs = \"4k\"\n[quick]");
+    assert!(part.contains("missing field `name`") && !part.contains("bs"), "{part}");
 }

@@ -124,6 +124,7 @@ mod tests {
             member_ios: Some(member_ios),
             figures: std::collections::BTreeMap::new(),
             error: None,
+            notes: Vec::new(),
         }
     }
 

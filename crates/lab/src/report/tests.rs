@@ -39,6 +39,7 @@ fn study(cells: u32, text: &str) -> StudyResults {
         member_ios: None,
         figures: std::collections::BTreeMap::new(),
         error: (number == 1).then(owned),
+        notes: Vec::new(),
     };
     StudyResults {
         schema_version: SCHEMA_VERSION,

@@ -18,11 +18,20 @@ pub(crate) struct FakeTarget {
     pub(crate) runs: Mutex<Vec<String>>,
     /// Sets the cancel flag during this run, counted from 1.
     pub(crate) cancel_at: usize,
+    /// Notes of every cell it runs.
+    pub(crate) notes: Vec<String>,
 }
 
 impl FakeTarget {
     pub(crate) fn new(throughput: fn(&Cell) -> Result<f64, CellError>, noise: f64) -> Self {
-        Self { throughput, noise, simulated: true, runs: Mutex::new(Vec::new()), cancel_at: 0 }
+        Self {
+            throughput,
+            noise,
+            simulated: true,
+            runs: Mutex::new(Vec::new()),
+            cancel_at: 0,
+            notes: Vec::new(),
+        }
     }
 
     pub(crate) fn run_count(&self) -> usize {
@@ -71,6 +80,7 @@ impl Target for FakeTarget {
             write: DirectionResult::default(),
             member_ios: None,
             figures: std::collections::BTreeMap::new(),
+            notes: self.notes.clone(),
         })
     }
 }

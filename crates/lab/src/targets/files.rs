@@ -4,6 +4,7 @@
 //! *Ownership.* It makes files of its own, under names that are free, and removes them when it is
 //! dropped, unless they are to be kept. It never opens a file it has not made.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -14,10 +15,11 @@ use anyhow::{Context, Result, bail};
 use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_host::{FileSpec, HostError, MemberProblem, MemberSpec, create_member_file};
 
-use super::real::{self, Notes, print_mib};
+use super::mount;
+use super::real::{self, print_mib};
 use super::{CellError, Measurement, NoRoom, Target, TargetKind, TargetOptions};
 use crate::cell::Cell;
-use crate::plan::Fill;
+use crate::plan::{Fill, MEMBER_BYTES_DEFAULT};
 use crate::workload::{Random, print_size};
 
 pub(super) const KIND: TargetKind = TargetKind {
@@ -29,12 +31,16 @@ pub(super) const KIND: TargetKind = TargetKind {
 
 struct FilesTarget {
     folder: PathBuf,
-    options: TargetOptions,
+    /// The folder's file system: another one mounted there has other figures.
+    system: String,
+    member_bytes: u64,
+    fill: Fill,
+    members_max: u16,
+    keep: bool,
     /// What the files' names begin with, once there are any.
     name: OnceLock<String>,
     /// The files made so far.
     made: Mutex<Vec<PathBuf>>,
-    notes: Notes,
 }
 
 impl FilesTarget {
@@ -46,11 +52,14 @@ impl FilesTarget {
         if !folder.is_dir() {
             bail!("{rest} is no folder; member files are made in a folder");
         }
-        if options.storage.member_bytes == 0 || !options.storage.member_bytes.is_multiple_of(SECTOR_BYTES) {
-            let bytes = options.storage.member_bytes;
-            bail!("member_size of {bytes} bytes: a member is a multiple of {SECTOR_BYTES} bytes");
+        let TargetOptions { storage, member_bytes, fill, members_max, keep } = options;
+        let member_bytes = member_bytes.or(storage.member_bytes).unwrap_or(MEMBER_BYTES_DEFAULT);
+        if member_bytes == 0 || !member_bytes.is_multiple_of(SECTOR_BYTES) {
+            bail!("member_size of {member_bytes} bytes: a member is a multiple of {SECTOR_BYTES} bytes");
         }
-        Ok(Self { folder, options, name: OnceLock::new(), made: Mutex::default(), notes: Notes::default() })
+        let fill = fill.unwrap_or(storage.fill);
+        let (system, name, made) = (mount::identity(&folder), OnceLock::new(), Mutex::default());
+        Ok(Self { folder, system, member_bytes, fill, members_max, keep, name, made })
     }
 
     fn path(&self, member: u16) -> PathBuf {
@@ -75,7 +84,7 @@ impl FilesTarget {
     }
 
     fn create(&self, path: &Path) -> Result<(), HostError> {
-        let sectors = self.options.storage.member_bytes / SECTOR_BYTES;
+        let sectors = self.member_bytes / SECTOR_BYTES;
         create_member_file(path, sectors, stripewise_host::Fill::Sparse)?;
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
         Ok(())
@@ -83,7 +92,7 @@ impl FilesTarget {
 
     /// Sparse files, too, fill up as they are written, so all of their size must be free.
     fn check_room(&self) -> Result<()> {
-        let needed = self.options.storage.member_bytes.saturating_mul(self.options.members_max.into());
+        let needed = self.member_bytes.saturating_mul(self.members_max.into());
         let system = rustix::fs::statvfs(&self.folder)
             .with_context(|| format!("cannot tell the room in {}", self.folder.display()))?;
         let free = system.f_bavail.saturating_mul(system.f_frsize);
@@ -91,8 +100,8 @@ impl FilesTarget {
             bail!(NoRoom(format!(
                 "{} has no room: {} members of {} need {}, and {} are free; use a smaller member size",
                 self.folder.display(),
-                self.options.members_max,
-                print_size(self.options.storage.member_bytes),
+                self.members_max,
+                print_size(self.member_bytes),
                 print_mib(needed),
                 print_mib(free)
             )));
@@ -100,15 +109,28 @@ impl FilesTarget {
         Ok(())
     }
 
-    fn make(&self, member: u16, cancel: &AtomicBool) -> Result<()> {
+    /// Notes without the names of files that are of one run only, each once.
+    fn notes(&self, cell: &Cell, of_members: Vec<String>) -> Vec<String> {
+        let anywhere = format!("members in {}", self.folder.display());
+        let mut notes: BTreeSet<String> = of_members.into_iter().collect();
+        for member in 0..cell.parameters.members() {
+            let path = self.path(member).display().to_string();
+            notes = notes.into_iter().map(|note| note.replace(&path, &anywhere)).collect();
+        }
+        notes.extend((self.fill == Fill::Sparse).then(|| HOLES.to_owned()));
+        notes.into_iter().collect()
+    }
+
+    fn make(&self, member: u16, cancel: &AtomicBool, filled: &mut dyn FnMut(u64)) -> Result<()> {
         if member == 0 {
             self.take_name()?;
         } else {
             self.create(&self.path(member))?;
         }
-        if self.options.storage.fill == Fill::Random {
+        if self.fill == Fill::Random {
             let path = self.path(member);
-            fill(&path, self.options.storage.member_bytes, member.into(), cancel)
+            let before = self.member_bytes * u64::from(member);
+            fill(&path, self.member_bytes, member.into(), cancel, &mut |bytes| filled(before + bytes))
                 .with_context(|| format!("cannot fill {}", path.display()))?;
         }
         Ok(())
@@ -124,26 +146,40 @@ fn name(number: u32) -> String {
     if number == 0 { format!("stripewise-{process}") } else { format!("stripewise-{process}-{number}") }
 }
 
+/// What a reader must know of figures of sparse files.
+const HOLES: &str = "member files are sparse, as asked for: a read of what has not been written is of a hole and touches no drive";
+
 /// Writes random bytes over the whole file and waits until they are on the medium, unless it is cancelled.
-fn fill(path: &Path, bytes: u64, seed: u64, cancel: &AtomicBool) -> std::io::Result<()> {
+fn fill(
+    path: &Path,
+    bytes: u64,
+    seed: u64,
+    cancel: &AtomicBool,
+    filled: &mut dyn FnMut(u64),
+) -> std::io::Result<()> {
     const WORDS_PER_LOOK: u64 = 1 << 17;
     let file = File::options().write(true).open(path)?;
     let mut writer = BufWriter::with_capacity(1 << 20, &file);
     let mut random = Random::new(seed, 0);
     for word in 0..bytes / 8 {
-        if word.is_multiple_of(WORDS_PER_LOOK) && cancel.load(Ordering::Relaxed) {
-            return Ok(());
+        if word.is_multiple_of(WORDS_PER_LOOK) {
+            if cancel.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            filled(word * 8);
         }
         writer.write_all(&random.next_u64().to_le_bytes())?;
     }
     writer.flush()?;
     drop(writer);
-    file.sync_data()
+    file.sync_data()?;
+    filled(bytes);
+    Ok(())
 }
 
 impl Drop for FilesTarget {
     fn drop(&mut self) {
-        if self.options.keep {
+        if self.keep {
             return;
         }
         for path in self.made.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -159,23 +195,25 @@ impl Target for FilesTarget {
     }
 
     fn describe(&self, _: &[Cell]) -> String {
-        let fill = match self.options.storage.fill {
+        let fill = match self.fill {
             Fill::Sparse => "sparse",
             Fill::Random => "filled with random bytes",
         };
         format!(
             "real time: up to {} member files of {} in {}, {fill}",
-            self.options.members_max,
-            print_size(self.options.storage.member_bytes),
+            self.members_max,
+            print_size(self.member_bytes),
             self.folder.display()
         )
     }
 
     fn identity(&self, _: &Cell) -> String {
-        let storage = &self.options.storage;
         let (cpu, kernel) = (crate::environment::host_cpu(), crate::environment::host_kernel());
-        let folder = self.folder.display();
-        format!("files in {folder}, {} bytes, {:?}, on {cpu}, {kernel}", storage.member_bytes, storage.fill)
+        let (folder, system) = (self.folder.display(), &self.system);
+        format!(
+            "files in {folder}, {system}, {} bytes, {:?}, on {cpu}, {kernel}",
+            self.member_bytes, self.fill
+        )
     }
 
     fn is_simulated(&self) -> bool {
@@ -183,23 +221,28 @@ impl Target for FilesTarget {
     }
 
     fn check(&self, cell: &Cell) -> Result<(), String> {
-        real::check(cell, self.options.storage.member_bytes)
+        real::check(cell, self.member_bytes)
     }
 
-    fn begin(&self, cancel: &AtomicBool) -> Result<()> {
+    fn fill_bytes(&self) -> u64 {
+        match self.fill {
+            Fill::Sparse => 0,
+            Fill::Random => self.member_bytes.saturating_mul(self.members_max.into()),
+        }
+    }
+
+    fn begin(&self, cancel: &AtomicBool, filled: &mut dyn FnMut(u64)) -> Result<()> {
         self.check_room()?;
-        let mut members = (0..self.options.members_max).take_while(|_| !cancel.load(Ordering::Relaxed));
-        members.try_for_each(|member| self.make(member, cancel))
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.notes.list()
+        let mut members = (0..self.members_max).take_while(|_| !cancel.load(Ordering::Relaxed));
+        members.try_for_each(|member| self.make(member, cancel, filled))
     }
 
     fn run(&self, cell: &Cell, cancel: &Arc<AtomicBool>) -> Result<Measurement, CellError> {
         let members = 0..cell.parameters.members();
         let members = members.map(|m| MemberSpec::File(FileSpec::new(self.path(m)))).collect();
-        real::run(cell, members, self.options.storage.member_bytes, cancel, &self.notes)
+        let mut measurement = real::run(cell, members, self.member_bytes, cancel)?;
+        measurement.notes = self.notes(cell, measurement.notes);
+        Ok(measurement)
     }
 }
 

@@ -6,28 +6,30 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Result, anyhow, bail};
 use stripewise_host::MemberSpec;
 
-use super::real::{self, Notes, memory_available, print_mib};
+use super::real::{self, memory_available, print_mib};
 use super::{CellError, Measurement, Target, TargetKind, TargetOptions};
 use crate::cell::Cell;
 use crate::workload::{parse_size, print_size};
 
-/// Bytes of each member unless the target's text says otherwise.
+/// Bytes of each member unless the target's text, the user or the plan says otherwise.
 const MEMBER_BYTES: u64 = 256 << 20;
 
 pub(super) const KIND: TargetKind = TargetKind {
     name: "memory",
-    usage: "memory or memory:SIZE (members in memory, 256m each unless SIZE says otherwise)",
+    usage: "memory or memory:SIZE (members in memory, 256m each unless SIZE or the plan says otherwise)",
     is_real: true,
     open: |rest, options| Ok(Box::new(MemoryTarget::new(rest, options)?)),
 };
 
 struct MemoryTarget {
     member_bytes: u64,
-    notes: Notes,
 }
 
 impl MemoryTarget {
     fn new(rest: &str, options: &TargetOptions) -> Result<Self> {
+        if options.fill.is_some() {
+            bail!("members in memory are not filled: all of their memory is there; leave --fill out");
+        }
         let of_target = (!rest.is_empty()).then(|| parse_size(rest)).transpose();
         let of_target = of_target.map_err(|e| anyhow!("memory:{rest}: {e}"))?;
         let member_bytes = match (of_target, options.member_bytes) {
@@ -35,7 +37,7 @@ impl MemoryTarget {
                 "memory:{rest} and a member size of {}: give the size of the members once",
                 print_size(there)
             ),
-            (here, there) => here.or(there).unwrap_or(MEMBER_BYTES),
+            (here, there) => here.or(there).or(options.storage.member_bytes).unwrap_or(MEMBER_BYTES),
         };
         let needed = member_bytes.saturating_mul(options.members_max.into());
         if let Some(free) = memory_available().filter(|free| needed > free / 4 * 3) {
@@ -48,7 +50,7 @@ impl MemoryTarget {
                 print_mib(free)
             );
         }
-        Ok(Self { member_bytes, notes: Notes::default() })
+        Ok(Self { member_bytes })
     }
 }
 
@@ -75,12 +77,8 @@ impl Target for MemoryTarget {
         real::check(cell, self.member_bytes)
     }
 
-    fn notes(&self) -> Vec<String> {
-        self.notes.list()
-    }
-
     fn run(&self, cell: &Cell, cancel: &Arc<AtomicBool>) -> Result<Measurement, CellError> {
         let members = vec![MemberSpec::Memory; cell.parameters.members().into()];
-        real::run(cell, members, self.member_bytes, cancel, &self.notes)
+        real::run(cell, members, self.member_bytes, cancel)
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod fake;
 mod files;
 mod memory;
 mod model;
+mod mount;
 mod real;
 #[cfg(test)]
 mod trace_tests;
@@ -18,9 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
+use stripewise_engine::io::IoError;
 
 use crate::cell::Cell;
-use crate::plan::RealStorage;
+use crate::plan::{Fill, RealStorage};
 use crate::results::{DirectionResult, MemberIos, Provenance};
 use crate::workload::{Job, Measured, print_time};
 
@@ -40,21 +42,21 @@ pub trait Target: Sync {
     }
     /// Refuses, before anything runs, cells this target can never run.
     fn check(&self, cell: &Cell) -> std::result::Result<(), String>;
-    /// Makes ready to run cells, such as member files. Called once, if any cell is to be run. A set `cancel` ends it early; no
-    /// cell is run then.
-    fn begin(&self, _cancel: &AtomicBool) -> Result<()> {
-        Ok(())
+    /// Bytes that [`begin`](Self::begin) writes before any cell can run.
+    fn fill_bytes(&self) -> u64 {
+        0
     }
-    /// What a reader must know of how cells ran, such as a fallback from `O_DIRECT`. Asked after the run.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
+    /// Makes ready to run cells, such as member files; `filled` is told how many of the [`fill_bytes`](Self::fill_bytes) are
+    /// written. Called once, if any cell is to be run. A set `cancel` ends it early; no cell is run then.
+    fn begin(&self, _cancel: &AtomicBool, _filled: &mut dyn FnMut(u64)) -> Result<()> {
+        Ok(())
     }
     /// Runs a cell. A set `cancel` ends it early; what it measured is then thrown away.
     fn run(&self, cell: &Cell, cancel: &Arc<AtomicBool>) -> std::result::Result<Measurement, CellError>;
 }
 
 /// A cell's figures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measurement {
     /// Length of the measure in seconds.
     pub seconds: f64,
@@ -66,6 +68,8 @@ pub struct Measurement {
     pub member_ios: Option<MemberIos>,
     /// What else was found, by name and unit.
     pub figures: BTreeMap<String, f64>,
+    /// What a reader must know of how they came about, such as a fallback from `O_DIRECT`.
+    pub notes: Vec<String>,
 }
 
 impl Measurement {
@@ -92,9 +96,11 @@ impl Measurement {
         measured: Measured,
         members: impl IntoIterator<Item = [u64; 4]>,
     ) -> std::result::Result<Self, CellError> {
-        let Measured { seconds, read, write, requests, request_bytes, .. } = measured;
+        let Measured { seconds, read, write, requests, request_bytes, first_error, .. } = measured;
         if read.errors + write.errors > 0 {
-            return Err(CellError(format!("{} reads and {} writes failed", read.errors, write.errors)));
+            let first = first_error.map_or_else(String::new, |e| format!(", the first with: {}", named(e)));
+            let (reads, writes) = (read.errors, write.errors);
+            return Err(CellError(format!("{reads} reads and {writes} writes failed{first}")));
         }
         let none = MemberIos { requests, request_bytes, ..MemberIos::default() };
         let member_ios =
@@ -105,8 +111,27 @@ impl Measurement {
                 write_bytes: sum.write_bytes + write_bytes,
                 ..sum
             });
-        Ok(Self { seconds, read, write, member_ios: Some(member_ios), figures: BTreeMap::new() })
+        Ok(Self {
+            seconds,
+            read,
+            write,
+            member_ios: Some(member_ios),
+            figures: BTreeMap::new(),
+            notes: Vec::new(),
+        })
     }
+}
+
+/// An error with the name that the system has for it.
+fn named(error: IoError) -> String {
+    let name = match error {
+        IoError::Media | IoError::Lost => "EIO",
+        IoError::Gone => "ENODEV",
+        IoError::NoSpace => "ENOSPC",
+        IoError::Range => "EINVAL",
+        IoError::ReadOnly => "EROFS",
+    };
+    format!("{error} ({name})")
 }
 
 /// Why a cell has no figures.
@@ -138,8 +163,10 @@ impl std::error::Error for NoRoom {}
 pub struct TargetOptions {
     /// Size and content of real members.
     pub storage: RealStorage,
-    /// The size, where the user named one.
+    /// The size, where the user named one: it goes before the plan's.
     pub member_bytes: Option<u64>,
+    /// What member files hold, where the user says: it goes before the plan's.
+    pub fill: Option<Fill>,
     /// The most members any cell uses.
     pub members_max: u16,
     /// Leave member files where they are.

@@ -11,7 +11,7 @@ use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::models::Model;
 use stripewise_sim::{Phantom, Rig, RigNames, SimConfig, SimError, SimReport, World};
 
-use super::volume::{checked_sectors, file, recovered_early, recovery_figures, replay, volume};
+use super::volume::{beyond, checked_sectors, file, recovered_early, recovery_figures, replay, volume};
 use super::{CellError, Measurement, Target, TargetKind};
 use crate::cell::Cell;
 use crate::fs::{BLOCK_SECTORS, InFile, Mkfs};
@@ -26,6 +26,9 @@ pub(super) const KIND: TargetKind = TargetKind {
     open: |rest, options| {
         if !rest.is_empty() {
             bail!("'model:{rest}': the rig is named in the plan; write model alone");
+        }
+        if options.fill.is_some() {
+            bail!("a modelled drive keeps no bytes, so that nothing is filled; leave --fill out");
         }
         if options.member_bytes.is_some() {
             bail!(
@@ -85,7 +88,7 @@ impl ModelTarget {
         let names = RigNames::with_topology(&key[0], &key[1], &key[2], &key[3], members);
         let names = names.map_err(|e| format!("the plan's [rig]: {e}"))?;
         let load = |name: &str| {
-            let model = Model::load(name)?;
+            let model = crate::load_model(name)?;
             match self.change.as_ref().filter(|c| c.model == model.name) {
                 Some(change) => model.scaled(&change.parameter, change.factor),
                 None => Ok(model),
@@ -192,10 +195,12 @@ impl Target for ModelTarget {
             Some(file) => run_job(cell, &mut world, &mut InFile::new(file, &mut runner))?,
             None => run_job(cell, &mut world, &mut runner)?,
         };
+        let short = beyond(cell, sectors);
         let measured = runner.measured();
         let (requests, flushes) = (measured.read.ios + measured.write.ios, measured.flushes);
         let mut measurement = Measurement::of_job(&cell.parameters.job, measured, members(&ran.end))?;
         measurement.figures = ran.figures;
+        measurement.notes.extend(short);
         if flushes > 0 {
             let each = requests as f64 / flushes as f64;
             measurement.figures.insert("requests_per_flush".to_owned(), each);

@@ -1,9 +1,8 @@
 //! What the targets on real storage have in common: an array opened anew for every cell, in real time.
 
-use std::collections::BTreeSet;
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use stripewise_crypt::cipher::SectorCipher;
 use stripewise_engine::units::{SECTOR_BYTES, Slot};
@@ -12,25 +11,11 @@ use stripewise_format::luks::Encryption;
 use stripewise_host::{Array, ArrayConfig, CryptLayer, Layers, MemberSpec, RunReport};
 use stripewise_sim::Cipher;
 
-use super::volume::{checked_sectors, recovered_early, recovery_figures, replay, volume};
-use super::{CellError, Measurement};
+use super::volume::{beyond, checked_sectors, recovered_early, recovery_figures, replay, volume};
+use super::{CellError, Measurement, named};
 use crate::cell::Cell;
 use crate::plan::{CellTarget, Work};
 use crate::workload::{JobRunner, print_size};
-
-/// Notes of the runs so far, each once.
-#[derive(Debug, Default)]
-pub(super) struct Notes(Mutex<BTreeSet<String>>);
-
-impl Notes {
-    pub(super) fn list(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
-    }
-
-    fn add(&self, note: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(note);
-    }
-}
 
 /// Refuses cells that do not fit members of that size, or whose buffers do not fit the memory.
 pub(super) fn check(cell: &Cell, member_bytes: u64) -> Result<(), String> {
@@ -65,7 +50,6 @@ pub(super) fn run(
     members: Vec<MemberSpec>,
     member_bytes: u64,
     cancel: &Arc<AtomicBool>,
-    notes: &Notes,
 ) -> Result<Measurement, CellError> {
     let member_sectors = member_bytes / SECTOR_BYTES;
     let sectors = checked_sectors(cell, member_sectors).map_err(CellError)?;
@@ -85,14 +69,17 @@ pub(super) fn run(
         let (report, runners) = drive(&mut array, runners)?;
         (report, JobRunner::joined(&runners), Vec::new())
     };
-    report.notes.iter().for_each(|note| notes.add(note.to_string()));
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
+    let failed = of_members(&report);
     let members =
         report.members.iter().map(|m| [m.reads, bytes(m.read_sectors), m.writes, bytes(m.write_sectors)]);
-    let mut measurement = match cell.parameters.work {
+    let measurement = match cell.parameters.work {
         Work::Trace => Measurement::of(measured, members),
         _ => Measurement::of_job(&cell.parameters.job, measured, members),
-    }?;
+    };
+    let mut measurement = measurement.map_err(|error| CellError(format!("{error}{failed}")))?;
+    measurement.notes = report.notes.iter().map(ToString::to_string).collect();
+    measurement.notes.extend(beyond(cell, sectors));
     measurement.figures.extend(replayed);
     if let Some(share) = array.cache_status().and_then(|cache| cache.stats.hit_share()) {
         measurement.figures.insert("cache_hit_share".to_owned(), share);
@@ -105,6 +92,12 @@ pub(super) fn run(
         measurement.figures.extend(recovery_figures(recovered, total, seconds));
     }
     Ok(measurement)
+}
+
+/// What the first member that failed an I/O says, since the array's own error may be that it has lost too many.
+fn of_members(report: &RunReport) -> String {
+    let mut firsts = report.members.iter().enumerate().filter_map(|(slot, m)| Some((slot, m.first_error?)));
+    firsts.next().map_or_else(String::new, |(slot, error)| format!("; member {slot}: {}", named(error)))
 }
 
 /// The layers of a cell, of so many sectors. Any key will do: what it protects is random bytes.
@@ -156,4 +149,27 @@ pub(super) fn memory_available() -> Option<u64> {
 /// Prints bytes in whole MiB.
 pub(super) fn print_mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_engine::io::IoError;
+    use stripewise_host::MemberCounts;
+
+    use super::*;
+    use crate::results::DirectionResult;
+    use crate::workload::Measured;
+
+    #[test]
+    fn io_that_failed_is_named_with_what_failed_first() {
+        let write = DirectionResult { errors: 1000, ..DirectionResult::default() };
+        let measured = Measured { write, first_error: Some(IoError::Lost), ..Measured::default() };
+        let error = Measurement::of(measured, []).unwrap_err().to_string();
+        let lost = "more members are lost than the level survives (EIO)";
+        assert_eq!(error, format!("0 reads and 1000 writes failed, the first with: {lost}"));
+        let full = MemberCounts { errors: 2, first_error: Some(IoError::NoSpace), ..MemberCounts::default() };
+        let report = RunReport { members: vec![MemberCounts::default(), full, full], ..RunReport::default() };
+        assert_eq!(of_members(&report), "; member 1: no space left on the member's storage (ENOSPC)");
+        assert_eq!(of_members(&RunReport::default()), "");
+    }
 }

@@ -155,10 +155,54 @@ fn a_study_on_files_leaves_the_folder_as_it_was() {
     assert_eq!(files_in(folder.path()), 1 + 5);
     // The kept files bear this process's names: others are taken, and they stay.
     let again = study(&on, StudyOptions::default()).unwrap();
-    again.target().begin(&AtomicBool::default()).unwrap();
+    again.target().begin(&AtomicBool::default(), &mut |_| {}).unwrap();
     assert_eq!(files_in(folder.path()), 1 + 5 + 5);
     drop(again);
     assert_eq!(files_in(folder.path()), 1 + 5);
+}
+
+#[test]
+fn members_are_filled_unless_sparse_ones_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = format!("files:{}", folder.path().display());
+    let study = |fill: Option<Fill>| {
+        let plan = Plan::parse("tiny.toml", &PLAN.replace("fill = \"random\"\n", "")).unwrap();
+        Study::new(plan, &on, StudyOptions { fill, ..StudyOptions::default() }).unwrap()
+    };
+    let filled = study(None);
+    let (all, mut told) = (5 * (8 << 20), Vec::new());
+    assert_eq!((filled.target().fill_bytes(), filled.estimate(None).unwrap().fill_bytes), (all, all));
+    filled.target().begin(&AtomicBool::default(), &mut |bytes| told.push(bytes)).unwrap();
+    assert!(told.is_sorted() && told.len() > 5 && told.last() == Some(&all), "{told:?}");
+    for made in fs::read_dir(folder.path()).unwrap() {
+        let mut bytes = fs::read(made.unwrap().path()).unwrap();
+        assert_eq!(bytes.len(), 8 << 20);
+        assert!(bytes.split_off((8 << 20) - 512).iter().any(|byte| *byte != 0));
+    }
+    drop(filled);
+
+    let sparse = study(Some(Fill::Sparse));
+    assert_eq!(sparse.target().fill_bytes(), 0);
+    let results = run(&sparse);
+    let of_holes = |note: &String| note.contains("touches no drive");
+    assert!(results.cells.iter().all(|cell| cell.notes.iter().any(of_holes)));
+    assert_eq!(results.environment.notes.iter().filter(|note| of_holes(note)).count(), 1);
+    assert!(results.environment.notes.iter().all(|note| !note.contains("member0.img")));
+    let asked = StudyOptions { fill: Some(Fill::Random), ..StudyOptions::default() };
+    for target in ["model", "memory"] {
+        let refused = super::tests::study(target, asked).err().unwrap().to_string();
+        assert!(refused.contains("leave --fill out"), "{refused}");
+    }
+}
+
+#[test]
+fn the_plans_member_size_holds_in_memory_too() {
+    let name = |on: &str, member_bytes: Option<u64>| {
+        study(on, StudyOptions { member_bytes, ..StudyOptions::default() }).unwrap().target().name()
+    };
+    assert_eq!(name("memory", None), "memory:8m");
+    assert_eq!(name("memory", Some(16 << 20)), "memory:16m");
+    assert_eq!(name("memory:4m", None), "memory:4m");
 }
 
 #[test]
@@ -175,7 +219,7 @@ fn who_interrupts_the_filling_of_members_does_not_wait_for_it() {
             }
             cancel.store(true, Ordering::Relaxed);
         });
-        target.target().begin(&cancel).unwrap();
+        target.target().begin(&cancel, &mut |_| {}).unwrap();
     });
     let made: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap()).collect();
@@ -188,8 +232,10 @@ fn a_folder_without_room_says_how_much_is_needed_and_free() {
     let folder = tempfile::tempdir().unwrap();
     let on = format!("files:{}", folder.path().display());
     let options = StudyOptions { member_bytes: Some(1 << 50), ..StudyOptions::default() };
-    let error =
-        format!("{:#}", study(&on, options).unwrap().target().begin(&AtomicBool::default()).unwrap_err());
+    let error = format!(
+        "{:#}",
+        study(&on, options).unwrap().target().begin(&AtomicBool::default(), &mut |_| {}).unwrap_err()
+    );
     assert!(error.contains("need 5368709120 MiB") && error.contains("are free"), "{error}");
     assert_eq!(files_in(folder.path()), 0);
 }

@@ -14,7 +14,7 @@ use crate::cell::Cell;
 use crate::fs::{BLOCK_SECTORS, Ext, ExtFile, Extent, FsKind, Xfs};
 use crate::plan::{CellTarget, Work};
 use crate::trace::Replay;
-use crate::workload::{Job, print_time};
+use crate::workload::{Job, print_size, print_time};
 
 /// The volume of a cell on members of that many sectors. A drive by itself is a linear array of one member.
 pub(super) fn volume(cell: &Cell, member_sectors: u64) -> Result<VolumeConfig, String> {
@@ -67,6 +67,19 @@ pub(super) fn checked_sectors(cell: &Cell, member_sectors: u64) -> Result<u64, S
         Work::Resync | Work::Recover => {}
     }
     Ok(sectors)
+}
+
+/// What a reader must know of a job whose `size` reaches beyond the sectors there are: it uses those.
+pub(super) fn beyond(cell: &Cell, sectors: u64) -> Option<String> {
+    let job = &cell.parameters.job;
+    let there = (sectors * SECTOR_BYTES).saturating_sub(job.offset);
+    let size = job.size.filter(|size| cell.parameters.work.runs_job() && *size > there)?;
+    Some(format!(
+        "size {} reaches beyond the target's end: {} from offset {} are used",
+        print_size(size),
+        print_size(there),
+        print_size(job.offset)
+    ))
 }
 
 /// What is told of a recovery beside a job: its rate, and how much of a member there is to recover in all.

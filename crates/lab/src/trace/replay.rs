@@ -143,6 +143,9 @@ impl Replay {
             flushes: self.flush.result().ios,
             read,
             write: crate::results::DirectionResult { errors, ..write },
+            first_error: [&self.read, &self.write, &self.other, &self.flush]
+                .iter()
+                .find_map(|c| c.first_error),
         }
     }
 
@@ -274,7 +277,7 @@ impl Workload for Replay {
         };
         match result {
             Ok(()) => counters.record(now.since(open.issued), record.bytes),
-            Err(_) => counters.errors += 1,
+            Err(error) => counters.fail(error),
         }
     }
 }

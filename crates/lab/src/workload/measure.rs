@@ -1,6 +1,7 @@
 //! What a run measures: I/Os, bytes, errors and latencies per direction.
 
 use hdrhistogram::Histogram;
+use stripewise_engine::io::IoError;
 use stripewise_engine::units::Nanos;
 
 use crate::results::DirectionResult;
@@ -25,6 +26,8 @@ pub struct Measured {
     pub requests: u64,
     /// Bytes they moved.
     pub request_bytes: u64,
+    /// What failed first with, where something failed.
+    pub first_error: Option<IoError>,
 }
 
 /// The counters of one direction while a run goes on.
@@ -36,6 +39,8 @@ pub(crate) struct Counters {
     ios: u64,
     bytes: u64,
     pub(crate) errors: u64,
+    /// What the first of them was.
+    pub(crate) first_error: Option<IoError>,
 }
 
 impl Counters {
@@ -48,6 +53,7 @@ impl Counters {
             ios: 0,
             bytes: 0,
             errors: 0,
+            first_error: None,
         }
     }
 
@@ -60,11 +66,18 @@ impl Counters {
         self.latencies.saturating_record(latency.0);
     }
 
+    /// Counts one that failed.
+    pub(crate) fn fail(&mut self, error: IoError) {
+        self.errors += 1;
+        self.first_error = self.first_error.or(Some(error));
+    }
+
     /// Counts what others have counted, too.
     pub(crate) fn add(&mut self, other: &Self) {
         self.ios += other.ios;
         self.bytes += other.bytes;
         self.errors += other.errors;
+        self.first_error = self.first_error.or(other.first_error);
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
         self.latencies.add(&other.latencies).expect("all histograms have the same bounds");

@@ -172,6 +172,7 @@ impl JobRunner {
             flushes: self.flushes,
             requests: self.completed,
             request_bytes: self.completed * self.block_bytes,
+            first_error: self.read.first_error.or(self.write.first_error),
         }
     }
 
@@ -314,8 +315,8 @@ impl Workload for JobRunner {
         self.ready.push_back(id.0);
         let request = self.requests[id.0 as usize];
         let counters = if request.op == Op::Read { &mut self.read } else { &mut self.write };
-        if result.is_err() {
-            counters.errors += 1;
+        if let Err(error) = result {
+            counters.fail(error);
             return;
         }
         self.completed += u64::from(request.op != Op::Flush);

@@ -176,9 +176,11 @@ fn a_target_that_fails_everything_ends_the_run() {
     let mut issued = 0;
     while let Next::Issue(request) = runner.next(Instant::ZERO) {
         issued += 1;
-        runner.complete(Instant::ZERO, request.id, Err(IoError::Gone));
+        let error = if issued == 1 { IoError::NoSpace } else { IoError::Gone };
+        runner.complete(Instant::ZERO, request.id, Err(error));
     }
     assert_eq!(issued, ERRORS_MAX);
+    assert_eq!(runner.measured().first_error, Some(IoError::NoSpace));
     assert_eq!(runner.measured().read.errors, ERRORS_MAX);
 }
 
