@@ -1,6 +1,6 @@
 //! Why: what the best and the worst value of a family made the members do.
 
-use super::{Question, judged};
+use super::{MKFS, Question, judged};
 use crate::results::{CellResult, FamilyBest};
 
 /// A difference of cost below this share explains nothing.
@@ -36,6 +36,9 @@ fn reason(cells: &[CellResult], question: &Question<'_>, best: &FamilyBest) -> O
     if best.score - score < APART || best.tied_with.contains(worst) {
         return None;
     }
+    if let Some(reason) = of_mkfs(cells, question, best, (worst, *score)) {
+        return Some(reason);
+    }
     let of = |value: &str| cost(cells, question.subject, &best.family, value);
     let (low, high) = (of(&best.best)?, of(worst)?);
     let writes = !best.family.ends_with("-read");
@@ -48,6 +51,31 @@ fn reason(cells: &[CellResult], question: &Question<'_>, best: &FamilyBest) -> O
         words(high, writes),
         because(low, high, writes)
     ))
+}
+
+/// How much mkfs writes, where that is what differs: its requests then differ in number, not in what each costs.
+fn of_mkfs(
+    cells: &[CellResult],
+    question: &Question<'_>,
+    best: &FamilyBest,
+    (worst, score): (&String, f64),
+) -> Option<String> {
+    let written = |value: &str| {
+        let of = |cell: &&CellResult| cell.factors.get(question.subject).is_some_and(|v| v == value);
+        let cells = cells.iter().filter(|c| c.target == "array" && c.error.is_none()).filter(of);
+        let bytes: Vec<u64> =
+            cells.filter(|c| judged(c).is_some_and(|j| j.family == MKFS)).map(|c| c.write.bytes).collect();
+        (!bytes.is_empty()).then(|| bytes.iter().sum::<u64>() as f64 / bytes.len() as f64 / 1e6)
+    };
+    let (low, high) = (written(&best.best)?, written(worst)?);
+    let differs = best.family == MKFS && (high / low - 1.0).abs() > TELLING;
+    let slower = (1.0 - score / best.score) * 100.0;
+    differs.then(|| {
+        format!(
+            "mkfs: at {} it writes {low:.0} MB; at {worst}, {slower:.0} % slower, {high:.0} MB.",
+            best.best
+        )
+    })
 }
 
 fn cost(cells: &[CellResult], subject: &str, name: &str, value: &str) -> Option<Cost> {

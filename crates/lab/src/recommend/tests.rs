@@ -136,7 +136,7 @@ fn who_makes_a_file_system_sooner_is_better() {
         let mut cell = cell("", "", inode_ratio, replicate, 0);
         cell.factors = [("inode_ratio".to_owned(), inode_ratio.to_owned())].into();
         cell.read = DirectionResult::default();
-        cell.write = DirectionResult { ios: 10, bytes, ..DirectionResult::default() };
+        cell.write = DirectionResult { ios: 10, bytes: bytes * 1000, ..DirectionResult::default() };
         CellResult { seconds, ..cell }
     };
     let cells: Vec<CellResult> = (0..3)
@@ -157,6 +157,7 @@ fn who_makes_a_file_system_sooner_is_better() {
     assert!(advice.summary.contains("50.0 % slower"), "{}", advice.summary);
     assert!(!advice.summary.contains("throughput"), "{}", advice.summary);
     assert!(advice.method.starts_with("The least seconds"), "{}", advice.method);
+    assert_eq!(advice.reasons, ["mkfs: at 16384 it writes 200 MB; at 4096, 50 % slower, 900 MB."]);
     let without = Weights::parse(["mkfs=0"]).unwrap();
     let advice = recommend(&cells, &Question { weights: &without, ..question }).recommendation;
     assert!(advice.best.is_empty());
