@@ -11,7 +11,7 @@ use stripewise_lab::study::{Filling, Progress};
 
 /// A bar on a terminal; a line every tenth of the way elsewhere, so that logs stay short.
 pub(crate) struct Bar {
-    bar: Option<ProgressBar>,
+    drawn: Option<ProgressBar>,
     told_tenths: usize,
     /// Of the filling of members, which goes before.
     told_fill_tenths: u64,
@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_secs(2);
 impl Bar {
     pub(crate) fn new() -> Self {
         Self {
-            bar: std::io::stderr().is_terminal().then(ProgressBar::hidden),
+            drawn: std::io::stderr().is_terminal().then(ProgressBar::hidden),
             told_tenths: 0,
             told_fill_tenths: 0,
         }
@@ -38,7 +38,7 @@ impl Bar {
         let Filling { done_bytes, total_bytes } = filling;
         let tenths = done_bytes * 10 / total_bytes.max(1);
         let told = format!("filling the members: {} of {} MiB", done_bytes >> 20, total_bytes >> 20);
-        match &self.bar {
+        match &self.drawn {
             Some(bar) => {
                 if bar.is_hidden() {
                     bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
@@ -63,13 +63,13 @@ impl Bar {
         }
         if let Some(error) = &progress.error {
             let line = format!("{}: {error}", progress.label);
-            match &self.bar {
+            match &self.drawn {
                 Some(bar) => bar.suspend(|| say!("{line}")),
                 None => say!("{line}"),
             }
         }
         let Progress { done, total, .. } = *progress;
-        match &self.bar {
+        match &self.drawn {
             Some(bar) => {
                 if bar.is_hidden() {
                     bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
@@ -91,7 +91,7 @@ impl Bar {
     }
 
     pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.drawn {
             bar.finish_and_clear();
         }
     }

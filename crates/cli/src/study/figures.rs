@@ -124,14 +124,15 @@ fn table(results: &StudyResults, cells: &[&CellResult], line: Option<&str>, figu
     let label = |cell: &CellResult| line.and_then(|l| cell.factors.get(l)).cloned();
     let labels: BTreeSet<_> =
         cells.iter().map(|cell| label(cell)).map(|l| (l.as_deref().map(number), l)).collect();
-    let is_reference =
-        |cell: &CellResult| cell.target == "drive" && !cell.factors.contains_key(&results.subject);
-    let has_drive = cells.iter().any(|cell| is_reference(cell));
+    let is_untouched = |cell: &CellResult, target: &str| {
+        cell.target == target && !cell.factors.contains_key(&results.subject)
+    };
+    // A part that fixes the subject, or does without it, has figures of no value.
+    let mut besides = vec![("one drive", "drive"), ("any", "array")];
+    besides.retain(|(_, target)| cells.iter().any(|cell| is_untouched(cell, target)));
     let mut headings = vec![line.unwrap_or_default()];
     headings.extend(results.subject_values.iter().map(String::as_str));
-    if has_drive {
-        headings.push("one drive");
-    }
+    headings.extend(besides.iter().map(|(heading, _)| *heading));
     let mut table = Table::new(headings);
     for (_, own) in labels {
         let of_line: Vec<&CellResult> = cells.iter().copied().filter(|cell| label(cell) == own).collect();
@@ -139,9 +140,11 @@ fn table(results: &StudyResults, cells: &[&CellResult], line: Option<&str>, figu
         row.extend(results.subject_values.iter().map(|value| {
             mean(figure, of_line.iter().filter(|cell| cell.factors.get(&results.subject) == Some(value)))
         }));
-        if has_drive {
-            row.push(mean(figure, of_line.iter().filter(|cell| is_reference(cell))));
-        }
+        row.extend(
+            besides
+                .iter()
+                .map(|(_, target)| mean(figure, of_line.iter().filter(|cell| is_untouched(cell, target)))),
+        );
         table.row(row);
     }
     table

@@ -142,6 +142,12 @@ fn the_rate_of_a_resync_has_a_table() {
 }
 
 #[test]
+fn what_has_no_value_of_the_subject_is_a_column() {
+    let cells = [cell("array", &[("rw", "read"), ("bs", "4k"), ("numjobs", "1")], 0, 7)];
+    assert!(text("chunk", &["64K"], &cells).contains("bs 64K any\n4k - 7.00"));
+}
+
+#[test]
 fn the_seconds_of_mkfs_have_a_table() {
     let of = |chunk, fs, replicate, seconds: f64| {
         let mut cell = cell("array", &[("chunk", chunk), ("fs", fs)], replicate, 0);

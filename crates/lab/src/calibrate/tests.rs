@@ -96,7 +96,7 @@ fn a_file_with_holes_is_refused() {
     let path = folder.path().join("sparse.img");
     let file = std::fs::File::create(&path).unwrap();
     file.set_len(2 << 30).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1 << 16], 0).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &vec![7; 1 << 16], 0).unwrap();
     let error = super::Device::open(&path).err().unwrap().to_string();
     assert!(error.contains("sparse.img: it has holes, the first at byte 65536"), "{error}");
 }

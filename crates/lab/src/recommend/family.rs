@@ -64,7 +64,7 @@ pub fn judged(cell: &CellResult) -> Option<Judged> {
     }
     // Without a workload it is mkfs alone that has writes of its own; what they move says nothing, as they are what differs.
     let made = cell.write.ios > 0 && cell.seconds > 0.0;
-    made.then(|| Judged { family: MKFS, figure: JudgedFigure::Seconds(cell.seconds) })
+    made.then_some(Judged { family: MKFS, figure: JudgedFigure::Seconds(cell.seconds) })
 }
 
 /// The family of a cell, told by its factors `trace`, `rw` and `rwmixread`; `None` if they name no workload.
