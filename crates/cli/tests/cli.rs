@@ -540,7 +540,7 @@ fn sparse_members_are_asked_for_and_noted_beside_the_figures() {
 fn a_dry_run_tells_of_filling_and_of_what_it_does_not_know() {
     let folder = folder_with_plan(SMALL);
     let plan = SMALL
-        .replace("runtime = \"500ms\"", "size = \"1m\"\nruntime = \"0s\"")
+        .replace("runtime = \"500ms\"", "size = \"1m\"\ntime_based = 0\nruntime = \"0s\"")
         .replace("runtime = \"30ms\"\n", "");
     std::fs::write(folder.path().join("sized.toml"), plan).unwrap();
     let dry = |name: &str, more: &[&str]| {
