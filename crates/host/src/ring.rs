@@ -58,6 +58,10 @@ pub(crate) struct Ring {
     flushes: Vec<Flushes>,
     /// I/Os that are not answered, by member.
     in_flight: Vec<u32>,
+    /// Completions are taken in batches, of which this is the last's number,
+    batch: u64,
+    /// and these the last ones after which a member's file was seen to be whole.
+    whole_at: Vec<u64>,
     /// Flushes answered without a call of their own, and their results.
     answered: Vec<(u32, IoResult)>,
 }
@@ -98,6 +102,8 @@ impl Ring {
             shard,
             flushes: members.iter().map(|_| Flushes::default()).collect(),
             in_flight: vec![0; members.len()],
+            batch: 0,
+            whole_at: vec![0; members.len()],
             answered: Vec::new(),
         })
     }
@@ -111,6 +117,8 @@ impl Ring {
     pub(crate) fn admit(&mut self, member: MemberIndex) {
         let members = self.in_flight.len().max(member.index() + 1);
         self.in_flight.resize(members, 0);
+        self.whole_at.resize(members, 0);
+        self.whole_at[member.index()] = 0;
         self.flushes.resize_with(members, Flushes::default);
         self.flushes[member.index()] = Flushes::default();
         self.fixed_members = self.fixed_members.min(member.index());
@@ -277,10 +285,16 @@ impl Ring {
 
     /// Takes completions; tells `done` of each I/O that ended.
     pub(crate) fn reap(&mut self, members: &[Arc<Member>], mut done: impl FnMut(MemberIndex, Tag, IoResult)) {
+        let mut batch_left = 0;
         while let Some(completion) = {
             let mut queue = self.uring.completion();
+            if batch_left == 0 {
+                batch_left = queue.len();
+                self.batch += 1;
+            }
             queue.next()
         } {
+            batch_left -= 1;
             if completion.user_data() == WAKE {
                 self.wake_armed = false;
                 continue;
@@ -294,6 +308,17 @@ impl Ring {
             match op.advance(completion.result(), file) {
                 Some(result) => {
                     let (member, is_flush) = (op.member, op.step == Step::Flush);
+                    let whole_at = &mut self.whole_at[member.index()];
+                    let result = if *whole_at == self.batch || result.is_err() {
+                        result
+                    } else if file.is_cut() {
+                        // Cut meanwhile: what was written may have lengthened it, and what was read may be the hole of
+                        // such a write.
+                        Err(IoError::Gone)
+                    } else {
+                        *whole_at = self.batch;
+                        result
+                    };
                     self.in_flight[member.index()] -= 1;
                     done(member, op.tag, result);
                     self.free.push(index);

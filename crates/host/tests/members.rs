@@ -244,6 +244,23 @@ fn a_member_cut_short_in_a_run_costs_no_byte() {
     inner.verify(&mut array);
 }
 
+#[test]
+fn a_member_that_was_cut_and_grew_in_part_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, paths) = raid5_on(folder.path());
+    let mut array = Array::open(config).unwrap();
+    let written = vec![7; array.geometry().array_sectors() as usize * SECTOR];
+    array.write_at(0, &written).unwrap();
+    // As a write does that is under way when the file is cut.
+    let file = std::fs::File::options().write(true).open(&paths[1]).unwrap();
+    file.set_len(0).unwrap();
+    file.set_len(SECTORS / 2 * 512).unwrap();
+    let mut read = vec![0; written.len() / 4];
+    array.read_at(0, &mut read).unwrap();
+    assert!(read.iter().all(|byte| *byte == 7), "a hole was taken for data");
+    assert_eq!(array.failed_slots(), [Slot(1)]);
+}
+
 /// Reads for ever, and sets the stop flag on the way.
 struct Endless {
     stop: Arc<AtomicBool>,

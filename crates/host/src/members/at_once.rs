@@ -57,7 +57,9 @@ impl FileMember {
             count += 1;
         }
         // SAFETY: upheld by the caller.
-        unsafe { self.transfer(io.op, &mut runs[..count], &mut offset) }
+        unsafe { self.transfer(io.op, &mut runs[..count], &mut offset)? };
+        // Cut meanwhile: what was written may have lengthened it, and what was read may be the hole of such a write.
+        if self.is_cut() { Err(IoError::Gone) } else { Ok(()) }
     }
 
     /// Moves the bytes of runs, and the offset behind them.
@@ -83,6 +85,7 @@ impl FileMember {
             }
             if moved == 0 {
                 // The file ends before the sectors do: somebody cut it short.
+                self.has_ended_early();
                 return Err(IoError::Gone);
             }
             *offset += moved as u64;
@@ -157,5 +160,25 @@ mod tests {
         };
         assert_eq!(ends, [Err(IoError::Gone), Err(IoError::Gone)]);
         assert_eq!(file.metadata().unwrap().len(), 12 * 512, "a write does not lengthen it again");
+        file.set_len(1 << 20).unwrap();
+        // SAFETY: as above.
+        let ends = unsafe { member.at_once(&read, runs(&mut back).into_iter()) };
+        assert_eq!(ends, Err(IoError::Gone), "nor do others bring back what it held");
+    }
+
+    #[test]
+    fn a_hole_of_a_file_that_was_cut_and_grew_in_part_is_not_read() {
+        let work = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = work.path().join("member");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let member = FileMember::open(&FileSpec::new(&path), 2048, 1).unwrap();
+        // As a write does that is under way when the file is cut.
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(0).unwrap();
+        file.set_len(1 << 19).unwrap();
+        let mut back = vec![0; 4096];
+        // SAFETY: the run is of a local, and as long as the range.
+        let end = unsafe { member.at_once(&io(Op::Read, 8, 8), std::iter::once((back.as_mut_ptr(), 4096))) };
+        assert_eq!(end, Err(IoError::Gone));
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, StatxFlags, seek, statx};
 use stripewise_engine::io::{Area, MemberIo};
 use stripewise_engine::units::SECTOR_BYTES;
 
@@ -20,6 +21,8 @@ use crate::report::Note;
 /// The file system magic of tmpfs (`TMPFS_MAGIC` of the kernel's magic.h), which opens with `O_DIRECT` since
 /// Linux 6.6 but goes through the page cache all the same.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
+/// Those of ext2 to ext4, XFS and btrfs (magic.h).
+const ON_DISK_MAGICS: [i64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
 /// What the caller allows to happen to a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +100,10 @@ pub(crate) struct FileMember {
     data_offset_bytes: u64,
     /// A regular file's length when it was opened.
     length_bytes: Option<u64>,
+    /// Whether asking for the file's end asks nobody but this kernel, which then is the quickest way to its length.
+    has_near_end: bool,
+    /// It was seen to be cut short: that it is as long as it was again does not bring back what it held.
+    was_cut: AtomicBool,
 }
 
 impl FileMember {
@@ -133,7 +140,6 @@ impl FileMember {
             .map_err(|e| MemberProblem::from_io(&e, 0).at(path))?;
         Ok(Self {
             path: path.to_owned(),
-            buffered,
             direct,
             is_in_memory,
             view,
@@ -143,6 +149,9 @@ impl FileMember {
             wants_direct,
             data_offset_bytes: spec.data_offset_sectors * SECTOR_BYTES,
             length_bytes: (!is_device).then_some(have),
+            has_near_end: is_in_memory || is_on_disk(&buffered),
+            was_cut: AtomicBool::new(false),
+            buffered,
         })
     }
 
@@ -185,11 +194,31 @@ impl FileMember {
         }
     }
 
-    /// Whether somebody cut the file short. A write would lengthen it again, with a hole before it that reads as
-    /// zeroes and not as what was there.
+    /// Whether somebody cut the file short, now or when this was asked before. A write would lengthen it again, with a hole
+    /// before it that reads as zeroes and not as what was there: so it is asked before a write, and, since a write may be
+    /// under way when the file is cut, after each I/O before its bytes are believed. Who serves a file system elsewhere is
+    /// not asked.
     pub(crate) fn is_cut(&self) -> bool {
         let Some(length) = self.length_bytes else { return false };
-        self.buffered.metadata().is_ok_and(|metadata| metadata.len() < length)
+        if self.was_cut.load(Ordering::Relaxed) {
+            return true;
+        }
+        let now = if self.has_near_end {
+            seek(&self.buffered, rustix::fs::SeekFrom::End(0))
+        } else {
+            let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+            statx(&self.buffered, "", flags, StatxFlags::SIZE).map(|status| status.stx_size)
+        };
+        let is_cut = now.is_ok_and(|now| now < length);
+        if is_cut {
+            self.has_ended_early();
+        }
+        is_cut
+    }
+
+    /// Takes note that the file ended where it should not.
+    pub(crate) fn has_ended_early(&self) {
+        self.was_cut.store(true, Ordering::Relaxed);
     }
 
     /// The descriptor of a way.
@@ -300,16 +329,23 @@ fn open_direct(spec: &FileSpec) -> Option<(File, u32)> {
 
 /// Whether it is a file in memory. Device nodes are in a tmpfs as well (devtmpfs), what they name is not.
 pub(super) fn is_tmpfs(file: &File) -> bool {
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return false;
-    }
+    file.metadata().is_ok_and(|metadata| metadata.is_file()) && magic_of(file) == Some(TMPFS_MAGIC)
+}
+
+/// Whether it is on a file system that this kernel keeps on a device.
+fn is_on_disk(file: &File) -> bool {
+    magic_of(file).is_some_and(|magic| ON_DISK_MAGICS.contains(&magic))
+}
+
+/// The magic number of the file system it is in.
+fn magic_of(file: &File) -> Option<i64> {
     // SAFETY: all-zero is a valid `statfs`, which the call fills.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the descriptor is open and the pointer is to a local.
     let result = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) };
     #[allow(clippy::unnecessary_cast, reason = "the type differs between targets")]
     let magic = stat.f_type as i64;
-    result == 0 && magic == TMPFS_MAGIC
+    (result == 0).then_some(magic)
 }
 
 /// The size in bytes of a regular file or block device; a device's end is where seeking to the end leads.

@@ -127,7 +127,7 @@ impl RingOp {
     /// Takes note of a submission's result; answers the I/O's result, or nothing if it must go on.
     pub(super) fn advance(&mut self, result: i32, file: &FileMember) -> Option<IoResult> {
         if result >= 0 {
-            return self.progress(result as u64);
+            return self.progress(result as u64, file);
         }
         let errno = -result;
         match (errno, self.step) {
@@ -148,13 +148,14 @@ impl RingOp {
         }
     }
 
-    fn progress(&mut self, bytes: u64) -> Option<IoResult> {
+    fn progress(&mut self, bytes: u64, file: &FileMember) -> Option<IoResult> {
         if matches!(self.step, Step::Flush | Step::Allocate(_)) {
             return Some(Ok(()));
         }
         if bytes == 0 && self.left > 0 {
             // The file ends before the sectors do: somebody cut it short. Writing what is missing anew would
             // lengthen it with a hole that reads as zeroes, so the member is given up.
+            file.has_ended_early();
             return Some(Err(IoError::Gone));
         }
         self.offset += bytes;
