@@ -14,24 +14,28 @@ use common::{files, memory, volume};
 use stripewise_engine::io::Op;
 use stripewise_engine::level::{Layout, Level};
 use stripewise_host::{
-    Array, ArrayConfig, HostError, NbdServer, Observed, Observer, ServeConfig, ServeEvent, ServeReport,
+    Array, ArrayConfig, HostError, MemberSpec, NbdServer, Observed, Observer, ServeConfig, ServeEvent,
+    ServeReport,
 };
 
 /// Serves a fresh RAID-5 of three members of 8 MiB while `clients` runs.
 fn with_server<T>(shards: u32, clients: impl FnOnce(&Path, &AtomicBool) -> T) -> (T, ServeReport, Array) {
-    with_observed_server(shards, None, clients)
+    with_observed_server(shards, 16 << 10, |_| memory(3), None, clients)
 }
 
 fn with_observed_server<T>(
     shards: u32,
+    sectors: u64,
+    members: impl Fn(&Path) -> Vec<MemberSpec>,
     observer: Option<Arc<dyn Observer>>,
     clients: impl FnOnce(&Path, &AtomicBool) -> T,
 ) -> (T, ServeReport, Array) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nbd.sock");
     let stop = Arc::new(AtomicBool::new(false));
-    let volume = volume(Level::Raid5, Layout::default_of(Level::Raid5), 3, 128, 16 << 10);
-    let mut array = Array::open(ArrayConfig { shards, ..ArrayConfig::new(volume, memory(3)) }).unwrap();
+    let volume = volume(Level::Raid5, Layout::default_of(Level::Raid5), 3, 128, sectors);
+    let config = ArrayConfig::new(volume, members(folder.path()));
+    let mut array = Array::open(ArrayConfig { shards, ..config }).unwrap();
     let config = ServeConfig {
         socket: Some(path.clone()),
         stop: Arc::clone(&stop),
@@ -92,6 +96,32 @@ fn requests_under_way_are_answered_when_the_server_stops() {
     });
     assert_eq!(answered % (65536 + 16), 0, "replies are whole");
     assert!(answered > 0);
+}
+
+/// Holds the server up whenever a request ends.
+struct Slow;
+
+impl Observer for Slow {
+    fn observe(&self, _: &Observed) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn zeroing_ends_with_the_server() {
+    const REQUESTS: u64 = 20;
+    const SECTORS: u64 = 32 << 10;
+    let on_files = |folder: &Path| files(folder, 3, SECTORS);
+    let (errors, ..) = with_observed_server(1, SECTORS, on_files, Some(Arc::new(Slow)), |path, stop| {
+        let mut client = Client::new(path);
+        for cookie in 0..REQUESTS {
+            client.send(ZEROES, 0, cookie, 0, 32 << 20);
+        }
+        assert_eq!(client.reply().0, 0, "a server that serves does all of it");
+        stop.store(true, Ordering::Relaxed);
+        (1..REQUESTS).filter(|_| client.reply().0 != 0).count()
+    });
+    assert!(errors > 0, "what was left to be done was done");
 }
 
 #[test]
@@ -200,16 +230,22 @@ fn an_observer_is_told_of_every_request_as_the_client_asked_it() {
     for shards in [1, 3] {
         let notes = Arc::new(Notes::default());
         let observer: Arc<dyn Observer> = Arc::<Notes>::clone(&notes);
-        with_observed_server(shards, Some(observer), |path, _| {
-            let mut first = Client::new(path);
-            first.write(FUA, 512, &vec![1; 5 << 20]);
-            let mut second = Client::new(path);
-            second.read(4096, 8192);
-            assert_eq!(second.simple(FLUSH, 0, 0), 0);
-            // More than is carried out at once.
-            assert_eq!(first.simple(ZEROES, 0, 16 << 20), 0);
-            assert_ne!(second.simple(READ, 16 << 20, 512), 0, "beyond the end");
-        });
+        with_observed_server(
+            shards,
+            16 << 10,
+            |_| memory(3),
+            Some(observer),
+            |path, _| {
+                let mut first = Client::new(path);
+                first.write(FUA, 512, &vec![1; 5 << 20]);
+                let mut second = Client::new(path);
+                second.read(4096, 8192);
+                assert_eq!(second.simple(FLUSH, 0, 0), 0);
+                // More than is carried out at once.
+                assert_eq!(first.simple(ZEROES, 0, 16 << 20), 0);
+                assert_ne!(second.simple(READ, 16 << 20, 512), 0, "beyond the end");
+            },
+        );
         let notes = notes.0.lock().unwrap();
         let asked: Vec<_> =
             notes.iter().map(|o| (o.op, o.range.start, o.range.count, o.fua, o.stream, o.is_ok)).collect();

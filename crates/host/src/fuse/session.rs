@@ -136,6 +136,11 @@ impl Session {
         self.life = Life::Dead;
     }
 
+    /// Whether nobody is there to be answered.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.life == Life::Dead
+    }
+
     /// Whether nothing more is to be done. Requests under way are answered to nobody.
     pub(crate) fn is_over(&self) -> bool {
         match self.life {

@@ -180,6 +180,11 @@ impl Connection {
         self.incoming = Incoming::Request;
     }
 
+    /// Whether nobody is there to be answered.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.life == Life::Dead
+    }
+
     /// Whether nothing more is to be done for the client. Requests under way are answered to nobody.
     pub(crate) fn is_over(&self) -> bool {
         match self.life {

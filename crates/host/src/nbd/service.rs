@@ -9,7 +9,7 @@ mod shared;
 
 use std::sync::atomic::Ordering;
 
-use stripewise_engine::io::{IoResult, Op, Request, RequestId};
+use stripewise_engine::io::{IoError, IoResult, Op, Request, RequestId};
 use stripewise_engine::units::{Instant, Nanos, SectorRange};
 
 use super::buffers::{Buffer, Buffers};
@@ -315,6 +315,13 @@ impl<'a> Service<'a> {
         whole.result = whole.result.and(result);
         if whole.parts_left > 0 {
             return;
+        }
+        if whole.rest.count > 0 && whole.result.is_ok() {
+            // What may take hours ends with the server, and with who asked for it.
+            let is_dead = self.clients[whole.client].as_ref().is_none_or(|client| client.link.is_dead());
+            if self.drain_until.is_some() || is_dead {
+                whole.result = Err(IoError::Gone);
+            }
         }
         if whole.result.is_ok() && (whole.rest.count > 0 || whole.flush_due) {
             if whole.rest.count == 0 {

@@ -77,6 +77,14 @@ impl Link {
         }
     }
 
+    /// Whether nobody is there to be answered.
+    pub(super) fn is_dead(&self) -> bool {
+        match self {
+            Self::Nbd(connection) => connection.is_dead(),
+            Self::Fuse(session) => session.is_dead(),
+        }
+    }
+
     /// Whether the client has not chosen an export yet.
     pub(super) fn is_in_handshake(&self) -> bool {
         matches!(self, Self::Nbd(connection) if connection.is_in_handshake())
