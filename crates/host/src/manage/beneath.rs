@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -31,14 +31,19 @@ const LINKS_MAX: u32 = 40;
 
 /// The number of a mounted file system's device; nothing if it does not say. Whoever serves it is not asked.
 pub(crate) fn device_of(folder: &Path) -> Option<u64> {
-    status(folder).map(|(device, _)| device)
+    status(folder).map(|found| found.device)
 }
 
-/// Looks at the paths of a command to a server whose mount, if it has one, has this device number.
+/// Looks at the paths of a command to a server whose mount, if it has one, has this device number. Paths that are known as
+/// members' are not looked at: a member that hangs is to be failed and removed at once.
 ///
 /// # Errors
 /// One leads to the array, or does not answer.
-pub(crate) fn look_beneath(command: &Manage, own: Option<u64>) -> Result<(), ManageError> {
+pub(crate) fn look_beneath(
+    command: &Manage,
+    own: Option<u64>,
+    is_known: impl Fn(&Path) -> bool,
+) -> Result<(), ManageError> {
     // Of members it is only asked which they are: one that fails need not answer.
     let (named, new) = match command {
         Manage::Fail(path) | Manage::Remove(path) | Manage::SetFlags { member: path, .. } => {
@@ -50,6 +55,9 @@ pub(crate) fn look_beneath(command: &Manage, own: Option<u64>) -> Result<(), Man
     };
     let all = named.into_iter().map(|path| (path, false)).chain(new.map(|path| (path, true)));
     for (path, is_opened) in all {
+        if !is_opened && is_known(path) {
+            continue;
+        }
         let wanted = path.clone();
         let is_own = within(ANSWER_MAX, move || {
             let mut look = Look::new(own, Path::new(SYSTEM));
@@ -77,12 +85,25 @@ fn within<T: Send + 'static>(limit: Duration, find: impl FnOnce() -> T + Send + 
     told.recv_timeout(limit).map_err(drop)
 }
 
-/// The device number and kind of what is at a path, a link not followed. Answered by what the kernel knows, where it does.
-fn status(path: &Path) -> Option<(u64, FileType)> {
+/// What is at a path.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// The device number of its file system.
+    device: u64,
+    kind: FileType,
+    /// If it is a device, its own number.
+    names: u64,
+}
+
+/// What is at a path, a link not followed. Answered by what the kernel knows, where it does.
+fn status(path: &Path) -> Option<Found> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     let status = statx(CWD, path, flags, StatxFlags::TYPE).ok()?;
-    let device = libc::makedev(status.stx_dev_major, status.stx_dev_minor);
-    Some((device, FileType::from_raw_mode(status.stx_mode.into())))
+    Some(Found {
+        device: libc::makedev(status.stx_dev_major, status.stx_dev_minor),
+        kind: FileType::from_raw_mode(status.stx_mode.into()),
+        names: libc::makedev(status.stx_rdev_major, status.stx_rdev_minor),
+    })
 }
 
 /// One look at what is beneath a path.
@@ -104,32 +125,32 @@ impl<'a> Look<'a> {
     fn leads_to_own(&mut self, path: &Path) -> bool {
         let Ok(path) = std::path::absolute(path) else { return false };
         let mut left = parts(&path);
-        let (mut at, mut links) = (PathBuf::from("/"), 0);
+        let (mut at, mut links, mut last) = (PathBuf::from("/"), 0, None);
         while let Some(part) = left.pop() {
             match Path::new(&part).components().next() {
                 Some(Component::RootDir) => at = PathBuf::from("/"),
                 Some(Component::ParentDir) => drop(at.pop()),
                 Some(Component::Normal(name)) => {
                     let next = at.join(name);
-                    let Some((device, kind)) = status(&next) else { return false };
-                    if kind == FileType::Symlink {
+                    let Some(found) = status(&next) else { return false };
+                    if found.kind == FileType::Symlink {
                         links += 1;
                         let Ok(target) = fs::read_link(&next) else { return false };
                         if links > LINKS_MAX {
                             return false;
                         }
                         left.extend(parts(&target));
-                    } else if self.is_over_own(device) {
+                    } else if self.is_over_own(found.device) {
                         return true;
                     } else {
-                        at = next;
+                        (at, last) = (next, Some(found));
                     }
                 }
                 _ => {}
             }
         }
-        let metadata = fs::metadata(&at);
-        metadata.is_ok_and(|found| found.file_type().is_block_device() && self.is_over_own(found.rdev()))
+        // A device is no folder that a way could lead through: if it was found, it was found last.
+        last.is_some_and(|found| found.kind == FileType::BlockDevice && self.is_over_own(found.names))
     }
 
     /// Whether a device is the own mount or lies over it: a loop device by its file, others by the devices they are made of.

@@ -184,9 +184,16 @@ impl Shard {
         }
     }
 
+    /// Whether a path is one that a member was opened at.
+    pub(crate) fn is_member(&self, path: &Path) -> bool {
+        self.members().iter().any(|member| member.is_named(path))
+    }
+
     /// The member of a path, with where it stands.
     fn find(&self, path: &Path) -> Option<(MemberIndex, Standing)> {
-        let index = self.members().iter().position(|member| member.is_at(path))?;
+        let named = self.members().iter().position(|member| member.is_named(path));
+        // A file system that hangs holds up who follows links on it.
+        let index = named.or_else(|| self.members().iter().position(|member| member.is_at(path)))?;
         let member = MemberIndex(index as u16);
         let standing = self.volume().standing(member);
         (standing != Standing::Absent).then_some((member, standing))

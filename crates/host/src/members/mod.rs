@@ -106,9 +106,14 @@ impl Member {
         }
     }
 
-    /// Whether a path leads to it, or led there when it was opened.
+    /// Whether it was opened at this path. No file system is asked.
+    pub(crate) fn is_named(&self, path: &Path) -> bool {
+        self.path().is_some_and(|own| own == path || is_same(own, path))
+    }
+
+    /// Whether a path leads to it.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        self.path().is_some_and(|own| own == path || real_path(own) == real_path(path))
+        self.path().is_some_and(|own| real_path(own) == real_path(path))
     }
 
     /// The file behind the member, if it has one.
@@ -118,6 +123,11 @@ impl Member {
             Self::Missing | Self::Memory(_) | Self::Overlay(_) => None,
         }
     }
+}
+
+/// Whether two paths are the same once they begin at the root.
+fn is_same(one: &Path, other: &Path) -> bool {
+    std::path::absolute(one).is_ok_and(|one| std::path::absolute(other).is_ok_and(|other| one == other))
 }
 
 /// The absolute path without links; of a file that is gone, the folder's with its name.

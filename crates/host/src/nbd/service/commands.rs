@@ -60,7 +60,8 @@ impl Service<'_> {
     }
 
     fn manage(&mut self, command: &Manage, context: &Context<'_>) -> Result<Managed, ManageError> {
-        look_beneath(command, self.clients.iter().flatten().find_map(|client| client.link.mount_number()))?;
+        let own = self.clients.iter().flatten().find_map(|client| client.link.mount_number());
+        look_beneath(command, own, |path| self.shard.is_member(path))?;
         let managed = self.shard.manage(command, context.clock.now(), context)?;
         self.shard.record(context);
         // Who came or went without a word is known before anything happens to it.
