@@ -43,8 +43,10 @@ pub(crate) struct Ring {
     free: Vec<u32>,
     backlog: VecDeque<u32>,
     in_kernel: u32,
-    /// Members whose descriptors are registered: those that were there when the ring was made, unless the system
-    /// refused.
+    /// Members with places in the table of registered descriptors: those that were there when the ring was made, unless
+    /// the system refused.
+    registered_members: usize,
+    /// Those of them, the first ones, whose places hold their descriptors and are used.
     fixed_members: usize,
     regions: Vec<Region>,
     wake_fd: Option<RawFd>,
@@ -84,7 +86,7 @@ impl Ring {
     ) -> Result<Self, HostError> {
         let uring =
             build().map_err(|e| HostError::IoUring { errno: e.raw_os_error().unwrap_or(libc::ENOSYS) })?;
-        let fixed_members = if register_files(&uring, shard, members) { members.len() } else { 0 };
+        let registered_members = if register_files(&uring, shard, members) { members.len() } else { 0 };
         let regions = register_mappings(&uring, mappings);
         Ok(Self {
             uring,
@@ -93,7 +95,8 @@ impl Ring {
             free: Vec::new(),
             backlog: VecDeque::new(),
             in_kernel: 0,
-            fixed_members,
+            registered_members,
+            fixed_members: registered_members,
             regions,
             wake_fd,
             wake_armed: false,
@@ -126,7 +129,7 @@ impl Ring {
 
     /// Lets go of a member's registered descriptors, which would keep its file open. It has no I/O in flight.
     pub(crate) fn forget(&mut self, member: MemberIndex) {
-        if member.index() < self.fixed_members {
+        if member.index() < self.registered_members {
             let first = member.index() as u32 * FILES_PER_MEMBER as u32;
             // A table that cannot be changed only keeps the file open for as long as the ring.
             let _ = self.uring.submitter().register_files_update(first, &[-1; FILES_PER_MEMBER as usize]);

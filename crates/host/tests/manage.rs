@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -233,6 +234,34 @@ fn a_raid6_loses_two_members_under_load_and_gets_two_others() {
     let [first, second] = spares;
     (members[0], members[3]) = (first, second);
     verify(array, &members, &loads);
+}
+
+/// Whether nobody has a file open: then, and only then, the system lets its reader forbid all others.
+fn is_closed(path: &Path) -> bool {
+    let file = std::fs::File::open(path).unwrap();
+    // SAFETY: the descriptor is open, and the command takes no pointer.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0 }
+}
+
+#[test]
+fn a_removed_member_is_closed_though_another_came_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = create_array(folder.path(), Level::Raid1, 4, BITMAP);
+    let spare = blank(folder.path(), "spare", MEMBER_BYTES);
+    let mut array = open(&members, true);
+    under_load(&mut array, folder.path(), |control| {
+        assert!(!is_closed(&members[2]));
+        control.done("fail", &members[1]);
+        control.done("remove", &members[1]);
+        control.done("add", &spare);
+        control.done("fail", &members[2]);
+        control.done("remove", &members[2]);
+        let until = Instant::now() + Duration::from_secs(10);
+        while !is_closed(&members[2]) {
+            assert!(Instant::now() < until, "it is open still");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
 }
 
 #[test]
