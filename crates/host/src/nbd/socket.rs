@@ -5,8 +5,11 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::error::{HostError, ListenProblem};
 
@@ -55,12 +58,11 @@ impl Listener {
             Ok(metadata) if !metadata.file_type().is_socket() => {
                 return Err(ListenProblem::NotASocket.at(path.display()));
             }
-            Ok(_) => match UnixStream::connect(path) {
+            Ok(_) => match knock(path) {
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
                     fs::remove_file(path).map_err(failed)?;
                 }
-                // A full queue is a server's too.
-                Ok(_) => return Err(ListenProblem::InUse.at(path.display())),
+                Ok(()) => return Err(ListenProblem::InUse.at(path.display())),
                 Err(e) => return Err(failed(e)),
             },
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -110,6 +112,17 @@ impl Listener {
                 _ => return Err(error),
             }
         }
+    }
+}
+
+/// Whether a server has a socket. One whose queue is full has it too, and is not waited for.
+fn knock(path: &Path) -> io::Result<()> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &address) {
+        Ok(()) | Err(Errno::AGAIN) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -208,6 +221,18 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"kept");
         let missing = Listener::unix(&folder.path().join("none/nbd.sock")).unwrap_err();
         assert!(missing.to_string().contains("no such folder"), "{missing}");
+    }
+
+    #[test]
+    fn a_server_whose_queue_is_full_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nbd.sock");
+        let first = Listener::unix(&path).unwrap();
+        rustix::net::listen(&first.fd, 0).unwrap();
+        // A queue of none takes one.
+        let _waits = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        let refused = Listener::unix(&path).unwrap_err();
+        assert!(matches!(refused, HostError::Listen { problem: ListenProblem::InUse, .. }));
     }
 
     #[test]
