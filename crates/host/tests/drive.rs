@@ -6,6 +6,7 @@ mod common;
 mod machine;
 
 use std::fs::File;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -97,6 +98,19 @@ fn a_machines_disk_keeps_its_ends_and_takes_its_time() {
     });
     assert_eq!(report.commands, 7, "all but the name");
     assert!(!path.exists(), "the socket is removed");
+}
+
+#[test]
+fn clients_that_never_choose_an_export_keep_nobody_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nbd");
+    over_nbd(&path, || {
+        let mut chosen = Client::new(&path);
+        let silent: Vec<_> = (0..40).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        assert_eq!(Client::new(&path).read(0, 512), [0; 512]);
+        assert_eq!(chosen.read(0, 512), [0; 512], "who has chosen stays");
+        drop(silent);
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::HashSet;
 use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -122,6 +123,48 @@ fn zeroing_ends_with_the_server() {
         (1..REQUESTS).filter(|_| client.reply().0 != 0).count()
     });
     assert!(errors > 0, "what was left to be done was done");
+}
+
+#[test]
+fn clients_that_never_choose_an_export_keep_nobody_out() {
+    with_server(1, |path, _| {
+        let mut chosen = Client::new(path);
+        let silent: Vec<_> = (0..200).map(|_| UnixStream::connect(path).unwrap()).collect();
+        let begun = Instant::now();
+        assert_eq!(Client::new(path).read(0, 512), [0; 512]);
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert_eq!(chosen.read(0, 512), [0; 512], "who has chosen stays");
+        drop(silent);
+    });
+}
+
+#[test]
+fn clients_that_read_no_replies_hold_no_more_than_there_is_for_all() {
+    with_observed_server(
+        1,
+        32 << 10,
+        |_| memory(3),
+        None,
+        |path, _| {
+            // Two requests of 16 MiB each: eight such clients hold all.
+            let mut deaf: Vec<_> = (0..10).map(|_| Client::new(path)).collect();
+            for client in &mut deaf {
+                client.send(READ, 0, 1, 0, 16 << 20);
+                client.send(READ, 0, 1, 0, 16 << 20);
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            let mut client = Client::new(path);
+            assert_eq!(client.read(0, 512 << 10).len(), 512 << 10, "its share is there for each");
+            client.send(READ, 0, 9, 0, 16 << 20);
+            client.0.set_nonblocking(true).unwrap();
+            std::thread::sleep(Duration::from_millis(500));
+            let early = client.0.read(&mut [0; 16]).unwrap_err();
+            assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock, "there is no room for it");
+            client.0.set_nonblocking(false).unwrap();
+            deaf.clear();
+            assert_eq!(client.reply(), (0, 9), "there is again");
+        },
+    );
 }
 
 #[test]

@@ -4,6 +4,11 @@ use crate::buffers::{Mapping, PAGE};
 
 /// Bytes kept for later requests; what is beyond goes back to the system.
 const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Bytes that the requests of all clients may hold together, from their arrival until their replies are sent, before
+/// those of more than their share wait.
+const HELD_BYTES_MAX: u64 = 256 << 20;
+/// Bytes that the requests of a client may hold in any case: as much as many clients at once take without being asked.
+pub(crate) const SHARE_BYTES: u64 = 1 << 20;
 /// Sizes: a page times each power of two, up to the longest request.
 const CLASSES: usize = 14;
 
@@ -31,9 +36,35 @@ impl Buffer {
 pub(crate) struct Buffers {
     free: [Vec<Mapping>; CLASSES],
     kept_bytes: usize,
+    /// What the clients' requests hold.
+    held_bytes: u64,
+    /// A request waits until they hold less.
+    is_short: bool,
 }
 
 impl Buffers {
+    /// Requests are about to be taken, while the clients' requests hold so many bytes.
+    pub(crate) fn begin_round(&mut self, held_bytes: u64) {
+        (self.held_bytes, self.is_short) = (held_bytes, false);
+    }
+
+    /// Whether there is room for a request of so many bytes, of a client whose requests hold so many; if so, it has it.
+    pub(crate) fn has_room(&mut self, client_bytes: u64, bytes: u64) -> bool {
+        let has_room =
+            client_bytes + bytes <= SHARE_BYTES || self.held_bytes + bytes <= HELD_BYTES_MAX || bytes == 0;
+        if has_room {
+            self.held_bytes += bytes;
+        } else {
+            self.is_short = true;
+        }
+        has_room
+    }
+
+    /// Whether a request of this round waits until others hold less.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
     /// A buffer of at least so many bytes; nothing if there is no memory.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<Buffer> {
         let class = bytes.div_ceil(PAGE).next_power_of_two().trailing_zeros() as usize;
@@ -72,6 +103,17 @@ mod tests {
             assert_eq!(buffers.take(bytes).unwrap().base(), base);
         }
         assert!(buffers.take(REQUEST_BYTES_MAX as usize + 1).is_none());
+    }
+
+    #[test]
+    fn what_is_held_is_bounded_but_for_each_clients_share() {
+        let mut buffers = Buffers::default();
+        buffers.begin_round(HELD_BYTES_MAX - 4096);
+        assert!(buffers.has_room(1 << 30, 4096) && !buffers.is_short());
+        assert!(buffers.has_room(0, SHARE_BYTES) && buffers.has_room(1 << 30, 0));
+        assert!(!buffers.has_room(SHARE_BYTES, 512) && buffers.is_short());
+        buffers.begin_round(0);
+        assert!(buffers.has_room(0, u64::from(REQUEST_BYTES_MAX)) && !buffers.is_short());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! One client: its bytes in, requests out; replies in, bytes out.
 //!
 //! *Bounds.* [`REQUESTS_MAX`] requests and [`BYTES_MAX`] bytes are under way at once, from the request's
-//! arrival until its reply is sent; until then nothing more is read from the client. *Malformed input* ends
+//! arrival until its reply is sent; until then nothing more is read from the client. What all connections of a thread hold
+//! is bounded as well, see [`Buffers`]. *Malformed input* ends
 //! the connection after the replies that are due. *Copies.* What the client writes goes from the socket to
 //! the request's buffer (through [`INPUT_BYTES`] only where it came along with requests), what it reads goes
 //! from the request's buffer to the socket.
@@ -97,6 +98,8 @@ pub(crate) struct Connection {
     has_ended: bool,
     requests: u32,
     held_bytes: u64,
+    /// Bytes sent and payload received, ever.
+    moved_bytes: u64,
     /// The client is on this machine, so that the system knows what it has not received.
     is_local: bool,
     /// How much the last request asked for.
@@ -143,6 +146,7 @@ impl Connection {
             has_ended: false,
             requests: 0,
             held_bytes: 0,
+            moved_bytes: 0,
         }
     }
 
@@ -210,6 +214,17 @@ impl Connection {
     /// Requests under way, answered but not sent ones among them.
     pub(crate) fn requests(&self) -> u32 {
         self.requests
+    }
+
+    /// What the requests under way hold.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// How much has moved so far, if it is the client's turn to move something: to take replies, or to send what it writes.
+    pub(crate) fn owes(&self) -> Option<u64> {
+        let is_its_turn = !self.out.is_empty() || matches!(self.incoming, Incoming::Payload { .. });
+        is_its_turn.then_some(self.moved_bytes)
     }
 
     /// Whether the client may be heard by [`look`](Self::look) alone: what it asks for is short, and nothing waits
@@ -303,7 +318,8 @@ impl Connection {
         let judged = judge(&raw, export, self.agreed());
         let moves = matches!(judged, Ok(Task::Array { op: Op::Read | Op::Write, .. }));
         let held = if moves { u64::from(length) } else { 0 };
-        if self.requests >= REQUESTS_MAX || (self.requests > 0 && self.held_bytes + held > BYTES_MAX) {
+        let is_full = self.requests > 0 && self.held_bytes + held > BYTES_MAX;
+        if self.requests >= REQUESTS_MAX || is_full || !buffers.has_room(self.held_bytes, held) {
             return None;
         }
         self.start += REQUEST_BYTES;
@@ -363,7 +379,10 @@ impl Connection {
             let left = bytes - *filled;
             // SAFETY: the rest of the buffer, which is only this connection's.
             match unsafe { socket::receive(self.socket.as_raw_fd(), buffer.base().add(*filled), left) } {
-                Moved::Bytes(count) => *filled += count,
+                Moved::Bytes(count) => {
+                    *filled += count;
+                    self.moved_bytes += count as u64;
+                }
                 Moved::Later => self.readable = false,
                 Moved::Ended => {
                     self.drain();
@@ -448,6 +467,7 @@ impl Connection {
             match unsafe { socket::send(self.fd(), &mut runs[..count]) } {
                 Moved::Bytes(bytes) => {
                     moved = true;
+                    self.moved_bytes += bytes as u64;
                     self.writable = bytes == asked;
                     self.was_sent(bytes, buffers);
                 }

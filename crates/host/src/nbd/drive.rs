@@ -73,6 +73,7 @@ impl DriveServer {
             },
             kept: Kept::new(bytes, head, tail),
             clients: Vec::new(),
+            came: 0,
             commands: Vec::new(),
             free: Vec::new(),
             ended: Vec::new(),
@@ -103,6 +104,8 @@ struct Service {
     export: Export,
     kept: Kept,
     clients: Vec<Option<Client>>,
+    /// How many came.
+    came: u64,
     commands: Vec<Option<InDrive>>,
     free: Vec<u32>,
     ended: Vec<u32>,
@@ -114,6 +117,8 @@ struct Service {
 #[derive(Debug)]
 struct Client {
     connection: Connection,
+    /// In the order in which they came.
+    number: u64,
     in_drive: u32,
 }
 
@@ -132,22 +137,36 @@ impl Service {
         self.sleep(clock, drive.next_time());
     }
 
-    /// Lets clients in. The door is asked in every round: that costs little beside the sleep.
+    /// Lets clients in. The door is asked in every round: that costs little beside the sleep. When all places are taken and
+    /// one more comes, the one that has not chosen an export for the longest is let go.
     fn welcome(&mut self) {
-        while self.clients.iter().flatten().count() < CONNECTIONS_MAX {
+        loop {
+            let is_full = self.clients.iter().flatten().count() >= CONNECTIONS_MAX;
+            let is_silent = |client: &Client| client.connection.is_in_handshake() && client.in_drive == 0;
+            let silent = self.clients.iter_mut().filter(|place| place.as_ref().is_some_and(is_silent));
+            let oldest = silent.min_by_key(|place| place.as_ref().map(|client| client.number));
+            if is_full && oldest.is_none() {
+                return;
+            }
             let Ok(Some(socket)) = self.door.accept() else { return };
+            if let (true, Some(oldest)) = (is_full, oldest) {
+                *oldest = None;
+            }
             let place = self.clients.iter().position(Option::is_none).unwrap_or_else(|| {
                 self.clients.push(None);
                 self.clients.len() - 1
             });
             let connection = Connection::new(socket);
             if self.poller.add(connection.fd(), place as u64).is_ok() {
-                self.clients[place] = Some(Client { connection, in_drive: 0 });
+                self.came += 1;
+                self.clients[place] = Some(Client { connection, number: self.came, in_drive: 0 });
             }
         }
     }
 
     fn take_commands(&mut self, clock: Clock, drive: &mut dyn TimedDrive) {
+        // So few clients have no common bound.
+        self.buffers.begin_round(0);
         for place in 0..self.clients.len() {
             while let Some(client) = &mut self.clients[place] {
                 let Some(accepted) = client.connection.next(&self.export, &mut self.buffers) else { break };

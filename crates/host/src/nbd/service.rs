@@ -37,6 +37,8 @@ const TURN_BYTES: u64 = 256 << 10;
 const PIECE_SECTORS: u64 = 32 << 10;
 /// How long a client may take to choose an export.
 const HANDSHAKE_MAX: Nanos = Nanos::from_millis(30_000);
+/// How long a client may move nothing, though it is its turn, while others wait for the memory of its requests.
+const OWES_MAX: Nanos = Nanos::from_millis(10_000);
 /// How long clients have to take their last replies.
 const DRAIN_MAX: Nanos = Nanos::from_millis(5_000);
 /// Rounds without sleep after which sockets are asked for news all the same.
@@ -173,7 +175,7 @@ impl<'a> Service<'a> {
             let more = self.serve_controls(context) || more;
             self.shard.send_messages(context);
             self.tell();
-            self.sweep(now);
+            let more = self.sweep(now) || more;
             self.end(running, context);
             if running.is_over() && self.shard.comes_to_rest(now, context) {
                 self.tell();
@@ -206,6 +208,7 @@ impl<'a> Service<'a> {
     /// Starts what clients ask for, each for its turn; answers whether a client has more.
     fn take_requests(&mut self, clock: Clock) -> bool {
         let mut more = false;
+        self.buffers.begin_round(self.clients.iter().flatten().map(|client| client.link.held_bytes()).sum());
         for place in 0..self.clients.len() {
             let mut bytes = 0;
             let mut requests = 0;
@@ -373,14 +376,21 @@ impl<'a> Service<'a> {
         moved
     }
 
-    /// Lets go of clients with which all is done, or that never begin.
-    fn sweep(&mut self, now: Instant) {
+    /// Lets go of clients with which all is done, or that never begin, or that keep others waiting; answers whether somebody
+    /// waits for what one of them held.
+    fn sweep(&mut self, now: Instant) -> bool {
+        let is_short = self.buffers.is_short();
+        let mut has_room = false;
         for place in &mut self.clients {
             let Some(client) = place else { continue };
             if client.link.is_in_handshake() && now.since(client.came_at) > HANDSHAKE_MAX {
                 client.link.kill();
             }
+            if client.is_idle_for_too_long(is_short, now) {
+                client.link.kill();
+            }
             if client.link.is_over() && client.in_engine == 0 {
+                has_room = is_short;
                 if client.link.is_mount() && !self.shared.config.has_socket() {
                     // Nobody else can come.
                     self.shared.config.stop.store(true, Ordering::Relaxed);
@@ -392,6 +402,7 @@ impl<'a> Service<'a> {
                 }
             }
         }
+        has_room
     }
 
     fn end(&mut self, running: &Running<'_>, context: &Context<'_>) {

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use stripewise_engine::io::IoResult;
 use stripewise_engine::units::Instant;
 
-use super::super::buffers::Buffers;
+use super::super::buffers::{Buffers, SHARE_BYTES};
 use super::super::connection::{Accepted, Connection};
 use super::super::export::Export;
 use super::super::poller::News;
+use super::OWES_MAX;
 use super::near::Ease;
 use crate::fuse::Session;
 use crate::loans::Loans;
@@ -27,6 +28,27 @@ pub(super) struct Client {
     /// It is looked at, and the poller hears nothing of it; see [`near`](super::near).
     pub(super) is_near: bool,
     pub(super) ease: Ease,
+    /// Since when it has moved nothing though it is its turn, and what it had moved: while others wait for its memory.
+    pub(super) owes_since: Option<(u64, Instant)>,
+}
+
+impl Client {
+    /// Whether it has moved nothing for [`OWES_MAX`], though it is its turn, while others wait for memory of which it holds more
+    /// than its share.
+    pub(super) fn is_idle_for_too_long(&mut self, is_short: bool, now: Instant) -> bool {
+        let is_large = self.link.held_bytes() > SHARE_BYTES;
+        let Some(moved) = self.link.owes().filter(|_| is_short && is_large) else {
+            self.owes_since = None;
+            return false;
+        };
+        match self.owes_since {
+            Some((before, since)) if before == moved => now.since(since) > OWES_MAX,
+            _ => {
+                self.owes_since = Some((moved, now));
+                false
+            }
+        }
+    }
 }
 
 /// How a client is connected. Requests come in by [`next`](Self::next), each is answered by [`answer`](Self::answer), and
@@ -112,6 +134,23 @@ impl Link {
         match self {
             Self::Nbd(_) => None,
             Self::Fuse(session) => session.device_number(),
+        }
+    }
+
+    /// What the requests under way hold.
+    pub(super) fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Nbd(connection) => connection.held_bytes(),
+            // The kernel takes its answers.
+            Self::Fuse(_) => 0,
+        }
+    }
+
+    /// See [`Connection::owes`].
+    pub(super) fn owes(&self) -> Option<u64> {
+        match self {
+            Self::Nbd(connection) => connection.owes(),
+            Self::Fuse(_) => None,
         }
     }
 

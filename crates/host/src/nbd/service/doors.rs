@@ -15,7 +15,8 @@ use super::{Client, Link, Service, token};
 use crate::fuse::Session;
 use crate::shard::Context;
 
-/// Clients connected at once; more wait in the listening socket's queue.
+/// Clients connected at once; more wait in the listening socket's queue, unless one has chosen no export yet: the one that
+/// came first of these is let go.
 const CONNECTIONS_MAX: usize = 128;
 /// Clients of the control socket at once. When one more comes, the one that has asked for nothing the longest is let go.
 const CONTROLS_MAX: usize = 128;
@@ -58,16 +59,21 @@ impl Service<'_> {
     }
 
     /// The next client at a door. While all places are taken, or descriptors, clients wait and the doors are
-    /// looked at in every round.
+    /// looked at in every round; but one that has chosen no export yet makes room for the next.
     fn next_at_door(&mut self) -> Option<Dealt> {
-        let doors = self.doors.as_ref()?;
-        if self.shared.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
+        let is_full = self.shared.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX;
+        let silent = if is_full { self.longest_silent() } else { None };
+        if is_full && silent.is_none() {
             self.is_knocking = true;
             return None;
         }
-        for door in &doors.clients {
+        for door in &self.doors.as_ref()?.clients {
             match door.accept() {
                 Ok(Some(socket)) => {
+                    if let Some(place) = silent {
+                        self.clients[place] = None;
+                        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+                    }
                     return Some((socket, self.count_client()));
                 }
                 Ok(None) => {}
@@ -75,6 +81,14 @@ impl Service<'_> {
             }
         }
         None
+    }
+
+    /// The client of this shard that has not chosen an export for the longest.
+    fn longest_silent(&self) -> Option<usize> {
+        let clients = self.clients.iter().enumerate();
+        let silent = clients.filter_map(|(place, client)| client.as_ref().map(|client| (place, client)));
+        let silent = silent.filter(|(_, client)| client.link.is_in_handshake() && client.in_engine == 0);
+        silent.min_by_key(|(_, client)| client.number).map(|(place, _)| place)
     }
 
     /// Counts a client that has come; answers how many came before.
@@ -101,6 +115,7 @@ impl Service<'_> {
                 has_asked: false,
                 is_near: false,
                 ease: Ease::default(),
+                owes_since: None,
             });
             self.shard.open_stream(stream_of(place));
         } else {
