@@ -1,7 +1,7 @@
 //! The disk: its queue in the machine's memory, and what is under way.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
 use stripewise_engine::io::Op;
@@ -119,7 +119,7 @@ impl Device {
     /// Takes note that new requests were told of.
     pub(super) fn kicked(&mut self) {
         if let Some(kick) = &mut self.kick
-            && kick.read(&mut [0; 8]).is_err()
+            && kick.read(&mut [0; 8]).is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
         {
             self.kick = None;
         }

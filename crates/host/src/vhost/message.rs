@@ -8,7 +8,7 @@ use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
@@ -82,15 +82,34 @@ impl Link {
                 files.extend(rights.map(File::from));
             }
         }
-        self.0.read_exact(&mut header[count..])?;
+        let until = Instant::now() + MESSAGE_WITHIN;
+        self.read_until(&mut header[count..], until)?;
         let [request, flags, bytes] =
             [0, 4, 8].map(|at| u32::from_ne_bytes(header[at..at + 4].try_into().expect("four bytes")));
         if flags & 3 != VERSION || flags & IS_REPLY != 0 || bytes > PAYLOAD_BYTES_MAX {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut payload = vec![0; bytes as usize];
-        self.0.read_exact(&mut payload)?;
+        self.read_until(&mut payload, until)?;
         Ok(Message { request, payload, files, wants_reply: flags & WANTS_REPLY != 0 })
+    }
+
+    /// Fills a buffer, however its bytes drip in, by that time.
+    fn read_until(&mut self, mut rest: &mut [u8], until: Instant) -> io::Result<()> {
+        while !rest.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.0.set_read_timeout(Some(left))?;
+            match self.0.read(rest) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => rest = &mut rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Answers a message.
@@ -100,5 +119,27 @@ impl Link {
     pub(super) fn reply(&mut self, request: u32, payload: &[u8]) -> io::Result<()> {
         let header = [request, VERSION | IS_REPLY, payload.len() as u32].map(u32::to_ne_bytes);
         self.0.write_all(&[header.as_flattened(), payload].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_that_drips_is_not_waited_for_longer_than_a_message_may_take() {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let mut link = Link::new(server).unwrap();
+        client.write_all([1, VERSION, 1000].map(u32::to_ne_bytes).as_flattened()).unwrap();
+        let begun = Instant::now();
+        let dripping = std::thread::spawn(move || {
+            while client.write_all(&[0]).is_ok() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        assert!(link.receive().is_err());
+        assert!(begun.elapsed() < 3 * MESSAGE_WITHIN);
+        drop(link);
+        dripping.join().unwrap();
     }
 }

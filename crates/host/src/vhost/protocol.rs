@@ -1,5 +1,8 @@
 //! What the messages set up: features, memory, the queue's places, descriptors (QEMU's vhost-user specification).
 
+use std::fs::File;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use stripewise_engine::units::SECTOR_BYTES;
 use virtio_bindings::virtio_blk as blk;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
@@ -49,6 +52,8 @@ const CONFIG_BYTES: usize = 256;
 const SEGMENT_BYTES_MAX: u32 = 1 << 20;
 /// and segments of a request: the queue's descriptors but those of header and status.
 const SEGMENTS_MAX: u32 = QUEUE_SIZE_MAX as u32 - 2;
+/// What a request moves at most: a longer one would keep the loop to itself.
+pub(super) const REQUEST_BYTES_MAX: u64 = SEGMENT_BYTES_MAX as u64 * SEGMENTS_MAX as u64;
 /// A memory region in its table: where the machine has it, bytes, where its process has it, offset in its file.
 const REGION_BYTES: usize = 32;
 const REGIONS_AT: usize = 8;
@@ -132,18 +137,15 @@ impl Device {
                 self.queue.set_next_avail(message.u32_at(4)?.try_into().ok()?);
             }
             request::SET_VRING_KICK => {
-                has_its_file(&message)?;
-                self.kick = message.files.into_iter().next();
+                self.kick = its_file(message)?;
                 self.queue.set_ready(true);
                 self.set_up();
             }
             request::SET_VRING_CALL => {
-                has_its_file(&message)?;
-                self.call = message.files.into_iter().next();
+                self.call = its_file(message)?;
             }
             request::SET_VRING_ERR => {
-                has_its_file(&message)?;
-                self.error = message.files.into_iter().next();
+                self.error = its_file(message)?;
             }
             request::SET_VRING_ENABLE => {
                 only_queue(message.u32_at(0)?)?;
@@ -222,9 +224,44 @@ fn only_queue(index: u32) -> Option<()> {
     (index == QUEUE).then_some(())
 }
 
-/// Whether a message of the queue comes with a descriptor if it says so.
-fn has_its_file(message: &Message) -> Option<()> {
+/// The descriptor that a message of the queue comes with, if it says so: to tell or be told by, which nothing waits for.
+/// Outer nothing: it does not make sense.
+#[expect(clippy::option_option, reason = "none where none is said to be makes sense")]
+fn its_file(message: Message) -> Option<Option<File>> {
     let number = message.u64_at(0)?;
     only_queue(u32::from(number as u8))?;
-    (message.files.is_empty() == (number & NO_FILE != 0)).then_some(())
+    let file = message.files.into_iter().next();
+    if file.is_none() != (number & NO_FILE != 0) {
+        return None;
+    }
+    if let Some(file) = &file {
+        let flags = fcntl_getfl(file).ok()?;
+        fcntl_setfl(file, flags | OFlags::NONBLOCK).ok()?;
+    }
+    Some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    #[test]
+    fn nothing_waits_for_a_descriptor_that_a_machine_gives() {
+        let message = |number: u64, files| Message {
+            request: request::SET_VRING_CALL,
+            payload: number.to_ne_bytes().to_vec(),
+            files,
+            wants_reply: false,
+        };
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let file = File::from(OwnedFd::from(writer));
+        let given = its_file(message(0, vec![file.try_clone().unwrap()])).unwrap().unwrap();
+        assert!(fcntl_getfl(&given).unwrap().contains(OFlags::NONBLOCK));
+        assert!(its_file(message(NO_FILE, Vec::new())).is_some_and(|none| none.is_none()));
+        for nonsense in [message(0, Vec::new()), message(NO_FILE, vec![file]), message(1, Vec::new())] {
+            assert!(its_file(nonsense).is_none());
+        }
+    }
 }

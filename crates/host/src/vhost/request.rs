@@ -7,6 +7,7 @@ use virtio_bindings::virtio_blk as blk;
 use virtio_queue::DescriptorChain;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
+use super::protocol::REQUEST_BYTES_MAX;
 use crate::drive::Kept;
 
 /// The header: type, priority, first sector.
@@ -187,6 +188,7 @@ fn gather(memory: &GuestMemoryMmap, runs: &Runs, buffer: &mut [u8]) -> bool {
 fn judge(kind: u32, first: u64, bytes: u64, sectors: u64) -> Result<Asked, Status> {
     let range = SectorRange::new(first, bytes / SECTOR_BYTES);
     let is_within = bytes > 0
+        && bytes <= REQUEST_BYTES_MAX
         && bytes.is_multiple_of(SECTOR_BYTES)
         && first.checked_add(range.count).is_some_and(|end| end <= sectors);
     let moved = |op| if is_within { Ok(Asked::Drive { op, range }) } else { Err(Status::Failed) };
@@ -228,6 +230,9 @@ mod tests {
         for (first, bytes) in [(93, 4096), (0, 0), (0, 100), (u64::MAX, 512)] {
             assert_eq!(read(first, bytes), Err(Status::Failed), "{first} {bytes}");
         }
+        let large = |bytes| judge(blk::VIRTIO_BLK_T_IN, 0, bytes, u64::MAX);
+        assert!(large(REQUEST_BYTES_MAX).is_ok(), "all segments of a queue, as long as may be");
+        assert_eq!(large(REQUEST_BYTES_MAX + 512), Err(Status::Failed));
         assert_eq!(judge(blk::VIRTIO_BLK_T_GET_ID, 0, 20, 100), Ok(Asked::Name));
         assert_eq!(judge(blk::VIRTIO_BLK_T_GET_ID, 0, 19, 100), Err(Status::Failed));
         assert_eq!(judge(blk::VIRTIO_BLK_T_DISCARD, 0, 16, 100), Err(Status::Unsupported));
