@@ -182,8 +182,11 @@ impl Ring {
         op.next = 0;
         op.iovecs.clear();
         op.iovecs.extend(buffers.map(|(base, bytes)| libc::iovec { iov_base: base.cast(), iov_len: bytes }));
-        if io.op.is_write() && file.is_cut() {
-            return self.answered.push((index, Err(IoError::Gone)));
+        if io.op.is_write() {
+            if file.is_cut() {
+                return self.answered.push((index, Err(IoError::Gone)));
+            }
+            file.begin_write();
         }
         if io.area == Area::Device && io.op == Op::Write {
             // The bytes are the action queue's, which is about to be cleared.
@@ -322,6 +325,9 @@ impl Ring {
                         *whole_at = self.batch;
                         result
                     };
+                    if !matches!(op.step, Step::Read | Step::Flush) {
+                        file.end_write();
+                    }
                     self.in_flight[member.index()] -= 1;
                     done(member, op.tag, result);
                     self.free.push(index);

@@ -40,9 +40,28 @@ impl FileMember {
         if io.op == Op::Flush {
             return Ok(());
         }
-        if io.op == Op::Write && self.is_cut() {
+        if io.op == Op::Read {
+            // SAFETY: upheld by the caller.
+            unsafe { self.move_all(io, buffers)? };
+            return if self.may_be_hole() { Err(IoError::Gone) } else { Ok(()) };
+        }
+        if self.is_cut() {
             return Err(IoError::Gone);
         }
+        self.begin_write();
+        // SAFETY: upheld by the caller.
+        let result = unsafe { self.move_all(io, buffers) };
+        // Cut meanwhile, it may have grown again.
+        let result = if self.is_cut() { Err(IoError::Gone) } else { result };
+        self.end_write();
+        result
+    }
+
+    /// Moves the bytes of an I/O.
+    ///
+    /// # Safety
+    /// As of [`at_once`](Self::at_once).
+    unsafe fn move_all(&self, io: &MemberIo, buffers: impl Iterator<Item = (*mut u8, usize)>) -> IoResult {
         let before = if io.area == Area::Data { self.data_offset_bytes() } else { 0 };
         let mut offset = before + io.range.start * SECTOR_BYTES;
         let mut runs = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; SEGMENTS_MAX];
@@ -57,9 +76,7 @@ impl FileMember {
             count += 1;
         }
         // SAFETY: upheld by the caller.
-        unsafe { self.transfer(io.op, &mut runs[..count], &mut offset)? };
-        // Cut meanwhile: what was written may have lengthened it, and what was read may be the hole of such a write.
-        if self.is_cut() { Err(IoError::Gone) } else { Ok(()) }
+        unsafe { self.transfer(io.op, &mut runs[..count], &mut offset) }
     }
 
     /// Moves the bytes of runs, and the offset behind them.
@@ -168,6 +185,10 @@ mod tests {
 
     #[test]
     fn a_hole_of_a_file_that_was_cut_and_grew_in_part_is_not_read() {
+        [true, false].map(cut_and_grown_in_part);
+    }
+
+    fn cut_and_grown_in_part(is_under_way: bool) {
         let work = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = work.path().join("member");
         std::fs::write(&path, vec![7; 1 << 20]).unwrap();
@@ -177,8 +198,17 @@ mod tests {
         file.set_len(0).unwrap();
         file.set_len(1 << 19).unwrap();
         let mut back = vec![0; 4096];
-        // SAFETY: the run is of a local, and as long as the range.
-        let end = unsafe { member.at_once(&io(Op::Read, 8, 8), std::iter::once((back.as_mut_ptr(), 4096))) };
-        assert_eq!(end, Err(IoError::Gone));
+        let mut read = || {
+            let run = std::iter::once((back.as_mut_ptr(), 4096));
+            // SAFETY: the run is of a local, and as long as the range.
+            unsafe { member.at_once(&io(Op::Read, 8, 8), run) }
+        };
+        if is_under_way {
+            member.begin_write();
+            assert_eq!(read(), Err(IoError::Gone));
+            member.end_write();
+        }
+        let gone = (0..64).filter(|_| read() == Err(IoError::Gone)).count();
+        assert!(gone > 0 && (gone == 64) == is_under_way, "once seen it is final");
     }
 }

@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, StatxFlags, seek, statx};
@@ -23,6 +23,9 @@ use crate::report::Note;
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 /// Those of ext2 to ext4, XFS and btrfs (magic.h).
 const ON_DISK_MAGICS: [i64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
+
+/// Reads at once for each time that a file's length is asked for, without writes.
+const ASKED_ONCE_IN: u32 = 64;
 
 /// What the caller allows to happen to a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +107,10 @@ pub(crate) struct FileMember {
     has_near_end: bool,
     /// It was seen to be cut short: that it is as long as it was again does not bring back what it held.
     was_cut: AtomicBool,
+    /// Writes under way to a file in memory: they may make it grow after it was cut.
+    writes: AtomicU32,
+    /// Reads at once since the file's length was asked for.
+    reads: AtomicU32,
 }
 
 impl FileMember {
@@ -151,6 +158,8 @@ impl FileMember {
             length_bytes: (!is_device).then_some(have),
             has_near_end: is_in_memory || is_on_disk(&buffered),
             was_cut: AtomicBool::new(false),
+            writes: AtomicU32::new(0),
+            reads: AtomicU32::new(0),
             buffered,
         })
     }
@@ -214,6 +223,34 @@ impl FileMember {
             self.has_ended_early();
         }
         is_cut
+    }
+
+    /// A write begins, before which [`is_cut`](Self::is_cut) was asked.
+    pub(crate) fn begin_write(&self) {
+        if self.is_in_memory {
+            self.writes.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// It has ended, and [`is_cut`](Self::is_cut) was asked again.
+    pub(crate) fn end_write(&self) {
+        if self.is_in_memory {
+            self.writes.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether what was just read from a file in memory may be a hole for [`is_cut`](Self::is_cut), which is asked while
+    /// writes are under way. When there is none, it was asked after the last one, and only another program can have cut
+    /// the file and lengthened it again: that is looked for once in a while, for the question would be a sixth of a
+    /// short read.
+    pub(super) fn may_be_hole(&self) -> bool {
+        let is_due = {
+            let reads = self.reads.load(Ordering::Relaxed) + 1;
+            self.reads.store(if reads < ASKED_ONCE_IN { reads } else { 0 }, Ordering::Relaxed);
+            reads >= ASKED_ONCE_IN
+        };
+        let may_grow = self.writes.load(Ordering::Acquire) > 0;
+        if is_due || may_grow { self.is_cut() } else { self.was_cut.load(Ordering::Relaxed) }
     }
 
     /// Takes note that the file ended where it should not.
