@@ -288,6 +288,14 @@ mod tests {
     }
 
     #[test]
+    fn of_a_member_that_is_known_nobody_is_asked() {
+        let (path, own) = (PathBuf::from("/proc/self/status"), device_of(Path::new("/proc")));
+        let fail = Manage::Fail(path.clone());
+        assert!(look_beneath(&fail, own, |known| known == path).is_ok());
+        assert!(matches!(look_beneath(&fail, own, |_| false), Err(ManageError::Itself(_))));
+    }
+
+    #[test]
     fn what_does_not_answer_is_waited_for_no_longer_than_said() {
         let (answer, wait) = mpsc::channel::<()>();
         assert_eq!(within(Duration::from_millis(20), move || wait.recv()), Err(()));
