@@ -16,6 +16,7 @@ pub(crate) mod signals;
 pub(crate) mod size;
 mod stream;
 pub(crate) mod transfer;
+mod voice;
 mod watch;
 
 use stripewise_host::{HostError, MemberProblem};

@@ -1,7 +1,7 @@
 //! `stripewise serve`: an assembled array over NBD, or as a mounted file.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use super::layers::{CacheArgs, LuksArgs, raise};
 use super::manage::live;
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::stop_flag;
+use super::voice::Voice;
 use crate::exit::{Exit, cannot_open};
 use crate::output::print;
 
@@ -165,7 +166,7 @@ struct Export {
 }
 
 impl Export {
-    /// Serves until told to stop.
+    /// Serves until told to stop, and closes the array whatever happens.
     fn serve(
         self,
         args: &ServeArgs,
@@ -173,8 +174,28 @@ impl Export {
         stop: Arc<AtomicBool>,
         trace: Option<&Path>,
     ) -> Result<Exit> {
-        let Self { name, line, detail, closes, fresh } = self;
-        let recorder = trace.map(|path| recorder(path, array)).transpose()?;
+        let closes = self.closes;
+        let served = self.serve_open(args, array, stop, trace);
+        let closed = if closes { array.close() } else { Ok(()) };
+        let recorded = served?;
+        closed?;
+        if let Some(recorded) = recorded {
+            print(&recorded)?;
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Serves until told to stop; answers what is to be said of the trace.
+    fn serve_open(
+        self,
+        args: &ServeArgs,
+        array: &mut Array,
+        stop: Arc<AtomicBool>,
+        trace: Option<&Path>,
+    ) -> Result<Option<String>> {
+        let Self { name, line, detail, fresh, .. } = self;
+        let (voice, speaker) = Voice::new(std::io::stderr())?;
+        let recorder = trace.map(|path| recorder(path, array, voice.clone())).transpose()?;
         let server = NbdServer::bind(ServeConfig {
             socket: args.socket.clone(),
             listen: args.listen,
@@ -186,33 +207,28 @@ impl Export {
             stop,
             detail,
             observer: recorder.as_ref().map(Recorder::observer),
-            tell: Some(Arc::new(say)),
+            tell: Some(Arc::new(move |event: &ServeEvent| voice.say(event.to_string()))),
         })?;
         fresh.keep();
         let unix = args.socket.as_ref().map(|path| path.display().to_string());
         let tcp = server.address().map(|address| address.to_string());
         let file = server.file().map(|path| path.display().to_string());
         let places: Vec<String> = unix.into_iter().chain(tcp).chain(file).collect();
-        print(&format!("stripewise: {line} Ready at {}\n", places.join(" and ")))?;
+        // That nobody reads it is no reason not to serve.
+        let _unread = print(&format!("stripewise: {line} Ready at {}\n", places.join(" and ")));
         let served = server.serve(array);
-        let closed = if closes { array.close() } else { Ok(()) };
         let recorded = recorder.map(Recorder::finish).transpose();
+        speaker.finish();
         served?;
-        closed?;
-        if let Some((written, path)) = recorded?.zip(trace) {
-            print(&format!("stripewise: {} requests are recorded in {}\n", written.records, path.display()))?;
-        }
-        Ok(Exit::Done)
+        let recorded = recorded?.zip(trace);
+        Ok(recorded.map(|(written, path)| {
+            format!("stripewise: {} requests are recorded in {}\n", written.records, path.display())
+        }))
     }
 }
 
-/// Says what happens to the array, as the kernel's log does. That nobody reads it is no reason to end.
-fn say(event: &ServeEvent) {
-    let _unread = writeln!(std::io::stderr(), "stripewise: {event}");
-}
-
 /// Starts the trace of an array. That it cannot be written is said when it happens; the array is served on.
-fn recorder(path: &Path, array: &Array) -> Result<Recorder, TraceError> {
+fn recorder(path: &Path, array: &Array, voice: Voice) -> Result<Recorder, TraceError> {
     let bytes = array.sectors() * SECTOR_BYTES;
-    Recorder::create(path, bytes, |error| say!("stripewise: {error}"))
+    Recorder::create(path, bytes, move |error| voice.say(error.to_string()))
 }
