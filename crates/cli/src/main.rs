@@ -29,12 +29,14 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::Parser;
-use stripewise_host::AddHow;
+use stripewise_host::{AddHow, take_size_limit_as_error};
 
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // A member file beyond it is a member that fails.
+    take_size_limit_as_error();
     let outcome = match &cli.command {
         Command::Study(command) => study::run(command),
         Command::Bench(args) => bench::run(args),

@@ -3,11 +3,12 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{blanks, finish, json, ok, refused, server, stderr};
+use common::{blanks, command, finish, json, ok, pattern, refused, server, signal, stderr};
 
 /// A RAID-5 on `a.img`, `b.img` and `c.img`; `s.img` is blank.
 fn array() -> tempfile::TempDir {
@@ -67,6 +68,87 @@ fn a_lost_member_and_the_recovery_after_it_are_said_as_they_happen() {
             "stripewise: s.img failed and is out of use: the array is degraded (2 of 3 members)",
         ]
     );
+}
+
+/// Waits until a server listens.
+fn wait_for_socket(path: &Path) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while std::os::unix::net::UnixStream::connect(path).is_err() {
+        assert!(Instant::now() < until, "there is no {}", path.display());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_server_whose_output_nobody_reads_serves() {
+    let folder = array();
+    let folder = folder.path();
+    let mut command = command(folder, "serve a.img b.img c.img --socket nbd.sock --control c.sock");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let server = command.stdout(writer).spawn().unwrap();
+    wait_for_socket(&folder.join("c.sock"));
+    assert_eq!(json(folder, "detail --json --control c.sock")["active_devices"], 3);
+    ok(folder, "stop --control c.sock", b"");
+    assert!(finish(server, b"").status.success());
+}
+
+#[test]
+fn a_server_whose_messages_nobody_reads_serves_and_ends() {
+    let folder = array();
+    let folder = folder.path();
+    let server = served(folder);
+    let mut control = std::os::unix::net::UnixStream::connect(folder.join("c.sock")).unwrap();
+    control.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut answers = BufReader::new(control.try_clone().unwrap()).lines();
+    // More than a pipe holds, a line or two for each.
+    for _ in 0..1500 {
+        for line in ["{\"command\":\"check\"}\n", "{\"command\":\"idle\"}\n"] {
+            control.write_all(line.as_bytes()).unwrap();
+            assert!(answers.next().unwrap().unwrap().contains("done"));
+        }
+    }
+    signal(&server, "TERM");
+    let begun = Instant::now();
+    // Its messages are read once it has ended.
+    let mut server = server;
+    while server.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it does not end");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn signals_that_the_parent_ignores_end_no_server() {
+    let folder = array();
+    let folder = folder.path();
+    let shell = format!(
+        "trap '' HUP INT; exec {} serve a.img b.img c.img --socket nbd.sock",
+        env!("CARGO_BIN_EXE_stripewise")
+    );
+    let mut server =
+        std::process::Command::new("sh").args(["-c", &shell]).current_dir(folder).spawn().unwrap();
+    wait_for_socket(&folder.join("nbd.sock"));
+    signal(&server, "HUP");
+    signal(&server, "INT");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(server.try_wait().unwrap().is_none(), "it has ended");
+    signal(&server, "TERM");
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_of_members() {
+    let folder = array();
+    let folder = folder.path();
+    // In blocks of 512 bytes: half of a member.
+    let shell = format!("ulimit -f 4096; exec {} write a.img b.img c.img", env!("CARGO_BIN_EXE_stripewise"));
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", &shell]).current_dir(folder);
+    limited.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = finish(limited.spawn().unwrap(), &pattern(5 << 20));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod ring;
 mod route;
 mod run;
 mod shard;
+mod signals;
 mod sync;
 mod vhost;
 
@@ -53,4 +54,5 @@ pub use nbd::{
 };
 pub use report::{MemberCounts, Note, RunReport, TimedEvent};
 pub use run::Payload;
+pub use signals::{IgnoredSignals, take_size_limit_as_error};
 pub use vhost::VhostDriveServer;

@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+use stripewise_host::IgnoredSignals;
 
-/// A flag that Ctrl-C or SIGTERM sets. A second one ends the process at once.
+/// A flag that Ctrl-C, SIGHUP or SIGTERM sets. A second one ends the process at once. What the parent had ignored (`nohup`,
+/// a shell's `&`) is ignored still, but for SIGTERM.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let ignored = IgnoredSignals::look();
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
     ctrlc::set_handler(move || {
@@ -16,6 +19,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
             std::process::exit(130);
         }
     })?;
+    ignored.ignore();
     Ok(flag)
 }
 
