@@ -50,8 +50,9 @@ pub enum AssemblyError {
     Bitmap { label: String, problem: String },
     /// More members are missing than the level survives.
     NotEnough { level: Level, slots: usize, missing: Vec<Slot>, recovering: Vec<Slot>, stale: Vec<String> },
-    /// Members are missing that were there when the array was last used.
-    NeedsRun { absent: Vec<Slot>, slots: usize, present: usize },
+    /// Members are missing that were there when the array was last used; of `replaced`, some of the absent ones, there is a
+    /// replacement that is copied in part.
+    NeedsRun { absent: Vec<Slot>, replaced: Vec<Slot>, slots: usize, present: usize },
     /// Parity may be wrong and is needed.
     DirtyDegraded { missing: Vec<Slot>, recovering: Vec<Slot> },
 }
@@ -125,12 +126,21 @@ impl fmt::Display for AssemblyError {
                 }
                 Ok(())
             }
-            Self::NeedsRun { absent, slots, present } => write!(
-                f,
-                "{present} of {slots} members are here; slot {} is missing though the array last had it: add its \
-                 member, or start degraded with --run",
-                numbers(absent)
-            ),
+            Self::NeedsRun { absent, replaced, slots, present } => {
+                write!(
+                    f,
+                    "{present} of {slots} members are here; slot {} is missing though the array last had it",
+                    numbers(absent)
+                )?;
+                if !replaced.is_empty() {
+                    write!(
+                        f,
+                        ", and only a replacement of slot {} is here, not copied to the end",
+                        numbers(replaced)
+                    )?;
+                }
+                f.write_str(": add its member, or start degraded with --run")
+            }
             Self::DirtyDegraded { missing, recovering } => {
                 let slots: Vec<Slot> = missing.iter().chain(recovering).copied().collect();
                 write!(

@@ -84,15 +84,9 @@ pub(super) fn decide(
             chosen.stale.iter().map(|stale| candidates[stale.candidate].label.clone()).collect();
         return Err(AssemblyError::NotEnough { level, slots: states.len(), missing, recovering, stale });
     }
-    let expected = expected_slots(&candidates[chosen.freshest]);
-    let absent: Vec<Slot> = missing.iter().copied().filter(|slot| expected.contains(*slot)).collect();
     // As mdadm, which starts with what there is where it is forced.
-    if !absent.is_empty() && !options.run && !options.force {
-        return Err(AssemblyError::NeedsRun {
-            absent,
-            slots: states.len(),
-            present: states.len() - missing.len(),
-        });
+    if !options.run && !options.force {
+        check_all_here(candidates, chosen, states)?;
     }
     let is_degraded = !missing.is_empty() || !recovering.is_empty();
     let is_dirty = chosen.resync_offset_sectors(candidates) != u64::MAX;
@@ -101,6 +95,41 @@ pub(super) fn decide(
         return Ok(false);
     }
     if options.force { Ok(true) } else { Err(AssemblyError::DirtyDegraded { missing, recovering }) }
+}
+
+/// Whether each slot that the freshest superblock has a member for has one. A replacement that is copied in part is none as long
+/// as that superblock has the member it replaces in the slot as well: that one may be there still, with all its data. Where it
+/// failed, the superblock says so, and the copy goes on as a recovery.
+fn check_all_here(
+    candidates: &[Candidate],
+    chosen: &Chosen,
+    states: &[SlotState],
+) -> Result<(), AssemblyError> {
+    let freshest = &candidates[chosen.freshest];
+    let expected = expected_slots(freshest);
+    let is_expected = |(slot, state): (Slot, &SlotState)| match *state {
+        SlotState::Missing => expected.contains(slot),
+        SlotState::Recovering { candidate, .. } => has_another(freshest, slot, &candidates[candidate]),
+        SlotState::InSync { .. } => false,
+    };
+    let slots = || (0..).map(Slot).zip(states);
+    let absent: Vec<Slot> = slots().filter(|pair| is_expected(*pair)).map(|(slot, _)| slot).collect();
+    if absent.is_empty() {
+        return Ok(());
+    }
+    let is_vacant = |slot: &Slot| states[slot.index()] == SlotState::Missing;
+    let replaced: Vec<Slot> = absent.iter().copied().filter(|slot| !is_vacant(slot)).collect();
+    let vacant = slots().filter(|(slot, _)| is_vacant(slot)).count();
+    let present = states.len() - vacant - replaced.len();
+    Err(AssemblyError::NeedsRun { absent, replaced, slots: states.len(), present })
+}
+
+/// Whether a superblock has another member than this replacement in the slot.
+fn has_another(freshest: &Candidate, slot: Slot, replacement: &Candidate) -> bool {
+    let superblock = &freshest.superblock;
+    let others = (0..superblock.device_rows()).filter(|row| *row != replacement.superblock.dev_number());
+    let mut roles = others.map(|row| superblock.role_of(row));
+    replacement.is_replacement() && roles.any(|role| slot_of(role).map(Slot) == Some(slot))
 }
 
 /// The slots that the freshest superblock has members for.

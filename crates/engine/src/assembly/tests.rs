@@ -455,6 +455,42 @@ fn a_member_whose_recovery_has_ended_is_in_sync() {
     assert!(text.starts_with("m1") && text.contains("recovery_offset"), "{text}");
 }
 
+/// As mdadm, which counts both of a slot's members and what is rebuilt apart.
+#[test]
+fn a_half_copied_replacement_is_not_the_member_it_replaces() {
+    let mut members = array(Level::Raid5, 3);
+    let mut replacement = member(Level::Raid5, 3, 1);
+    replacement.label = "new".to_owned();
+    change(&mut replacement, |s| {
+        s.features |= Features::REPLACEMENT | Features::RECOVERY_OFFSET;
+        s.dev_number = 3;
+        s.recovery_offset_sectors = 64;
+    });
+    members.push(replacement);
+    change_all(&mut members, |s| s.dev_roles[3] = Role::Slot(1));
+    members.remove(1);
+    let refused = assemble(&members, Options::default()).unwrap_err();
+    assert_eq!(
+        refused,
+        AssemblyError::NeedsRun { absent: vec![Slot(1)], replaced: vec![Slot(1)], slots: 3, present: 2 }
+    );
+    assert!(refused.to_string().contains("only a replacement of slot 1"), "{refused}");
+    for options in [RUN, Options { run: false, ..FORCE }] {
+        assert_eq!(labels(&members, &assemble(&members, options).unwrap()), ["m0", "new", "m2"]);
+    }
+
+    // The member failed and is known as such: the copy goes on as a recovery.
+    let mut failed = members.clone();
+    change_all(&mut failed, |s| s.dev_roles[1] = Role::Faulty);
+    assert_eq!(labels(&failed, &assemble(&failed, Options::default()).unwrap()), ["m0", "new", "m2"]);
+    // And so does an ordinary recovery.
+    change(&mut failed[2], |s| s.features = s.features.without(Features::REPLACEMENT));
+    assert_eq!(labels(&failed, &assemble(&failed, Options::default()).unwrap()), ["m0", "new", "m2"]);
+    // A replacement that is copied to the end is as good as the member.
+    change(&mut members[2], |s| s.features = s.features.without(Features::RECOVERY_OFFSET));
+    assert!(!assemble(&members, Options::default()).unwrap().is_degraded());
+}
+
 #[test]
 fn a_raid0_of_several_zones_needs_its_layout_said_once() {
     let mut members = array(Level::Raid0, 3);
