@@ -150,7 +150,9 @@ fn place(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<
     let candidate = &candidates[index];
     let freshest = &candidates[chosen.freshest].superblock;
     let role = freshest.role_of(candidate.superblock.dev_number());
-    let parted = role == Role::Faulty && disagrees(candidate, &candidates[chosen.freshest]);
+    // In 1.x a member that was missing at a start is told apart from a faulty one; it was left behind all the same.
+    let is_out = role == Role::Faulty || (role == Role::Spare && candidate.own_slot().is_some());
+    let parted = is_out && disagrees(candidate, &candidates[chosen.freshest]);
     if parted && candidate.superblock.events() == chosen.events {
         return Err(AssemblyError::SplitBrain {
             first: candidates[chosen.freshest].label.clone(),

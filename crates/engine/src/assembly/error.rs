@@ -81,8 +81,8 @@ impl fmt::Display for AssemblyError {
             ),
             Self::SplitBrain { first, second } => write!(
                 f,
-                "{first} and {second} were each used without the other and have as many events; give only the one \
-                 whose data are to be kept"
+                "{first} and {second} were each used without the other and have as many events; name the one whose data \
+                 are to be kept and leave out the other, which is added to the array once it runs"
             ),
             Self::Differs { field, label, found, other, right } => {
                 write!(f, "{label}: {field} is {found}; {other}, a member of the same array, has {right}")

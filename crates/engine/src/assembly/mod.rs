@@ -6,7 +6,8 @@
 //! - the members with the most events are the freshest; one event fewer is still current, fewer is stale;
 //! - what a device is to the array is read from a freshest member's table, so that one which it calls faulty stays out
 //!   however close its events are;
-//! - a member that calls a freshest one faulty has gone its own way and stays out as well;
+//! - a member to which a freshest one is faulty or missing has gone its own way and stays out as well; if it has as many events,
+//!   nobody can say which of the two is the array, and that is an error;
 //! - current members that disagree about the array are an error, never a vote.
 //!
 //! Nothing here is sized by a number read from a superblock but by the number of slots, which is checked first.
@@ -112,7 +113,7 @@ pub enum StaleReason {
     },
     /// The freshest superblock calls it faulty.
     Faulty,
-    /// It calls a freshest member faulty, so it was used without that one.
+    /// It has nobody in a freshest member's slot, so it was used without that one.
     Disagrees,
     /// The freshest superblock gives it a slot that its own superblock does not.
     NotItsSlot,
@@ -138,7 +139,7 @@ impl std::fmt::Display for StaleReason {
             }
             Self::Faulty => f.write_str("the freshest member calls it faulty"),
             Self::Disagrees => {
-                f.write_str("it calls the freshest member faulty, so it was used without that one")
+                f.write_str("to it the freshest member is faulty or missing, so it was used without that one")
             }
             Self::NotItsSlot => {
                 f.write_str("the freshest member gives it a slot that its own superblock does not")

@@ -233,6 +233,33 @@ fn halves_that_were_used_apart_are_refused_by_both_names() {
     assert!(text.contains("m0") && text.contains("m1"), "{text}");
 }
 
+/// Each was assembled while the other was not there: to either the other is missing, not faulty.
+#[test]
+fn halves_that_were_started_apart_are_refused_in_either_order() {
+    let mut members = array(Level::Raid1, 2);
+    change(&mut members[0], |s| s.dev_roles[1] = Role::Spare);
+    change(&mut members[1], |s| s.dev_roles[0] = Role::Spare);
+    for order in [[0, 1], [1, 0]] {
+        let members = order.map(|index| members[index].clone());
+        for options in [Options::default(), FORCE] {
+            let refused = assemble(&members, options).unwrap_err();
+            assert!(matches!(refused, AssemblyError::SplitBrain { .. }), "{refused:?}");
+            let text = refused.to_string();
+            assert!(text.contains("m0") && text.contains("m1") && text.contains("add"), "{text}");
+        }
+    }
+    // Where one has gone on for longer, that one is the array.
+    change(&mut members[1], |s| s.events += 1);
+    let assembly = assemble(&members, RUN).unwrap();
+    assert_eq!(
+        (labels(&members, &assembly), assembly.stale[0].candidate),
+        (vec!["-".into(), "m1".into()], 0)
+    );
+    let why = assembly.stale[0].why;
+    assert_eq!(why, StaleReason::Disagrees);
+    assert!(why.to_string().contains("missing"), "it is not faulty to it: {why}");
+}
+
 /// Each half was used without the other, one for longer: the bitmap of that one does not have what the other wrote.
 #[test]
 fn a_half_that_was_used_apart_for_a_shorter_time_does_not_come_back_by_the_bitmap() {
