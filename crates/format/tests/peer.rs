@@ -13,7 +13,7 @@ use stripewise_format::placement::{Consistency, Metadata, Placement, Plan};
 use stripewise_format::ppl::{self, PplHeader};
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_0::{Disk, Superblock0};
-use stripewise_format::superblock_1::{Role, Superblock1};
+use stripewise_format::superblock_1::{Minor, Role, Superblock1};
 use stripewise_format::time::Timestamp;
 use stripewise_format::uuid::Uuid;
 
@@ -157,5 +157,56 @@ fn compare(name: &str, plan: &Plan) {
             text.lines().filter(|line| line.contains(" : ")).map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(fields(&ours), fields(&theirs), "{}", path.display());
+    }
+}
+
+/// The line of mdadm.conf, and what it counts as spares, for names with what a reader of words trips over.
+#[test]
+fn mdadm_names_an_array_in_its_configuration_as_it_is_named_here() {
+    if Command::new("mdadm").arg("--version").output().is_err() {
+        eprintln!("mdadm is not installed: nothing to compare with");
+        return;
+    }
+    let plan = plan(Level::Raid1, Metadata::V1(Minor::Start4K), Consistency::Resync);
+    let (path, superblock, _) = make("brief", &plan).swap_remove(0);
+    let file = File::options().write(true).open(&path).unwrap();
+    let Superblock::V1(superblock) = superblock else { panic!("made of version 1") };
+    let names = [
+        "",
+        "x",
+        "7",
+        "a:b",
+        "a b",
+        " a ",
+        "a\tb",
+        "x/y",
+        "/",
+        "it's",
+        "\"",
+        "'",
+        "a'\"b",
+        "a\"'b",
+        "'\"'\"",
+        "a\\b",
+        "h x:y z",
+        "h/x:y/z",
+        "h'x:y",
+        ":x",
+        "x:",
+        "\"a\" 'b'",
+    ];
+    for name in names {
+        for role in [Role::Slot(0), Role::Spare, Role::Journal, Role::Faulty] {
+            let mut superblock = superblock.clone();
+            superblock.set_name(None, name);
+            superblock.dev_roles[superblock.dev_number as usize] = role;
+            let sector = superblock.super_offset_sectors;
+            let superblock = Superblock::V1(superblock);
+            file.write_all_at(&superblock.to_bytes(), sector * 512).unwrap();
+            let spares = if examine::counts_as_spare(&superblock) { "   spares=1\n" } else { "" };
+            let output = Command::new("mdadm").args(["-E", "--brief"]).arg(&path).output().unwrap();
+            let theirs = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(format!("{}\n{spares}", examine::brief(&superblock)), theirs, "{name:?}, {role:?}");
+        }
     }
 }

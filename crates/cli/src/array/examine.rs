@@ -10,7 +10,6 @@ use clap::Args;
 use stripewise_format::bitmap::{BitmapSuperblock, Bits};
 use stripewise_format::examine::{self, Context};
 use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_1::Role;
 use stripewise_format::uuid::Uuid;
 use stripewise_host::md::overlay::Overlay;
 use stripewise_host::md::probe::{
@@ -63,7 +62,7 @@ struct Brief {
 impl Brief {
     /// Counts a device to its array.
     fn add(briefs: &mut Vec<Self>, superblock: &Superblock) {
-        let (uuid, is_spare) = (superblock.set_uuid(), superblock.role() == Role::Spare);
+        let (uuid, is_spare) = (superblock.set_uuid(), examine::counts_as_spare(superblock));
         match briefs.iter_mut().find(|brief| brief.uuid == uuid) {
             Some(brief) => brief.spares += usize::from(is_spare),
             None => {

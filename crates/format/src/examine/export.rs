@@ -3,7 +3,7 @@
 use super::{array_bytes, human_size};
 use crate::superblock::Superblock;
 use crate::superblock_0::Superblock0;
-use crate::superblock_1::Superblock1;
+use crate::superblock_1::{Role, Superblock1};
 
 /// Names and values of a superblock for programs.
 pub fn export(superblock: &Superblock) -> Vec<(&'static str, String)> {
@@ -62,7 +62,98 @@ pub fn brief(superblock: &Superblock) -> String {
             let short = name.split_once(':').map_or(name.as_str(), |(_, short)| short);
             let minor = superblock.minor() as u8;
             let uuid = superblock.set_uuid;
-            format!("ARRAY /dev/md/{short}  metadata=1.{minor} UUID={uuid} name={name}")
+            // Without a name mdadm leaves out both the path and the name.
+            if name.is_empty() {
+                return format!("ARRAY  metadata=1.{minor} UUID={uuid}");
+            }
+            let (path, name) = (device_name(short), quoted(&name));
+            format!("ARRAY /dev/md/{path}  metadata=1.{minor} UUID={uuid} name={name}")
+        }
+    }
+}
+
+/// An array's name as that of a file in `/dev/md`, and as one word.
+fn device_name(name: &str) -> String {
+    let in_path = |letter| match letter {
+        '/' => '-',
+        ' ' | '\t' => '_',
+        other => other,
+    };
+    name.chars().map(in_path).collect()
+}
+
+/// A name as one word of mdadm.conf, whose reader knows quotes within words and no escapes: of a name with blanks or quotes, each
+/// part is within the quotes that do not occur in it, first in those that its first quote is not.
+fn quoted(name: &str) -> String {
+    if !name.contains([' ', '\t', '"', '\'']) {
+        return name.to_owned();
+    }
+    let other = |quote| if quote == '"' { '\'' } else { '"' };
+    let mut around = name.chars().find(|letter| matches!(letter, '"' | '\'')).map_or('"', other);
+    let mut word = String::from(around);
+    for letter in name.chars() {
+        if letter == around {
+            word.push(around);
+            around = other(around);
+            word.push(around);
+        }
+        word.push(letter);
+    }
+    word.push(around);
+    word
+}
+
+/// Whether `--brief` counts a device among the spares of its array: all that hold no slot. mdadm counts a write journal and what is
+/// faulty as well.
+pub fn counts_as_spare(superblock: &Superblock) -> bool {
+    !matches!(superblock.role(), Role::Slot(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::level::Level;
+    use crate::uuid::Uuid;
+
+    fn named(name: &str) -> Superblock {
+        let mut superblock = Superblock1::new(Level::Raid1, 2, 0, Uuid([7; 16]));
+        superblock.super_offset_sectors = 8;
+        superblock.set_name(None, name);
+        Superblock::V1(Box::new(superblock))
+    }
+
+    /// What mdadm 4.2 printed for superblocks of these names.
+    #[test]
+    fn names_are_quoted_where_a_reader_of_words_would_cut_them() {
+        for (name, path, quoted) in [
+            ("plain", "/dev/md/plain ", " name=plain"),
+            ("host:a:b", "/dev/md/a:b ", " name=host:a:b"),
+            ("has space", "/dev/md/has_space ", " name=\"has space\""),
+            ("a\tb", "/dev/md/a_b ", " name=\"a\tb\""),
+            ("a\\b", "/dev/md/a\\b ", " name=a\\b"),
+            ("x/y", "/dev/md/x-y ", " name=x/y"),
+            ("h o:x", "/dev/md/x ", " name=\"h o:x\""),
+            ("quote's", "/dev/md/quote's ", " name=\"quote's\""),
+            ("dq\"x", "/dev/md/dq\"x ", " name='dq\"x'"),
+            ("both'\"q", "/dev/md/both'\"q ", " name=\"both'\"'\"q'"),
+            ("\"a'b\"c'd", "/dev/md/\"a'b\"c'd ", " name='\"a'\"'b\"'\"c'\"'d\""),
+            ("a '\"", "/dev/md/a_'\" ", " name=\"a '\"'\"'"),
+            ("host:", "/dev/md/ ", " name=host:"),
+            ("", "", ""),
+        ] {
+            let expected = format!("ARRAY {path} metadata=1.2 UUID={}{quoted}", Uuid([7; 16]));
+            assert_eq!(brief(&named(name)), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_holds_no_slot_counts_as_a_spare() {
+        for (role, counts) in
+            [(Role::Slot(0), false), (Role::Spare, true), (Role::Journal, true), (Role::Faulty, true)]
+        {
+            let Superblock::V1(mut superblock) = named("x") else { panic!("made of version 1") };
+            superblock.dev_roles[0] = role;
+            assert_eq!(counts_as_spare(&Superblock::V1(superblock)), counts, "{role:?}");
         }
     }
 }
