@@ -13,6 +13,7 @@ pub enum GeometryError {
     OneCopy { layout: Raid10Layout },
     TooManyCopies { layout: Raid10Layout, members: usize },
     CopiesMeet { layout: Raid10Layout, members: usize },
+    BlocksMeet { layout: Raid10Layout, members: usize },
     ChunkNotPages { chunk_sectors: u64 },
     ChunkNotPowerOfTwo { level: Level, chunk_sectors: u64 },
     ChunkTooLarge { chunk_sectors: u64 },
@@ -47,6 +48,14 @@ impl fmt::Display for GeometryError {
                 "layout {} on {members} members puts copies of a block on the same member: Linux warns of it, and it is \
                  not supported here",
                 Layout::Raid10(*layout)
+            ),
+            Self::BlocksMeet { layout, members } => write!(
+                f,
+                "layout {} with {} near copies on {members} members: Linux lays blocks over each other there, unless the \
+                 members are a multiple of {}, and it is not supported here",
+                Layout::Raid10(*layout),
+                layout.near,
+                layout.near
             ),
             Self::ChunkNotPages { chunk_sectors } => write!(
                 f,

@@ -271,6 +271,9 @@ fn check(spec: &GeometrySpec) -> Result<(), GeometryError> {
         if !raid10::keeps_copies_apart(layout, members) {
             return Err(GeometryError::CopiesMeet { layout, members });
         }
+        if !raid10::keeps_blocks_apart(layout, members) {
+            return Err(GeometryError::BlocksMeet { layout, members });
+        }
     }
     let chunk = spec.chunk_sectors;
     let power_of_two_needed = matches!(level, Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10);

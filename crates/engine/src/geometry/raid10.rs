@@ -23,6 +23,13 @@ const fn has_room(near: usize, far: usize, set: usize, members: usize) -> bool {
     set >= near * far && (near == 1 || members / set < 2 || members.is_multiple_of(set))
 }
 
+/// Whether no two blocks lie in one place. Where near copies go on in the next row, md has them one chunk further down
+/// (`__raid10_find_phys`), though with offset copies the row of that is the first row's second copy.
+pub(super) const fn keeps_blocks_apart(layout: Raid10Layout, members: usize) -> bool {
+    let has_offset_copies = layout.offset && layout.far > 1;
+    !has_offset_copies || members.is_multiple_of(layout.near as usize)
+}
+
 /// The map of a RAID-10.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raid10Shape {

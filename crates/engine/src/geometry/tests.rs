@@ -64,7 +64,8 @@ fn every_raid10_layout_maps_there_and_back() {
         for near in 1..=3u16 {
             for far in 1..=3u16 {
                 for offset in [false, true] {
-                    if near * far > members || near * far == 1 || (offset && far == 1) {
+                    let is_refused = offset && !members.is_multiple_of(near);
+                    if near * far > members || near * far == 1 || (offset && far == 1) || is_refused {
                         continue;
                     }
                     let layout = Raid10Layout { near, far, offset, far_sets: FarSets::Original };
@@ -99,6 +100,19 @@ fn far_copies_rotate_in_their_sets() {
     {
         let refused = slots(far_sets, near, far, members).unwrap_err();
         assert!(matches!(refused, GeometryError::CopiesMeet { .. }), "{far_sets:?} {near} {far} {members}");
+    }
+    let offset = |near, far, members| {
+        let layout = Raid10Layout { near, far, offset: true, far_sets: FarSets::Original };
+        Geometry::new(&spec(Level::Raid10, Layout::Raid10(layout), &vec![CHUNK * 16; members]))
+    };
+    // Near copies that go on in the next row lie one chunk down in Linux, where the offset copies of the row are.
+    for (near, far, members) in [(2, 2, 5), (2, 2, 7), (3, 2, 7), (2, 3, 7)] {
+        let refused = offset(near, far, members).unwrap_err();
+        assert!(matches!(refused, GeometryError::BlocksMeet { .. }), "{near} {far} {members}: {refused}");
+        assert!(refused.to_string().contains(&format!("multiple of {near}")), "{refused}");
+    }
+    for (near, far, members) in [(2, 2, 4), (2, 2, 6), (3, 2, 6), (1, 2, 5), (1, 3, 5), (2, 1, 5)] {
+        assert!(offset(near, far, members).is_ok(), "{near} {far} {members}");
     }
     for (near, far, offset) in [(1, 1, false), (1, 1, true)] {
         let layout = Raid10Layout { near, far, offset, far_sets: FarSets::Original };
