@@ -346,10 +346,33 @@ fn a_member_that_left_in_a_reshape_does_not_come_back_by_the_bitmap() {
     let found = &probe.found[0];
     let Ok(Superblock::V1(mut superblock)) = found.superblock.clone() else { panic!("{probe:?}") };
     superblock.features |= Features::RESHAPE_ACTIVE;
+    superblock.new_level = 5;
+    superblock.new_layout = superblock.layout;
+    superblock.new_chunk_sectors = superblock.chunk_sectors * 2;
     let file = std::fs::OpenOptions::new().write(true).open(&members[1]).unwrap();
     file.write_all_at(&superblock.to_bytes(), found.at_sector * 512).unwrap();
     let refused = array.manage(&add(&members[1], AddHow::ReAdd));
-    assert!(matches!(refused, Err(ManageError::ReAdd(_, NotReAddable::Stranger))), "{refused:?}");
+    assert!(matches!(refused, Err(ManageError::ReAdd(_, NotReAddable::Reshaped))), "{refused:?}");
+    array.close().unwrap();
+}
+
+/// Its superblock is of the array, and of what the array was.
+#[test]
+fn a_member_that_does_not_come_back_for_what_it_says_of_the_array_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = create_array(folder.path(), Level::Raid5, 3, BITMAP);
+    let mut array = open(&members, true);
+    array.sync(|_| ()).unwrap();
+    leave(&mut array, &members[1]);
+    let probe = stripewise_host::md::probe::probe(&members[1]).unwrap();
+    let found = &probe.found[0];
+    let Ok(Superblock::V1(mut superblock)) = found.superblock.clone() else { panic!("{probe:?}") };
+    superblock.size_sectors /= 2;
+    let file = std::fs::OpenOptions::new().write(true).open(&members[1]).unwrap();
+    file.write_all_at(&superblock.to_bytes(), found.at_sector * 512).unwrap();
+    let refused = array.manage(&add(&members[1], AddHow::ReAdd)).unwrap_err().to_string();
+    let (half, whole) = (superblock.size_sectors, superblock.size_sectors * 2);
+    assert!(refused.contains(&format!("size is {half}; the array's says {whole}")), "{refused}");
     array.close().unwrap();
 }
 

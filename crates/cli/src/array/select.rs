@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use stripewise_engine::assembly::{Consistency, Options, Wanted};
+use stripewise_engine::assembly::{Consistency, Options, Stale, StaleReason, Wanted};
 use stripewise_engine::level::Raid0Layout;
 use stripewise_engine::ppl::PplReport;
 use stripewise_format::uuid::Uuid;
@@ -170,9 +170,7 @@ pub(crate) fn tell(assembled: &Assembled) {
     }
     let label = |candidate: usize| &found.candidates[candidate].label;
     for stale in &assembly.stale {
-        let again = stale.re_addable.map_or_else(String::new, |slot| {
-            format!("; the bitmap knows what it missed: once the array is clean, `stripewise assemble` that names it has it back in slot {slot}")
-        });
+        let again = comes_back(assembled, stale);
         say!("stripewise: {} is left out: {}{again}", label(stale.candidate), stale.why);
     }
     for slot in &assembly.returned {
@@ -196,6 +194,18 @@ pub(crate) fn tell(assembled: &Assembled) {
     if let Some(damage) = &assembly.bitmap_damage {
         say!("stripewise: {damage}; the bitmap is not used");
     }
+}
+
+/// Whether a member that is left out can come back by the bitmap, or what it says otherwise of the array so that it cannot.
+fn comes_back(Assembled { found, assembly, .. }: &Assembled, stale: &Stale) -> String {
+    if let Some(slot) = stale.re_addable {
+        return format!(
+            "; the bitmap knows what it missed: once the array is clean, `stripewise assemble` that names it has it back in slot {slot}"
+        );
+    }
+    let is_former = matches!(stale.why, StaleReason::Events { .. } | StaleReason::Faulty);
+    let difference = assembly.difference(&found.candidates, stale.candidate).filter(|_| is_former);
+    difference.map_or_else(String::new, |difference| format!("; it cannot come back as it is: {difference}"))
 }
 
 /// Says what the partial parity logs were good for, where there was something to follow.

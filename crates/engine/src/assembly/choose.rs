@@ -249,6 +249,8 @@ fn re_addable(candidate: &Candidate, freshest: &Candidate, why: StaleReason) -> 
     let bitmap = freshest.bitmap.as_ref()?.as_ref().ok()?;
     let complete = !bitmap.is_stale() && candidate.superblock.events() >= bitmap.events_cleared;
     let whole = candidate.recovered_sectors().is_none();
-    let is_served = check_supported(candidate).is_ok();
-    (left && complete && whole && is_served).then(|| candidate.own_slot().map(Slot)).flatten()
+    // What take_back() asks too: a slot that is promised is had.
+    let is_alike =
+        check_supported(candidate).is_ok() && super::compare::check_pair(freshest, candidate).is_ok();
+    (left && complete && whole && is_alike).then(|| candidate.own_slot().map(Slot)).flatten()
 }

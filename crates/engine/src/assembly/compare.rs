@@ -19,40 +19,61 @@ pub(super) fn check_alike(candidates: &[Candidate], chosen: &Chosen) -> Result<(
     Ok(())
 }
 
+/// What a member says otherwise of its array than the array's own superblock does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// What, in words.
+    pub field: &'static str,
+    /// What the member says.
+    pub found: String,
+    /// What the array's superblock says.
+    pub right: String,
+}
+
+/// The first thing that two superblocks of one array say differently of it; a member that says so is none of the array as it is.
+pub fn difference(array: &Superblock, member: &Superblock) -> Option<Difference> {
+    metadata_version(array, member)
+        .or_else(|| differs(array, member, "level", Superblock::level))
+        .or_else(|| differs(array, member, "raid_disks", Superblock::raid_disks))
+        .or_else(|| differs(array, member, "layout", layout_number))
+        .or_else(|| differs(array, member, "chunk size", Superblock::chunk_sectors))
+        .or_else(|| differs(array, member, "size", Superblock::size_sectors))
+        .or_else(|| differs(array, member, "ctime", created))
+        .or_else(|| differs(array, member, "consistency features", logs))
+}
+
+fn metadata_version(array: &Superblock, member: &Superblock) -> Option<Difference> {
+    differs(array, member, "metadata version", Superblock::metadata)
+}
+
+fn differs<T: PartialEq + Display>(
+    array: &Superblock,
+    member: &Superblock,
+    field: &'static str,
+    value: impl Fn(&Superblock) -> T,
+) -> Option<Difference> {
+    let (right, found) = (value(array), value(member));
+    (right != found).then(|| Difference { field, found: found.to_string(), right: right.to_string() })
+}
+
 fn check_metadata(freshest: &Candidate, member: &Candidate) -> Result<(), AssemblyError> {
-    same(freshest, member, "metadata version", |c| c.superblock.metadata())
+    named(freshest, member, metadata_version(&freshest.superblock, &member.superblock))
 }
 
 /// Compares what two members say of their array, field by field, and the member with its device.
 pub(super) fn check_pair(freshest: &Candidate, member: &Candidate) -> Result<(), AssemblyError> {
-    check_metadata(freshest, member)?;
-    same(freshest, member, "level", |c| c.superblock.level())?;
-    same(freshest, member, "raid_disks", |c| c.superblock.raid_disks())?;
-    same(freshest, member, "layout", |c| layout_number(&c.superblock))?;
-    same(freshest, member, "chunk size", |c| c.superblock.chunk_sectors())?;
-    same(freshest, member, "size", |c| c.superblock.size_sectors())?;
-    same(freshest, member, "ctime", |c| created(&c.superblock))?;
-    same(freshest, member, "consistency features", |c| logs(&c.superblock))?;
+    named(freshest, member, difference(&freshest.superblock, &member.superblock))?;
     check_on_device(member)
 }
 
-fn same<T: PartialEq + Display>(
+fn named(
     freshest: &Candidate,
     member: &Candidate,
-    field: &'static str,
-    value: impl Fn(&Candidate) -> T,
+    difference: Option<Difference>,
 ) -> Result<(), AssemblyError> {
-    let (right, found) = (value(freshest), value(member));
-    if right == found {
-        return Ok(());
-    }
-    Err(AssemblyError::Differs {
-        field,
-        label: member.label.clone(),
-        found: found.to_string(),
-        other: freshest.label.clone(),
-        right: right.to_string(),
-    })
+    let Some(Difference { field, found, right }) = difference else { return Ok(()) };
+    let (label, other) = (member.label.clone(), freshest.label.clone());
+    Err(AssemblyError::Differs { field, label, found, other, right })
 }
 
 fn layout_number(superblock: &Superblock) -> u32 {

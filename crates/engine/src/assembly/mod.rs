@@ -21,6 +21,7 @@ mod start;
 mod take_back;
 
 pub use candidate::{Candidate, Offered, Wanted, offered, wanted};
+pub use compare::{Difference, difference};
 pub use error::AssemblyError;
 
 use stripewise_format::placement::Metadata;

@@ -1,7 +1,7 @@
 //! Stale members that come back: what they missed is what the write-intent bitmap names.
 
 use super::candidate::Candidate;
-use super::{Assembly, Consistency, SlotState, compare};
+use super::{Assembly, AssemblyError, Consistency, SlotState, compare};
 use crate::units::Slot;
 
 impl Assembly {
@@ -22,6 +22,11 @@ impl Assembly {
         self.slots[slot.index()] = SlotState::Recovering { candidate, offset_sectors: 0 };
         self.returned.push(slot);
         true
+    }
+
+    /// What a candidate that is left out says otherwise of the array than the freshest member, so that it cannot come back.
+    pub fn difference(&self, candidates: &[Candidate], candidate: usize) -> Option<AssemblyError> {
+        compare::check_pair(&candidates[self.freshest], &candidates[candidate]).err()
     }
 
     /// Notes which recoveries went by the bitmap when the array was last used, and may again.

@@ -162,6 +162,28 @@ fn a_stale_member_is_taken_back_unless_something_else_is_doubtful() {
 }
 
 #[test]
+fn a_stale_member_that_tells_of_another_array_is_not_promised_its_slot() {
+    type Change = fn(&mut Superblock1);
+    let changes: [(&str, Change); 4] = [
+        ("size", |s| s.size_sectors = SIZE / 2),
+        ("chunk size", |s| s.chunk_sectors = 64),
+        ("layout", |s| s.layout = 1),
+        ("level", |s| s.level = Level::Raid5),
+    ];
+    let alike = with_a_member_that_missed_writes();
+    let assembly = assemble(&alike, RUN).unwrap();
+    assert_eq!((assembly.stale[0].re_addable, assembly.difference(&alike, 1)), (Some(Slot(1)), None));
+    for (field, by) in changes {
+        let mut members = alike.clone();
+        change(&mut members[1], by);
+        let assembly = assemble(&members, RUN).unwrap();
+        assert_eq!(assembly.stale[0].re_addable, None, "{field}");
+        let difference = assembly.difference(&members, 1).unwrap().to_string();
+        assert!(difference.contains(field) && difference.starts_with("m1"), "{field}: {difference}");
+    }
+}
+
+#[test]
 fn a_recovery_by_the_bitmap_is_gone_on_with_and_one_in_full_is_not() {
     let mut members = with_a_member_that_missed_writes();
     let recovering = Features::RECOVERY_OFFSET;

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use stripewise_engine::array::members::Standing;
+use stripewise_engine::assembly::difference;
 use stripewise_engine::io::{AdminCommand, AdminReply};
 use stripewise_engine::metadata::MemberMetadata;
 use stripewise_engine::units::{Instant, MemberIndex, SECTOR_BYTES, Slot};
@@ -115,18 +116,21 @@ impl Shard {
         let own = probe.found.first().and_then(|found| Some((found, found.superblock.as_ref().ok()?)));
         let (found, superblock) = own.ok_or(NotReAddable::Stranger)?;
         let number = superblock.dev_number();
-        let is_other = superblock.set_uuid() != array.set_uuid()
-            || superblock.metadata() != array.metadata()
-            || superblock.size_sectors() != array.size_sectors()
-            || superblock.raid_disks() != array.raid_disks()
-            || superblock.level() != array.level()
-            || superblock.layout() != array.layout()
-            || superblock.chunk_sectors() != array.chunk_sectors()
-            // It left in the midst of what went on without it.
-            || superblock.is_reshaped()
-            || superblock.unsupported().is_some();
-        if is_other || superblocks.iter().any(|(_, known)| known.superblock.dev_number() == number) {
+        if superblock.set_uuid() != array.set_uuid() {
             return Err(NotReAddable::Stranger);
+        }
+        if let Some(difference) = difference(array, superblock) {
+            return Err(NotReAddable::Differs(difference));
+        }
+        // It left in the midst of what went on without it.
+        if superblock.is_reshaped() {
+            return Err(NotReAddable::Reshaped);
+        }
+        if let Some(reason) = superblock.unsupported() {
+            return Err(NotReAddable::Unsupported(reason));
+        }
+        if superblocks.iter().any(|(_, known)| known.superblock.dev_number() == number) {
+            return Err(NotReAddable::NumberTaken(number));
         }
         let is_whole = match superblock {
             Superblock::V0(_) => true,

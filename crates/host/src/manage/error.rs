@@ -3,9 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use stripewise_engine::assembly::Difference;
 use stripewise_engine::io::AdminReply;
 use stripewise_engine::units::Slot;
 use stripewise_format::add::AddError;
+use stripewise_format::superblock_1::Unsupported;
 
 use crate::error::HostError;
 
@@ -47,10 +49,18 @@ pub enum ManageError {
 }
 
 /// Why a device cannot take the slot again that it had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotReAddable {
     /// It has no superblock of this array.
     Stranger,
+    /// Its superblock says otherwise what the array is.
+    Differs(Difference),
+    /// It left in the midst of a reshape.
+    Reshaped,
+    /// Its superblock has a feature that is not served.
+    Unsupported(Unsupported),
+    /// Another device of the array has its number.
+    NumberTaken(u32),
     /// It held no slot when it left.
     NoSlot,
     /// Its slot has a member.
@@ -74,6 +84,12 @@ impl fmt::Display for NotReAddable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stranger => f.write_str("it has no superblock of this array"),
+            Self::Differs(Difference { field, found, right }) => {
+                write!(f, "its superblock says that {field} is {found}; the array's says {right}")
+            }
+            Self::Reshaped => f.write_str("it left in the midst of a reshape"),
+            Self::Unsupported(reason) => reason.fmt(f),
+            Self::NumberTaken(number) => write!(f, "another device of the array has its number {number}"),
             Self::NoSlot => f.write_str("it held no slot of the array to the end"),
             Self::Taken(slot) => write!(f, "its slot {slot} has a member"),
             Self::BadBlocks => f.write_str("its bad-block log does not read"),
