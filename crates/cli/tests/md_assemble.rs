@@ -6,7 +6,7 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use common::{blanks, images, ok, pattern, refused};
+use common::{blanks, images, ok, pattern, refused, run, stderr};
 
 const MEMBERS: [&str; 3] = ["a.img", "b.img", "c.img"];
 /// Of a RAID-5 of three members of 4 MiB whose data begin 1 MiB in.
@@ -93,4 +93,28 @@ fn a_damaged_superblock_is_refused_by_member_and_field() {
     image.truncate(6000);
     fs::write(&path, &image).unwrap();
     assert!(refused(folder, "assemble a.img b.img c.img").contains("b.img"));
+}
+
+/// What such an array is refused for without `--readonly` is true with it as well.
+#[test]
+fn a_dirty_degraded_array_is_read_with_a_warning() {
+    let count = |folder: &std::path::Path, arguments: &str| {
+        let output = run(folder, arguments, b"");
+        assert!(output.status.success(), "{arguments}: {}", stderr(&output));
+        stderr(&output).matches("was not stopped cleanly").count()
+    };
+    for (level, warnings) in [(5, 1), (4, 1), (1, 0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        blanks(folder, &MEMBERS, 8 << 20);
+        // All are members at once, and the resync is still due.
+        ok(folder, &format!("create -l {level} -n 3 --force a.img b.img c.img"), b"");
+        for command in ["read", "assemble"] {
+            let degraded = format!("{command} --readonly --run a.img c.img");
+            assert_eq!(count(folder, &degraded), warnings, "level {level}: {degraded}");
+        }
+        assert_eq!(count(folder, "read --readonly a.img b.img c.img"), 0, "nothing is missing");
+    }
+    let (folder, _) = array();
+    assert_eq!(count(folder.path(), "read --readonly --run a.img c.img"), 0, "it is clean");
 }

@@ -128,7 +128,7 @@ impl SelectArgs {
             assembled.follow_logs(access)?;
             tell_of_logs(assembled);
         } else {
-            self.beware_of_logs(assembled)?;
+            self.beware_of_dirt(assembled)?;
         }
         let mut config = assembled.config(!writes, access)?;
         configure(&mut config);
@@ -137,15 +137,21 @@ impl SelectArgs {
         Ok(array)
     }
 
-    /// Without a member, what was being written is wrong until the partial parity logs are followed, which writes.
-    fn beware_of_logs(&self, assembled: &Assembled) -> Result<()> {
+    /// Without a member, what was being written is wrong until the partial parity logs are followed, which writes; without
+    /// such logs it may stay so.
+    fn beware_of_dirt(&self, assembled: &Assembled) -> Result<()> {
         let assembly = &assembled.assembly;
-        if assembly.consistency != Consistency::Ppl || assembly.is_clean || !assembly.is_degraded() {
+        let works_out = assembly.geometry.level.parity_count() > 0 && assembly.is_degraded();
+        // What is taken by force was told.
+        if !works_out || assembly.is_clean || assembly.forced_clean {
             return Ok(());
         }
-        let what = "the array was not stopped cleanly and its partial parity logs are not followed, so data of the \
-                    missing member may be wrong where writes were under way";
-        if !self.readonly {
+        let has_logs = assembly.consistency == Consistency::Ppl;
+        let logs = if has_logs { " and its partial parity logs are not followed" } else { "" };
+        let what = format!(
+            "the array was not stopped cleanly{logs}, so data of the missing member may be wrong where writes were under way"
+        );
+        if has_logs && !self.readonly {
             return Err(impossible(format!(
                 "{what}; `stripewise assemble --run` follows them, --readonly takes the data as they are"
             )));
