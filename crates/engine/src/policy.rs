@@ -74,6 +74,11 @@ pub struct Policy {
     pub name: &'static str,
     /// Reads within a chunk go straight to the member, past the stripe cache (since 2.6.23).
     pub aligned_reads_bypass_cache: bool,
+    /// They do on degraded arrays, too, but for requests of several chunks that want one of a missing member: what is read
+    /// to rebuild it is mostly what else they want. (In md all reads of a degraded array pass the stripe cache.)
+    pub degraded_reads_bypass_cache: bool,
+    /// A write whose stripe has lost parity reads what RCW would need (md does, to no use).
+    pub lost_parity_is_read_for: bool,
     /// Delayed partial stripes start only while fewer stripes than this are reading (md's `IO_THRESHOLD`).
     pub preread_active_max: u32,
     /// A queue with delayed stripes unplugs after this many requests (`unplug_thresh`).
@@ -112,6 +117,8 @@ impl Policy {
         Self {
             name: "linux-2.6.18",
             aligned_reads_bypass_cache: false,
+            degraded_reads_bypass_cache: false,
+            lost_parity_is_read_for: true,
             preread_active_max: 1,
             unplug_requests: 4,
             unplug_delay: Nanos::from_millis(3),
@@ -177,6 +184,8 @@ impl Policy {
     pub const fn stripewise() -> Self {
         Self {
             name: "stripewise",
+            degraded_reads_bypass_cache: true,
+            lost_parity_is_read_for: false,
             preread_active_max: u32::MAX,
             unplug_requests: 64,
             unplug_delay: Nanos::from_millis(1),

@@ -228,9 +228,12 @@ impl Volume {
         {
             return may_go_on;
         }
-        let through_cache = request.op == Op::Read
-            && matches!(self.machine, Machine::Parity(_))
-            && !self.core.policy.aligned_reads_bypass_cache;
+        let through_cache = match &self.machine {
+            Machine::Parity(parity) if request.op == Op::Read => {
+                parity.reads_through_cache(&self.core, request.range)
+            }
+            _ => false,
+        };
         let locked = request.op.is_write() || through_cache;
         let key =
             self.core.requests.insert(RequestState { locked, through_cache, ..RequestState::new(*request) });

@@ -218,6 +218,32 @@ mod tests {
         assert_eq!(sent(shape, 8, 0, 200).sectors_written, 4800);
     }
 
+    /// As md of Linux 6.1: what is read to rebuild a missing chunk is what else is wanted.
+    #[test]
+    fn a_read_of_whole_stripes_reads_a_degraded_array_once() {
+        let shape = Shape { level: 5, members: 5, missing: 1, chunk_kib: 64, stripe_cache_size: 256 };
+        for block_sectors in [512, 2048, 8192] {
+            let requests = Requests {
+                order: Order::Sequential,
+                is_write: false,
+                block_sectors,
+                shift_sectors: 0,
+                threads: 1,
+                count: 65_536 / block_sectors,
+            };
+            let sent = Sent::of(&engine(&CountCell { shape, requests }).unwrap());
+            assert_eq!(sent.sectors_read, 65_536, "{block_sectors}");
+        }
+    }
+
+    /// The figures are those of md of Linux 6.1, which has no use for what it reads.
+    #[test]
+    fn a_write_beside_lost_parity_reads_as_md_does() {
+        let shape = Shape { level: 5, members: 5, missing: 1, chunk_kib: 64, stripe_cache_size: 256 };
+        let sent = sent(shape, 8, 0, 200);
+        assert_eq!((sent.sectors_read, sent.sectors_written), (3776, 2616));
+    }
+
     #[test]
     fn the_quick_grid_is_part_of_the_kinds_of_the_whole() {
         let whole = grid(false);

@@ -229,13 +229,43 @@ impl Parity {
         let range = request.range;
         let (place, contiguous) = self.shape.locate(range.start);
         let of_member = SectorRange::new(place.sector, range.count);
+        let policy = &core.policy;
         let is_plain = range.count <= contiguous
-            && core.policy.aligned_reads_bypass_cache
+            && policy.aligned_reads_bypass_cache
+            && (policy.degraded_reads_bypass_cache || !is_degraded(core))
             && core.can_read(place.slot, of_member);
         if is_plain {
             core.read_whole(out, request, place);
         }
         is_plain
+    }
+
+    /// Whether a read passes the stripe cache as a whole.
+    pub(crate) fn reads_through_cache(&self, core: &Core, range: SectorRange) -> bool {
+        if !core.policy.aligned_reads_bypass_cache {
+            return true;
+        }
+        if !is_degraded(core) {
+            return false;
+        }
+        !core.policy.degraded_reads_bypass_cache || self.wants_more_than_what_is_lost(core, range)
+    }
+
+    /// Whether a read is of several chunks, one of which no member gives.
+    fn wants_more_than_what_is_lost(&self, core: &Core, range: SectorRange) -> bool {
+        let mut sector = range.start;
+        while sector < range.end() {
+            let (place, contiguous) = self.shape.locate(sector);
+            let count = contiguous.min(range.end() - sector);
+            if count == range.count {
+                return false;
+            }
+            if !core.can_read(place.slot, SectorRange::new(place.sector, count)) {
+                return true;
+            }
+            sector += count;
+        }
+        false
     }
 
     /// Reads straight into the request's buffer; parts whose member is gone go through the cache.
@@ -513,4 +543,9 @@ impl Parity {
             "delayed stripes wait only while others read"
         );
     }
+}
+
+/// Whether a slot has no member that holds all its content.
+fn is_degraded(core: &Core) -> bool {
+    !core.failed.is_empty() || !core.members.recovering.is_empty()
 }

@@ -16,7 +16,10 @@
 use super::Parity;
 use super::job::JobState;
 use super::log::Logged;
-use super::plan::{StripeView, TooMuchLost, WriteMethod, WritePlan, parity_slots, plan_anew, plan_write};
+use super::plan::{
+    StripeView, TooMuchLost, WriteMethod, WritePlan, parity_slots, plan_anew, plan_past_lost_parity,
+    plan_write,
+};
 use super::window::{Owned, Piece, Rows};
 use crate::array::core::{Core, IoRecord};
 use crate::array::slots::SlotSet;
@@ -274,6 +277,11 @@ impl Parity {
             && !is_redundant
             && outdated.is_empty()
             && let Ok(plan) = plan_anew(view)
+        {
+            return Ok(plan);
+        }
+        if core.policy.lost_parity_is_read_for
+            && let Some(plan) = plan_past_lost_parity(view)
         {
             return Ok(plan);
         }

@@ -133,6 +133,17 @@ pub fn plan_write(view: &StripeView, rmw_level: RmwLevel) -> Result<WritePlan, T
     }
 }
 
+/// Plans a write as md does where parity is lost: it reads for RCW, though it has no use for it. None where nothing is lost of
+/// parity, or data are lost, too.
+pub(super) fn plan_past_lost_parity(view: &StripeView) -> Option<WritePlan> {
+    if view.parity() == parity_slots(view.p, view.q) {
+        return None;
+    }
+    let read = to_read(view, view.data.minus(view.covered))?;
+    let method = if view.parity().is_empty() { WriteMethod::NoParity } else { WriteMethod::Rcw };
+    Some(WritePlan { read, recover: SlotSet::EMPTY, method })
+}
+
 /// Plans a write whose parity is made from all data, never from what it was: RCW, lost data rebuilt first.
 ///
 /// # Errors
