@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+use stripewise_host::IgnoredHangup;
 use stripewise_lab::study::{Filling, Progress};
 
 /// A bar on a terminal; a line every tenth of the way elsewhere, so that logs stay short.
@@ -120,11 +121,13 @@ pub(crate) const CELLS_KEPT: &str = "what was measured is kept";
 pub(crate) fn cancel_flag(kept: &'static str) -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
+    let hangup = IgnoredHangup::look();
     ctrlc::set_handler(move || {
         if set.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
         say!("\nstopping; {kept} (once more to stop at once)");
     })?;
+    hangup.keep();
     Ok(flag)
 }

@@ -29,6 +29,18 @@ impl RmwLevel {
     }
 }
 
+/// How reads of a degraded array go past the stripe cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DegradedReads {
+    /// Not at all (md since 4.1).
+    ThroughCache,
+    /// Chunk by chunk, but for those of missing members (md from 2.6.23 to 4.0).
+    PerChunk,
+    /// As by chunk, but for requests of several chunks that want one of a missing member: what is read to rebuild it is
+    /// mostly what else they want.
+    Merged,
+}
+
 /// When the members count as left alone by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTest {
@@ -74,9 +86,8 @@ pub struct Policy {
     pub name: &'static str,
     /// Reads within a chunk go straight to the member, past the stripe cache (since 2.6.23).
     pub aligned_reads_bypass_cache: bool,
-    /// They do on degraded arrays, too, but for requests of several chunks that want one of a missing member: what is read
-    /// to rebuild it is mostly what else they want. (In md all reads of a degraded array pass the stripe cache.)
-    pub degraded_reads_bypass_cache: bool,
+    /// What of that holds on degraded arrays.
+    pub degraded_reads: DegradedReads,
     /// A write whose stripe has lost parity reads what RCW would need (md does, to no use).
     pub lost_parity_is_read_for: bool,
     /// Delayed partial stripes start only while fewer stripes than this are reading (md's `IO_THRESHOLD`).
@@ -117,7 +128,7 @@ impl Policy {
         Self {
             name: "linux-2.6.18",
             aligned_reads_bypass_cache: false,
-            degraded_reads_bypass_cache: false,
+            degraded_reads: DegradedReads::ThroughCache,
             lost_parity_is_read_for: true,
             preread_active_max: 1,
             unplug_requests: 4,
@@ -150,6 +161,7 @@ impl Policy {
         Self {
             name: "linux-2.6.27",
             aligned_reads_bypass_cache: true,
+            degraded_reads: DegradedReads::PerChunk,
             sync: SyncPolicy { idle, ..before.sync },
             ..before
         }
@@ -172,6 +184,7 @@ impl Policy {
         let before = Self::linux_3_2();
         Self {
             name: "linux-6.1",
+            degraded_reads: DegradedReads::ThroughCache,
             raid6_rmw_level: RmwLevel::Cheaper,
             rows_in_turn: Some(2048),
             sync: SyncPolicy { full_rest: Nanos::from_millis(6), ..before.sync },
@@ -184,7 +197,7 @@ impl Policy {
     pub const fn stripewise() -> Self {
         Self {
             name: "stripewise",
-            degraded_reads_bypass_cache: true,
+            degraded_reads: DegradedReads::Merged,
             lost_parity_is_read_for: false,
             preread_active_max: u32::MAX,
             unplug_requests: 64,

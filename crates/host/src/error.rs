@@ -220,6 +220,8 @@ pub enum MemberProblem {
     Twice,
     /// A file of that name exists.
     Exists,
+    /// Its partial parity log cannot be read or emptied.
+    Log(IoError),
     /// Anything else the system says.
     System {
         /// Its error number.
@@ -251,6 +253,9 @@ impl fmt::Display for MemberProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound => f.write_str("no such file; create it first, or correct the path"),
+            Self::Log(error) => {
+                write!(f, "its partial parity log cannot be read or emptied: {error}; leave it out")
+            }
             Self::NoPermission => f.write_str(
                 "permission denied; the user needs read and write access to the file and its folder",
             ),

@@ -54,5 +54,5 @@ pub use nbd::{
 };
 pub use report::{MemberCounts, Note, RunReport, TimedEvent};
 pub use run::Payload;
-pub use signals::{IgnoredSignals, take_size_limit_as_error};
+pub use signals::{IgnoredHangup, take_size_limit_as_error};
 pub use vhost::VhostDriveServer;

@@ -1,29 +1,23 @@
 //! What becomes of signals, where neither a server nor the system's default should decide.
 
-/// Signals that a parent may have had ignored: `nohup` does it with the first, a shell that starts a program in the
-/// background with the second.
-const OF_THE_PARENT: [i32; 2] = [libc::SIGHUP, libc::SIGINT];
-
-/// Those of SIGHUP and SIGINT that are ignored, as the parent wished.
+/// Whether a hang-up is ignored, as `nohup` has it.
 #[derive(Clone, Copy, Debug)]
-pub struct IgnoredSignals([bool; 2]);
+pub struct IgnoredHangup(bool);
 
-impl IgnoredSignals {
-    /// Those that are ignored now.
+impl IgnoredHangup {
+    /// As it is now.
     pub fn look() -> Self {
-        Self(OF_THE_PARENT.map(|signal| {
-            // SAFETY: all-zero is a valid action.
-            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-            // SAFETY: nothing is changed, and the pointer is to a local.
-            let result = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
-            result == 0 && action.sa_sigaction == libc::SIG_IGN
-        }))
+        // SAFETY: all-zero is a valid action.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: nothing is changed, and the pointer is to a local.
+        let result = unsafe { libc::sigaction(libc::SIGHUP, std::ptr::null(), &raw mut action) };
+        Self(result == 0 && action.sa_sigaction == libc::SIG_IGN)
     }
 
-    /// Ignores them again, whoever handles them now.
-    pub fn ignore(self) {
-        for (signal, _) in OF_THE_PARENT.into_iter().zip(self.0).filter(|(_, is_ignored)| *is_ignored) {
-            ignore(signal);
+    /// Ignores it again if it was ignored, whoever handles it now.
+    pub fn keep(self) {
+        if self.0 {
+            ignore(libc::SIGHUP);
         }
     }
 }
@@ -43,14 +37,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_ignored_is_ignored_again_and_a_size_limit_is_an_error() {
+    fn a_hangup_that_was_ignored_is_ignored_again() {
         ignore(libc::SIGHUP);
-        let before = IgnoredSignals::look();
-        assert_eq!(before.0, [true, false]);
+        let before = IgnoredHangup::look();
+        assert!(before.0);
         // SAFETY: the default runs no code of this process.
         unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
-        assert_eq!(IgnoredSignals::look().0, [false, false]);
-        before.ignore();
-        assert_eq!(IgnoredSignals::look().0, [true, false]);
+        assert!(!IgnoredHangup::look().0);
+        before.keep();
+        assert!(IgnoredHangup::look().0);
     }
 }

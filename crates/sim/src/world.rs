@@ -117,6 +117,8 @@ struct Member {
     controller: usize,
     /// Has new I/Os to send to the drive.
     touched: bool,
+    /// Some of them pass the stripe cache.
+    has_stripes: bool,
 }
 
 /// An array on its rig.
@@ -210,7 +212,7 @@ impl<D: Data> World<D> {
                 batch: rig.block.expire_batch,
             };
             let queue = BlockQueue::new(limits, depth);
-            members.push(Member { queue, drive, controller, touched: false });
+            members.push(Member { queue, drive, controller, touched: false, has_stripes: false });
         }
         let deadline = stack.next_deadline();
         Ok(Self {
@@ -439,6 +441,7 @@ impl<D: Data> World<D> {
                     Action::Io(io) => {
                         if self.is_of_stripe(io) {
                             sent.by_array += 1;
+                            self.members[io.member.index()].has_stripes = true;
                         } else {
                             sent.directly += 1;
                         }
@@ -531,12 +534,10 @@ impl<D: Data> World<D> {
             let slot = self.touched[index];
             let member = &mut self.members[slot as usize];
             member.touched = false;
+            let by_array = std::mem::take(&mut member.has_stripes);
             while let Some((tag, op, start, sectors)) = member.queue.next(self.now_ns, &mut self.fanout) {
-                ready_ns = if sent.by_array > 0 {
-                    self.cpu.array_command(ready_ns)
-                } else {
-                    self.cpu.command(ready_ns)
-                };
+                ready_ns =
+                    if by_array { self.cpu.array_command(ready_ns) } else { self.cpu.command(ready_ns) };
                 self.trace.add(u64::from(slot) << 56 ^ (op as u64) << 48 ^ start);
                 self.trace.add(sectors << 48 ^ self.now_ns);
                 let (schedule, done) = (&mut self.schedule, &mut self.done_commands);

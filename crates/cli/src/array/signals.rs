@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use stripewise_host::IgnoredSignals;
+use stripewise_host::IgnoredHangup;
 
-/// A flag that Ctrl-C, SIGHUP or SIGTERM sets. A second one ends the process at once. What the parent had ignored (`nohup`,
-/// a shell's `&`) is ignored still, but for SIGTERM.
+/// A flag that Ctrl-C, SIGHUP or SIGTERM sets. A second one ends the process at once. A SIGHUP that the parent
+/// had ignored (`nohup`) is ignored still.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
-    let ignored = IgnoredSignals::look();
+    let ignored = IgnoredHangup::look();
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
     ctrlc::set_handler(move || {
@@ -19,7 +19,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
             std::process::exit(130);
         }
     })?;
-    ignored.ignore();
+    ignored.keep();
     Ok(flag)
 }
 

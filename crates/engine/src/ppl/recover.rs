@@ -79,10 +79,13 @@ pub fn recover(
             recovery.follow(Slot(member.0), &place, sector, &header)?;
         }
     }
-    for (member, _) in members(places) {
+    let raid_disks = geometry.raid_disks();
+    for (member, _) in members(places).filter(|(member, _)| member.0 < raid_disks) {
         recovery.storage.flush(member)?;
     }
-    for (member, place) in members(places) {
+    // Those without a slot first: if one cannot be written, the logs of slots still say what was under way.
+    let (slots, others): (Vec<_>, Vec<_>) = members(places).partition(|(member, _)| member.0 < raid_disks);
+    for (member, place) in others.into_iter().chain(slots) {
         let generation = generations[member.index()].wrapping_add(1);
         // Older headers further on would be taken for newer than an empty one.
         recovery.zero(member, &place)?;

@@ -56,7 +56,7 @@ impl Rig {
 
     fn ask(&mut self, opcode: u32, unique: u64, node: u64, arguments: &[u8]) {
         self.kernel.write_all(&request(opcode, unique, node, arguments)).unwrap();
-        self.session.tell(News { token: 0, readable: true, writable: true, ended: false });
+        self.session.tell(News { token: 0, readable: true, writable: true, ended: false, gone: false });
     }
 
     fn next(&mut self) -> Option<Accepted> {
@@ -431,7 +431,7 @@ fn a_mount_that_is_gone_is_over() {
     let mut rig = Rig::new();
     let accepted = rig.task(opcode::READ, &transfer(0, 512, 0));
     rig.kernel = File::open("/dev/null").unwrap();
-    rig.session.tell(News { token: 0, readable: true, writable: true, ended: true });
+    rig.session.tell(News { token: 0, readable: true, writable: true, ended: true, gone: false });
     assert!(rig.next().is_none() && rig.session.is_over());
     rig.finish(accepted, Ok(()));
 }

@@ -10,7 +10,7 @@ use stripewise_engine::units::MemberIndex;
 use stripewise_format::superblock::Superblock;
 
 use super::assemble::{AssembleError, Assembled};
-use crate::error::HostError;
+use crate::error::{HostError, MemberProblem};
 use crate::members::{self, Access, Member, MemberSpec};
 
 impl Assembled {
@@ -33,8 +33,16 @@ impl Assembled {
         let places: Vec<_> =
             table.iter().enumerate().map(|(index, candidate)| self.log_place(index, (*candidate)?)).collect();
         let is_clean = self.assembly.is_clean;
-        let report = recover(&geometry, &self.assembly.uuid, &places, is_clean, &mut Devices(&members));
-        self.logs = Some(report.map_err(HostError::Io)?);
+        let mut devices = Devices { members: &members, failed: None };
+        let report = recover(&geometry, &self.assembly.uuid, &places, is_clean, &mut devices);
+        let named = |error| match devices.failed.and_then(|index| table[index]) {
+            Some(candidate) => HostError::Member {
+                path: self.found.paths[candidate].clone(),
+                problem: MemberProblem::Log(error),
+            },
+            None => HostError::Io(error),
+        };
+        self.logs = Some(report.map_err(named)?);
         Ok(())
     }
 
@@ -67,18 +75,34 @@ impl Assembled {
 }
 
 /// Members, those of the slots first, each as a whole device.
-struct Devices<'a>(&'a [Member]);
+struct Devices<'a> {
+    members: &'a [Member],
+    /// The last that refused.
+    failed: Option<usize>,
+}
+
+impl Devices<'_> {
+    fn noted(&mut self, member: MemberIndex, result: IoResult) -> IoResult {
+        if result.is_err() {
+            self.failed = Some(member.index());
+        }
+        result
+    }
+}
 
 impl MemberStorage for Devices<'_> {
     fn read(&mut self, member: MemberIndex, sector: u64, bytes: &mut [u8]) -> IoResult {
-        self.0[member.index()].read_device(sector, bytes)
+        let result = self.members[member.index()].read_device(sector, bytes);
+        self.noted(member, result)
     }
 
     fn write(&mut self, member: MemberIndex, sector: u64, bytes: &[u8]) -> IoResult {
-        self.0[member.index()].write_device(sector, bytes)
+        let result = self.members[member.index()].write_device(sector, bytes);
+        self.noted(member, result)
     }
 
     fn flush(&mut self, member: MemberIndex) -> IoResult {
-        self.0[member.index()].flush_device()
+        let result = self.members[member.index()].flush_device();
+        self.noted(member, result)
     }
 }

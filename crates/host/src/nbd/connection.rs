@@ -96,6 +96,8 @@ pub(crate) struct Connection {
     writable: bool,
     /// The other side sends no more than what is in the socket, which will not become readable again.
     has_ended: bool,
+    /// Nobody takes what is sent.
+    is_gone: bool,
     requests: u32,
     held_bytes: u64,
     /// Bytes sent and payload received, ever.
@@ -144,6 +146,7 @@ impl Connection {
             readable: true,
             writable: true,
             has_ended: false,
+            is_gone: false,
             requests: 0,
             held_bytes: 0,
             moved_bytes: 0,
@@ -159,6 +162,7 @@ impl Connection {
         self.readable |= news.readable;
         self.writable |= news.writable;
         self.has_ended |= news.ended;
+        self.is_gone |= news.gone;
     }
 
     /// Takes no more requests; a request that has not arrived in full is dropped.
@@ -186,7 +190,7 @@ impl Connection {
 
     /// Whether nobody is there to be answered.
     pub(crate) fn is_dead(&self) -> bool {
-        self.life == Life::Dead
+        self.life == Life::Dead || self.is_gone
     }
 
     /// Whether nothing more is to be done for the client. Requests under way are answered to nobody.

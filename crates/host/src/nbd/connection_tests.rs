@@ -44,7 +44,13 @@ fn pair() -> (Connection, UnixStream) {
 
 /// Takes what can be taken, answers it, and sends; answers the writes' bytes.
 fn serve(connection: &mut Connection, buffers: &mut Buffers) -> Vec<Vec<u8>> {
-    connection.tell(super::poller::News { token: 0, readable: true, writable: true, ended: false });
+    connection.tell(super::poller::News {
+        token: 0,
+        readable: true,
+        writable: true,
+        ended: false,
+        gone: false,
+    });
     go_on(connection, buffers)
 }
 

@@ -279,7 +279,7 @@ mod tests {
         client.shutdown(Shutdown::Write).unwrap();
         let mut lines = Vec::new();
         while !connection.is_over() {
-            connection.tell(News { token: 0, readable: true, writable: true, ended: true });
+            connection.tell(News { token: 0, readable: true, writable: true, ended: true, gone: false });
             connection.serve(|line| {
                 lines.push(String::from_utf8(line.to_vec()).unwrap());
                 format!("answer {}", lines.len())

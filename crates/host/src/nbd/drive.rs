@@ -25,6 +25,8 @@ use crate::drive::{DriveCommand, DriveExport, DriveReport, Kept, Pace, TimedDriv
 use crate::error::{HostError, ListenProblem};
 
 const CONNECTIONS_MAX: usize = 16;
+/// A client that has not chosen an export by then makes room for another.
+const MAKES_ROOM_AFTER: Nanos = Nanos::from_millis(1_000);
 const DOOR: u64 = u64::MAX;
 /// The block size clients should prefer.
 const PREFERRED_BYTES: u32 = 4096;
@@ -119,6 +121,7 @@ struct Client {
     connection: Connection,
     /// In the order in which they came.
     number: u64,
+    came_at: Instant,
     in_drive: u32,
 }
 
@@ -128,7 +131,7 @@ impl Service {
         for id in std::mem::take(&mut self.ended) {
             self.answer(id);
         }
-        self.welcome();
+        self.welcome(clock.now());
         self.take_commands(clock, drive);
         for client in self.clients.iter_mut().flatten() {
             client.connection.send(&mut self.buffers);
@@ -138,11 +141,14 @@ impl Service {
     }
 
     /// Lets clients in. The door is asked in every round: that costs little beside the sleep. When all places are taken and
-    /// one more comes, the one that has not chosen an export for the longest is let go.
-    fn welcome(&mut self) {
+    /// one more comes, the one that has not chosen an export for the longest is let go, if it has had the time to.
+    fn welcome(&mut self, now: Instant) {
         loop {
             let is_full = self.clients.iter().flatten().count() >= CONNECTIONS_MAX;
-            let is_silent = |client: &Client| client.connection.is_in_handshake() && client.in_drive == 0;
+            let is_silent = |client: &Client| {
+                let is_late = now.since(client.came_at) >= MAKES_ROOM_AFTER;
+                is_late && client.connection.is_in_handshake() && client.in_drive == 0
+            };
             let silent = self.clients.iter_mut().filter(|place| place.as_ref().is_some_and(is_silent));
             let oldest = silent.min_by_key(|place| place.as_ref().map(|client| client.number));
             if is_full && oldest.is_none() {
@@ -159,7 +165,8 @@ impl Service {
             let connection = Connection::new(socket);
             if self.poller.add(connection.fd(), place as u64).is_ok() {
                 self.came += 1;
-                self.clients[place] = Some(Client { connection, number: self.came, in_drive: 0 });
+                self.clients[place] =
+                    Some(Client { connection, number: self.came, came_at: now, in_drive: 0 });
             }
         }
     }

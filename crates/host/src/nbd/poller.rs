@@ -10,6 +10,7 @@ const EVENTS_MAX: usize = 64;
 
 /// A socket's news: it may be read from, or written to. A connection that ended is both.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a bit of what the system says")]
 pub(crate) struct News {
     /// What the descriptor was registered as.
     pub(crate) token: u64,
@@ -17,6 +18,8 @@ pub(crate) struct News {
     pub(crate) writable: bool,
     /// Nothing more will arrive than what has.
     pub(crate) ended: bool,
+    /// Nor does anybody take what is sent.
+    pub(crate) gone: bool,
 }
 
 /// An edge-triggered epoll instance: news come once, and are true until the socket says otherwise.
@@ -75,6 +78,7 @@ impl Poller {
                 readable: events & (libc::EPOLLIN | ended) != 0,
                 writable: events & (libc::EPOLLOUT | broken) != 0,
                 ended: events & ended != 0,
+                gone: events & broken != 0,
             });
         }
     }

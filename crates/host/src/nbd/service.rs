@@ -86,6 +86,8 @@ pub(crate) struct Service<'a> {
     poller: Poller,
     patience: Patience,
     clients: Vec<Option<Client>>,
+    /// The place that is asked first for requests.
+    first_turn: usize,
     controls: Vec<Option<ControlConnection>>,
     /// How often a client of the control socket came or asked.
     heard: u64,
@@ -142,6 +144,7 @@ impl<'a> Service<'a> {
             poller,
             patience: Patience::default(),
             clients: Vec::new(),
+            first_turn: 0,
             controls: Vec::new(),
             heard: 0,
             wholes: Vec::new(),
@@ -209,7 +212,10 @@ impl<'a> Service<'a> {
     fn take_requests(&mut self, clock: Clock) -> bool {
         let mut more = false;
         self.buffers.begin_round(self.clients.iter().flatten().map(|client| client.link.held_bytes()).sum());
-        for place in 0..self.clients.len() {
+        // Another is first in each round: who waits for memory has it in its turn.
+        self.first_turn = if self.first_turn + 1 < self.clients.len() { self.first_turn + 1 } else { 0 };
+        let first = self.first_turn;
+        for place in (first..self.clients.len()).chain(0..first) {
             let mut bytes = 0;
             let mut requests = 0;
             while let Some(client) = &mut self.clients[place] {

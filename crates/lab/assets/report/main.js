@@ -107,7 +107,7 @@ function writeNotes() {
   const fixed = model.fixed.map(({ id, values }) => facetWords(id, values[0])).join(', ');
   const reference = model.references.length > 0 ? ` Dashed: ${model.references.map(referenceName).join(', ')}.` : '';
   const isAllOwnWork = study.cells.every(isOwnWork);
-  const isAllMkfs = study.cells.every((cell) => isMkfs(cell) || cell[ERROR] !== null);
+  const isAllMkfs = study.cells.some(isMkfs) && study.cells.every((cell) => isMkfs(cell) || cell[ERROR] !== null);
   if (isAllOwnWork) document.getElementById('throughput-title').textContent = 'Rate of resync or recovery';
   if (isAllMkfs) document.getElementById('throughput-title').textContent = 'Time of mkfs';
   const whose = isAllOwnWork ? 'of each member.' : 'reads and writes together.';

@@ -17,7 +17,10 @@ pub(super) fn identity(folder: &Path) -> String {
     let which = source.and_then(|source| uuid(source, Path::new("/dev/disk/by-uuid")));
     let which = which.or_else(|| fsid(folder)).unwrap_or_else(|| device_number(folder));
     let model = source.and_then(|source| model(source, Path::new("/sys")));
-    format!("{kind} {which} on {}", model.as_deref().unwrap_or("a drive that names no model"))
+    // A server's export, and what else is no device, is known by its name.
+    let name = source.filter(|source| !source.starts_with("/dev")).map(|source| source.display().to_string());
+    let drive = model.or(name);
+    format!("{kind} {which} on {}", drive.as_deref().unwrap_or("a drive that names no model"))
 }
 
 /// A line of the kernel's table of mounts.

@@ -30,7 +30,7 @@ use super::core::{Core, IoRecord, Owner, RequestKey, RequestState};
 use super::slab::Slab;
 use crate::geometry::ParityShape;
 use crate::io::{ActionQueue, Flags, IoError, IoResult, Op, Request, SegList};
-use crate::policy::Policy;
+use crate::policy::{DegradedReads, Policy};
 use crate::units::{Instant, PAGE_SECTORS, SectorRange};
 use cache::StripeCache;
 pub(crate) use log::LogPlaces;
@@ -232,7 +232,7 @@ impl Parity {
         let policy = &core.policy;
         let is_plain = range.count <= contiguous
             && policy.aligned_reads_bypass_cache
-            && (policy.degraded_reads_bypass_cache || !is_degraded(core))
+            && (policy.degraded_reads != DegradedReads::ThroughCache || !is_degraded(core))
             && core.can_read(place.slot, of_member);
         if is_plain {
             core.read_whole(out, request, place);
@@ -248,7 +248,11 @@ impl Parity {
         if !is_degraded(core) {
             return false;
         }
-        !core.policy.degraded_reads_bypass_cache || self.wants_more_than_what_is_lost(core, range)
+        match core.policy.degraded_reads {
+            DegradedReads::ThroughCache => true,
+            DegradedReads::PerChunk => false,
+            DegradedReads::Merged => self.wants_more_than_what_is_lost(core, range),
+        }
     }
 
     /// Whether a read is of several chunks, one of which no member gives.

@@ -10,7 +10,7 @@
 //!
 //! # Contract
 //! *Ordering.* Jobs are begun in ascending order, and what lies before the oldest one in flight is done. *Fairness.* A
-//! job takes its rows, or its range, in its turn with requests. *Limits.* As many jobs at once as there is [`room`] for.
+//! job takes its rows, or its range, in its turn with requests. *Limits.* As many jobs at once as there is room for.
 
 mod admin;
 mod job;

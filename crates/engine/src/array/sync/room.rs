@@ -73,7 +73,7 @@ impl Room {
         }
         self.rests_until = None;
         let has_room = jobs == 0 || jobs < JOBS_MAX && sectors < self.sectors;
-        self.is_full = !has_room && self.wake_sectors < u64::MAX;
+        self.is_full = jobs > 0 && sectors >= self.sectors && self.wake_sectors < u64::MAX;
         has_room
     }
 }
@@ -97,6 +97,13 @@ mod tests {
         assert!(!room.may_begin(Instant(3), 4, 1024), "it rests");
         assert!(room.may_begin(Instant(6_000_002), 4, 1024));
         assert!(room.may_begin(Instant(6_000_002), 7, 1792), "and fills the room again");
+    }
+
+    #[test]
+    fn as_many_jobs_as_there_can_be_are_no_full_room() {
+        let mut room = room(8192, 6144, Nanos::from_millis(6));
+        assert!(!room.may_begin(Instant(0), JOBS_MAX, 4096));
+        assert!(room.may_begin(Instant(1), JOBS_MAX - 1, 4088), "without a rest");
     }
 
     #[test]

@@ -32,13 +32,13 @@ pub(crate) struct Speed {
     /// Sectors begun when the speed was last looked at.
     looked_at: u64,
     pause: Option<Instant>,
-    /// Others' sectors on each member when they were last found busy.
-    foreground: Vec<u64>,
+    /// What was counted of each member when they were last found busy: others' sectors, less its own under way where such count.
+    counted: Vec<i64>,
 }
 
 impl Speed {
     pub(crate) fn new(limits: SpeedLimits) -> Self {
-        Self { limits, marks: VecDeque::new(), looked_at: 0, pause: None, foreground: Vec::new() }
+        Self { limits, marks: VecDeque::new(), looked_at: 0, pause: None, counted: Vec::new() }
     }
 
     /// Begins anew.
@@ -47,7 +47,8 @@ impl Speed {
         self.marks.push_back((core.now, 0));
         self.looked_at = 0;
         self.pause = None;
-        self.foreground.clone_from(&core.foreground_sectors);
+        self.counted.clear();
+        self.counted.extend(core.foreground_sectors.iter().map(|&sectors| sectors as i64));
     }
 
     /// Average of the last marks in KiB/s, as md computes it: a second more than has passed, so that it starts low.
@@ -94,11 +95,12 @@ impl Speed {
     /// Whether others left all members alone since they were last found busy.
     fn is_idle(&mut self, core: &Core, test: IdleTest, own_in_flight: u64) -> bool {
         let mut is_idle = true;
-        for (seen, &now) in self.foreground.iter_mut().zip(&core.foreground_sectors) {
+        for (seen, &sectors) in self.counted.iter_mut().zip(&core.foreground_sectors) {
             // Old kernels compared what had ended with what had been begun, so that sectors of the sync itself that
             // were under way counted as a difference.
             let own = if test.own_io_counts { own_in_flight as i64 } else { 0 };
-            let difference = (now - *seen) as i64 - own;
+            let now = sectors as i64 - own;
+            let difference = now - *seen;
             let is_busy = difference > test.sectors || test.own_io_counts && difference < -test.sectors;
             if is_busy {
                 *seen = now;

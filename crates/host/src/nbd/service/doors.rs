@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use stripewise_engine::units::Instant;
+use stripewise_engine::units::{Instant, Nanos};
 
 use super::super::connection::Connection;
 use super::super::control::ControlConnection;
@@ -18,6 +18,8 @@ use crate::shard::Context;
 /// Clients connected at once; more wait in the listening socket's queue, unless one has chosen no export yet: the one that
 /// came first of these is let go.
 const CONNECTIONS_MAX: usize = 128;
+/// A client that has not chosen an export by then makes room for another.
+const MAKES_ROOM_AFTER: Nanos = Nanos::from_millis(1_000);
 /// Clients of the control socket at once. When one more comes, the one that has asked for nothing the longest is let go.
 const CONTROLS_MAX: usize = 128;
 
@@ -45,7 +47,7 @@ impl Service<'_> {
         if !std::mem::take(&mut self.is_knocking) {
             return;
         }
-        while let Some(dealt) = self.next_at_door() {
+        while let Some(dealt) = self.next_at_door(now) {
             let shard = self.next_shard % self.shared.dealt.len();
             self.next_shard += 1;
             if shard == own {
@@ -60,9 +62,9 @@ impl Service<'_> {
 
     /// The next client at a door. While all places are taken, or descriptors, clients wait and the doors are
     /// looked at in every round; but one that has chosen no export yet makes room for the next.
-    fn next_at_door(&mut self) -> Option<Dealt> {
+    fn next_at_door(&mut self, now: Instant) -> Option<Dealt> {
         let is_full = self.shared.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX;
-        let silent = if is_full { self.longest_silent() } else { None };
+        let silent = if is_full { self.longest_silent(now) } else { None };
         if is_full && silent.is_none() {
             self.is_knocking = true;
             return None;
@@ -83,11 +85,12 @@ impl Service<'_> {
         None
     }
 
-    /// The client of this shard that has not chosen an export for the longest.
-    fn longest_silent(&self) -> Option<usize> {
+    /// The client of this shard that has not chosen an export for the longest, and has had the time to.
+    fn longest_silent(&self, now: Instant) -> Option<usize> {
         let clients = self.clients.iter().enumerate();
         let silent = clients.filter_map(|(place, client)| client.as_ref().map(|client| (place, client)));
         let silent = silent.filter(|(_, client)| client.link.is_in_handshake() && client.in_engine == 0);
+        let silent = silent.filter(|(_, client)| now.since(client.came_at) >= MAKES_ROOM_AFTER);
         silent.min_by_key(|(_, client)| client.number).map(|(place, _)| place)
     }
 
