@@ -388,7 +388,7 @@ impl Sync {
             if !self.room.may_begin(core.now, run.in_flight.len(), run.under_way) {
                 break;
             }
-            if !self.speed.may_begin(core, run.cursor - run.from, run.done - run.from) {
+            if !self.speed.may_begin(core, run.cursor - run.from, run.ended()) {
                 break;
             }
             run.begin_one(core);
@@ -417,12 +417,17 @@ impl Sync {
             mismatch_sectors: self.mismatch_sectors,
             unread_sectors: self.unread_sectors,
             mismatches: self.mismatches.clone(),
-            speed_kib: run.map_or(0, |r| self.speed.kib_per_second(core.now, r.done - r.from)),
+            speed_kib: run.map_or(0, |r| self.speed.kib_per_second(core.now, r.ended())),
         })
     }
 }
 
 impl Run {
+    /// Sectors that were begun and have ended, in whatever order: as md counts them for the speed.
+    const fn ended(&self) -> u64 {
+        (self.cursor - self.from).saturating_sub(self.under_way)
+    }
+
     /// Moves the cursor over what need not be done. Answers whether that was all.
     fn is_past_end(&mut self, core: &Core) -> bool {
         if self.slots.is_none() && self.by_intent && !self.goes_by_slots(core) {

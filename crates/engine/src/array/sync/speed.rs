@@ -54,7 +54,7 @@ impl Speed {
     /// Average of the last marks in KiB/s, as md computes it: a second more than has passed, so that it starts low.
     pub(crate) fn kib_per_second(&self, now: Instant, done: u64) -> u64 {
         let Some(&(at, sectors)) = self.marks.front() else { return 0 };
-        (done - sectors) / 2 / (now.since(at).0 / 1_000_000_000 + 1) + 1
+        done.saturating_sub(sectors) / 2 / (now.since(at).0 / 1_000_000_000 + 1) + 1
     }
 
     /// When the pause ends.
