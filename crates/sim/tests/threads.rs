@@ -6,7 +6,7 @@ use stripewise_engine::io::{IoResult, RequestId};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::Instant;
 use stripewise_engine::workload::{Next, Workload};
-use stripewise_sim::{Cipher, CryptConfig, Phantom, SimConfig, World, run};
+use stripewise_sim::{Cipher, CryptConfig, Phantom, SimConfig, World};
 use support::{ClosedLoop, raid5, striped};
 
 const SECTORS: u64 = 1 << 22;
@@ -89,8 +89,9 @@ fn a_resync_is_no_faster_than_its_thread() {
     let mut config = quick(raid5(5, 64, 1), 16);
     config.volume.resync_from = Some(0);
     (config.volume.sync.speed.min_kib, config.volume.sync.speed.max_kib) = (u32::MAX, u32::MAX);
-    let mut nothing = ClosedLoop::new(1, 4096, true, 100, SECTORS, 0.05);
-    let report = run(&config, &mut nothing).unwrap();
+    config.volume.stripe_cache_size = 256;
+    let mut one = ClosedLoop::new(1, 4096, true, 100, SECTORS, 0.02);
+    let report = World::new(&config, Phantom).unwrap().run(&mut one, Some(Instant(20_000_000))).unwrap();
     let seconds = report.end.0 as f64 / 1e9;
     let read: u64 = report.members.iter().map(|m| m.stats.sectors_read).sum();
     let rows = read as f64 / 8.0 / 5.0;
