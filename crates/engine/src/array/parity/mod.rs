@@ -241,6 +241,7 @@ impl Parity {
     }
 
     /// Whether a read passes the stripe cache as a whole.
+    #[inline]
     pub(crate) fn reads_through_cache(&self, core: &Core, range: SectorRange) -> bool {
         if !core.policy.aligned_reads_bypass_cache {
             return true;
@@ -256,6 +257,7 @@ impl Parity {
     }
 
     /// Whether a read is of several chunks, one of which no member gives.
+    #[cold]
     fn wants_more_than_what_is_lost(&self, core: &Core, range: SectorRange) -> bool {
         let mut sector = range.start;
         while sector < range.end() {
@@ -550,6 +552,7 @@ impl Parity {
 }
 
 /// Whether a slot has no member that holds all its content.
+#[inline]
 fn is_degraded(core: &Core) -> bool {
     !core.failed.is_empty() || !core.members.recovering.is_empty()
 }
