@@ -42,6 +42,13 @@ pub(crate) struct CalibrateArgs {
     json: bool,
 }
 
+impl CalibrateArgs {
+    /// Where the model goes, unless to standard output.
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| !is_stdout(path))
+    }
+}
+
 #[derive(Serialize)]
 struct Fitted<'a> {
     name: &'a str,
@@ -56,7 +63,7 @@ struct Fitted<'a> {
 pub(crate) fn run(args: &CalibrateArgs) -> Result<Exit> {
     let circumstances = circumstances();
     let name = name(args)?;
-    let output = args.output.as_deref().filter(|path| !is_stdout(path));
+    let output = args.file();
     if args.json && args.output.is_some() && output.is_none() {
         return Err(Impossible(
             "--output -: --json prints the model already; leave one of them out".to_owned(),
@@ -103,12 +110,7 @@ fn circumstances() -> Circumstances {
 
 /// The model's name: letters, digits, dots and dashes, as in plans.
 fn name(args: &CalibrateArgs) -> Result<String> {
-    let of_file = args
-        .output
-        .as_deref()
-        .filter(|path| !is_stdout(path))
-        .and_then(Path::file_stem)
-        .map(|s| s.to_string_lossy().into_owned());
+    let of_file = args.file().and_then(Path::file_stem).map(|s| s.to_string_lossy().into_owned());
     let name = args.name.clone().or(of_file).unwrap_or_else(|| "calibrated".to_owned());
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if name.is_empty() || !name.chars().all(is_name) {
@@ -138,7 +140,7 @@ fn finish(
     notes: &[String],
 ) -> Result<()> {
     let text = toml(model);
-    let output = args.output.as_deref().filter(|path| !is_stdout(path));
+    let output = args.file();
     if let Some(path) = output {
         write_file(path, &text)?;
     }

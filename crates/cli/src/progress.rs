@@ -2,13 +2,14 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use stripewise_host::IgnoredHangup;
 use stripewise_lab::study::{Filling, Progress};
+
+use crate::array::signals::flag;
 
 /// A bar on a terminal; a line every tenth of the way elsewhere, so that logs stay short.
 pub(crate) struct Bar {
@@ -119,15 +120,5 @@ pub(crate) const CELLS_KEPT: &str = "what was measured is kept";
 
 /// A flag that Ctrl-C or SIGTERM sets; it is then told what is kept. A second one ends the process at once.
 pub(crate) fn cancel_flag(kept: &'static str) -> Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let set = Arc::clone(&flag);
-    let hangup = IgnoredHangup::look();
-    ctrlc::set_handler(move || {
-        if set.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        say!("\nstopping; {kept} (once more to stop at once)");
-    })?;
-    hangup.keep();
-    Ok(flag)
+    flag(move || say!("\nstopping; {kept} (once more to stop at once)"))
 }

@@ -20,7 +20,7 @@ use stripewise_engine::units::Slot;
 use stripewise_format::device_flags::FlagsChange;
 use stripewise_format::placement::{Consistency, Metadata};
 use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_1::{Features, Minor};
+use stripewise_format::superblock_1::{Features, Minor, Superblock1};
 use stripewise_host::{
     AddHow, Array, ArrayConfig, Manage, ManageError, Managed, NbdServer, NotReAddable, ServeConfig,
     TimedEvent,
@@ -334,6 +334,16 @@ fn a_former_member_comes_back_by_the_bitmap_with_what_it_missed() {
     array.close().unwrap();
 }
 
+/// Changes a member's superblock behind the array's back.
+fn rewrite(member: &Path, change: impl FnOnce(&mut Superblock1)) {
+    let probe = stripewise_host::md::probe::probe(member).unwrap();
+    let found = &probe.found[0];
+    let Ok(Superblock::V1(mut superblock)) = found.superblock.clone() else { panic!("{probe:?}") };
+    change(&mut superblock);
+    let file = std::fs::OpenOptions::new().write(true).open(member).unwrap();
+    file.write_all_at(&superblock.to_bytes(), found.at_sector * 512).unwrap();
+}
+
 /// What it holds is of another geometry than the array by then.
 #[test]
 fn a_member_that_left_in_a_reshape_does_not_come_back_by_the_bitmap() {
@@ -342,15 +352,12 @@ fn a_member_that_left_in_a_reshape_does_not_come_back_by_the_bitmap() {
     let mut array = open(&members, true);
     array.sync(|_| ()).unwrap();
     leave(&mut array, &members[1]);
-    let probe = stripewise_host::md::probe::probe(&members[1]).unwrap();
-    let found = &probe.found[0];
-    let Ok(Superblock::V1(mut superblock)) = found.superblock.clone() else { panic!("{probe:?}") };
-    superblock.features |= Features::RESHAPE_ACTIVE;
-    superblock.new_level = 5;
-    superblock.new_layout = superblock.layout;
-    superblock.new_chunk_sectors = superblock.chunk_sectors * 2;
-    let file = std::fs::OpenOptions::new().write(true).open(&members[1]).unwrap();
-    file.write_all_at(&superblock.to_bytes(), found.at_sector * 512).unwrap();
+    rewrite(&members[1], |superblock| {
+        superblock.features |= Features::RESHAPE_ACTIVE;
+        superblock.new_level = 5;
+        superblock.new_layout = superblock.layout;
+        superblock.new_chunk_sectors = superblock.chunk_sectors * 2;
+    });
     let refused = array.manage(&add(&members[1], AddHow::ReAdd));
     assert!(matches!(refused, Err(ManageError::ReAdd(_, NotReAddable::Reshaped))), "{refused:?}");
     array.close().unwrap();
@@ -364,14 +371,13 @@ fn a_member_that_does_not_come_back_for_what_it_says_of_the_array_is_told_so() {
     let mut array = open(&members, true);
     array.sync(|_| ()).unwrap();
     leave(&mut array, &members[1]);
-    let probe = stripewise_host::md::probe::probe(&members[1]).unwrap();
-    let found = &probe.found[0];
-    let Ok(Superblock::V1(mut superblock)) = found.superblock.clone() else { panic!("{probe:?}") };
-    superblock.size_sectors /= 2;
-    let file = std::fs::OpenOptions::new().write(true).open(&members[1]).unwrap();
-    file.write_all_at(&superblock.to_bytes(), found.at_sector * 512).unwrap();
+    let mut half = 0;
+    rewrite(&members[1], |superblock| {
+        superblock.size_sectors /= 2;
+        half = superblock.size_sectors;
+    });
     let refused = array.manage(&add(&members[1], AddHow::ReAdd)).unwrap_err().to_string();
-    let (half, whole) = (superblock.size_sectors, superblock.size_sectors * 2);
+    let whole = half * 2;
     assert!(refused.contains(&format!("size is {half}; the array's says {whole}")), "{refused}");
     array.close().unwrap();
 }

@@ -83,14 +83,14 @@ impl Cpu {
         self.serve(now_ns, self.model.request_complete_ns)
     }
 
-    /// Hands over I/Os to members; returns when the drives can have them.
-    pub(crate) fn member_ios(&mut self, now_ns: u64, ios: u64) -> u64 {
-        self.serve_thread(now_ns, ios * self.model.member_io_ns)
+    /// Hands over I/Os to members, by the array's thread or the one acted for; returns when the drives can have them.
+    pub(crate) fn member_ios(&mut self, now_ns: u64, ios: u64, by_array: bool) -> u64 {
+        self.serve_by(by_array, now_ns, ios * self.model.member_io_ns)
     }
 
-    /// Issues a command to a drive, its interrupt included; returns when the drive has it.
-    pub(crate) fn command(&mut self, now_ns: u64) -> u64 {
-        self.serve_thread(now_ns, self.model.command_ns)
+    /// Issues a command to a drive, its interrupt included, by either; returns when the drive has it.
+    pub(crate) fn command(&mut self, now_ns: u64, by_array: bool) -> u64 {
+        self.serve_by(by_array, now_ns, self.model.command_ns)
     }
 
     /// Computes on the array's thread; returns the end.
@@ -100,14 +100,8 @@ impl Cpu {
         self.serve_array(now_ns, parity + handling)
     }
 
-    /// As [`member_ios`](Self::member_ios), on the array's thread.
-    pub(crate) fn array_ios(&mut self, now_ns: u64, ios: u64) -> u64 {
-        self.serve_array(now_ns, ios * self.model.member_io_ns)
-    }
-
-    /// As [`command`](Self::command), on the array's thread.
-    pub(crate) fn array_command(&mut self, now_ns: u64) -> u64 {
-        self.serve_array(now_ns, self.model.command_ns)
+    fn serve_by(&mut self, array: bool, now_ns: u64, cost_ns: u64) -> u64 {
+        if array { self.serve_array(now_ns, cost_ns) } else { self.serve_thread(now_ns, cost_ns) }
     }
 
     fn serve_array(&mut self, now_ns: u64, cost_ns: u64) -> u64 {

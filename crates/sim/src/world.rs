@@ -525,10 +525,10 @@ impl<D: Data> World<D> {
     fn send(&mut self, sent: Sent) {
         let mut ready_ns = self.now_ns;
         if sent.directly > 0 {
-            ready_ns = self.cpu.member_ios(ready_ns, sent.directly);
+            ready_ns = self.cpu.member_ios(ready_ns, sent.directly, false);
         }
         if sent.by_array > 0 {
-            ready_ns = self.cpu.array_ios(ready_ns, sent.by_array);
+            ready_ns = self.cpu.member_ios(ready_ns, sent.by_array, true);
         }
         for index in 0..self.touched.len() {
             let slot = self.touched[index];
@@ -536,8 +536,7 @@ impl<D: Data> World<D> {
             member.touched = false;
             let by_array = std::mem::take(&mut member.has_stripes);
             while let Some((tag, op, start, sectors)) = member.queue.next(self.now_ns, &mut self.fanout) {
-                ready_ns =
-                    if by_array { self.cpu.array_command(ready_ns) } else { self.cpu.command(ready_ns) };
+                ready_ns = self.cpu.command(ready_ns, by_array);
                 self.trace.add(u64::from(slot) << 56 ^ (op as u64) << 48 ^ start);
                 self.trace.add(sectors << 48 ^ self.now_ns);
                 let (schedule, done) = (&mut self.schedule, &mut self.done_commands);

@@ -3,35 +3,14 @@
 mod support;
 
 use stripewise_engine::cache::{CacheConfig, CachePolicy};
-use stripewise_engine::io::{Flags, IoResult, Request, RequestId};
-use stripewise_engine::units::Instant;
-use stripewise_engine::workload::{Next, Workload};
+use stripewise_engine::io::{Flags, Request};
 use stripewise_sim::bytes::BytesStore;
 use stripewise_sim::{Cipher, CryptConfig, Phantom, SimReport, World};
-use support::{ClosedLoop, Marked, raid5};
+use support::{ClosedLoop, Flagged, Marked, raid5};
 
-/// A closed loop whose requests go through the page cache.
-struct Buffered(ClosedLoop);
-
-impl Workload for Buffered {
-    fn in_flight_max(&self) -> u32 {
-        self.0.in_flight_max()
-    }
-    fn request_bytes_max(&self) -> u64 {
-        self.0.request_bytes_max()
-    }
-    fn next(&mut self, now: Instant) -> Next {
-        match self.0.next(now) {
-            Next::Issue(request) => {
-                let stream = request.id.0 as u16;
-                Next::Issue(Request { flags: Flags { buffered: true, stream, ..request.flags }, ..request })
-            }
-            other => other,
-        }
-    }
-    fn complete(&mut self, now: Instant, id: RequestId, result: IoResult) {
-        self.0.complete(now, id, result);
-    }
+/// Each request is of a thread of its own, through the page cache.
+fn buffered(request: Request) -> Flags {
+    Flags { buffered: true, stream: request.id.0 as u16, ..request.flags }
 }
 
 fn cache(mebibytes: u64) -> CacheConfig {
@@ -39,7 +18,7 @@ fn cache(mebibytes: u64) -> CacheConfig {
 }
 
 fn run(config: &CacheConfig, workload: ClosedLoop) -> (SimReport, f64) {
-    let mut workload = Buffered(workload);
+    let mut workload = Flagged(workload, buffered);
     let mut world = World::cached(&raid5(5, 64, 1), Some(config), Phantom).unwrap();
     let report = world.run(&mut workload, None).unwrap();
     (report, workload.0.megabytes_per_second())
@@ -53,7 +32,7 @@ fn bytes_pass_the_cache_and_the_array_and_come_back() {
         let store = BytesStore::new(&config.volume.geometry.member_sectors, config.volume.stripe_cache_size);
         let mut marked = Marked::new(store);
         let mut world = World::cached(&config, Some(&cache(2)), &mut marked).unwrap();
-        let mut workload = Buffered(ClosedLoop::new(threads, block_bytes, true, 50, 4 * 4096, 3.0));
+        let mut workload = Flagged(ClosedLoop::new(threads, block_bytes, true, 50, 4 * 4096, 3.0), buffered);
         let report = world.run(&mut workload, None).unwrap();
         assert!(report.member_ios > 100, "more than the cache holds");
         assert!(marked.sectors_read > 1000, "{} sectors read back", marked.sectors_read);
@@ -120,16 +99,16 @@ fn a_cache_above_an_encrypted_container_keeps_bytes_and_what_it_holds_needs_no_c
     let mut world = World::layered(&config, Some(crypt), Some(&cache(2)), &mut marked).unwrap();
     // All of it is written first: what never was would be decrypted to something else than zeroes.
     let sectors = 4 * 4096 - 2048;
-    let mut fill = Buffered(ClosedLoop::new(1, 8192, false, 0, sectors, 100.0));
+    let mut fill = Flagged(ClosedLoop::new(1, 8192, false, 0, sectors, 100.0), buffered);
     fill.0.requests_max = sectors / 16;
     world.run(&mut fill, None).unwrap();
-    let mut workload = Buffered(ClosedLoop::new(4, 8192, true, 50, sectors, 100.0));
+    let mut workload = Flagged(ClosedLoop::new(4, 8192, true, 50, sectors, 100.0), buffered);
     workload.0.requests_max = 5000;
     world.run(&mut workload, None).unwrap();
     assert!(marked.sectors_read > 1000, "{} sectors read back", marked.sectors_read);
     // Sequential reads are bound by the cipher's 75 MB/s; from memory they are not.
     let rate = |crypt, sectors| {
-        let mut workload = Buffered(ClosedLoop::new(1, 65_536, false, 100, sectors, 8.0));
+        let mut workload = Flagged(ClosedLoop::new(1, 65_536, false, 100, sectors, 8.0), buffered);
         let mut world = World::layered(&raid5(5, 64, 1), crypt, Some(&cache(256)), Phantom).unwrap();
         world.run(&mut workload, None).unwrap();
         workload.0.megabytes_per_second()

@@ -2,40 +2,17 @@
 
 mod support;
 
-use stripewise_engine::io::{IoResult, RequestId};
+use stripewise_engine::io::{Flags, Request};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::Instant;
-use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::{Cipher, CryptConfig, Phantom, SimConfig, World};
-use support::{ClosedLoop, raid5, striped};
+use support::{ClosedLoop, Flagged, raid5, striped};
 
 const SECTORS: u64 = 1 << 22;
 
 /// Eight threads' requests, by turns.
-struct Threads(ClosedLoop);
-
-impl Workload for Threads {
-    fn in_flight_max(&self) -> u32 {
-        self.0.in_flight_max()
-    }
-
-    fn request_bytes_max(&self) -> u64 {
-        self.0.request_bytes_max()
-    }
-
-    fn next(&mut self, now: Instant) -> Next {
-        match self.0.next(now) {
-            Next::Issue(mut request) => {
-                request.flags.stream = (request.id.0 % 8) as u16;
-                Next::Issue(request)
-            }
-            other => other,
-        }
-    }
-
-    fn complete(&mut self, now: Instant, id: RequestId, result: IoResult) {
-        self.0.complete(now, id, result);
-    }
+fn of_a_thread(request: Request) -> Flags {
+    Flags { stream: (request.id.0 % 8) as u16, ..request.flags }
 }
 
 /// On drives and a bus that take next to no time, on so many cores.
@@ -52,7 +29,7 @@ fn quick(mut config: SimConfig, cores: usize) -> SimConfig {
 }
 
 fn iops(config: &SimConfig, crypt: Option<CryptConfig>, read_percent: u64) -> f64 {
-    let mut workload = Threads(ClosedLoop::new(64, 4096, true, read_percent, SECTORS, 0.5));
+    let mut workload = Flagged(ClosedLoop::new(64, 4096, true, read_percent, SECTORS, 0.5), of_a_thread);
     World::layered(config, crypt, None, Phantom).unwrap().run(&mut workload, None).unwrap();
     workload.0.requests as f64 / 0.5
 }

@@ -8,9 +8,13 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use stripewise_host::IgnoredHangup;
 
-/// A flag that Ctrl-C, SIGHUP or SIGTERM sets. A second one ends the process at once. A SIGHUP that the parent
-/// had ignored (`nohup`) is ignored still.
+/// A flag that Ctrl-C, SIGHUP or SIGTERM sets. A second one ends the process at once.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
+    flag(|| {})
+}
+
+/// Such a flag; what is said when it is set. A SIGHUP that the parent had ignored (`nohup`) is ignored still.
+pub(crate) fn flag(say: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>> {
     let ignored = IgnoredHangup::look();
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
@@ -18,6 +22,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
         if set.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
+        say();
     })?;
     ignored.keep();
     Ok(flag)

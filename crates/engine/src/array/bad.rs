@@ -2,6 +2,7 @@
 
 use super::core::{Core, IoRecord};
 use super::slots::SlotSet;
+use crate::geometry::Place;
 use crate::metadata::{BadBlocks, StateChange};
 use crate::units::{MemberIndex, SectorRange, Slot};
 
@@ -38,6 +39,12 @@ impl Core {
     #[inline]
     pub(crate) fn can_read(&self, slot: Slot, range: SectorRange) -> bool {
         !self.is_lost(slot, range.end()) && !self.is_bad(slot, range)
+    }
+
+    /// Whether a place's member has so many sectors from there on and can give them.
+    #[inline]
+    pub(crate) fn can_read_at(&self, place: Place, count: u64) -> bool {
+        self.can_read(place.slot, SectorRange::new(place.sector, count))
     }
 
     /// Slots of whose sectors in a range some are known not to be held.

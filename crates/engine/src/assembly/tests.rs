@@ -457,15 +457,8 @@ fn an_array_is_dirty_if_any_of_its_freshest_members_says_so() {
     }
 }
 
-#[test]
-fn a_recovering_member_is_no_data_and_a_replacement_stands_in() {
-    let mut members = array(Level::Raid5, 3);
-    change(&mut members[1], |s| {
-        s.features |= Features::RECOVERY_OFFSET;
-        s.recovery_offset_sectors = 512;
-    });
-    let assembly = assemble(&members, Options::default()).unwrap();
-    assert_eq!(assembly.slots[1], SlotState::Recovering { candidate: 1, offset_sectors: 512 });
+/// A RAID-5 with a device "new" that is to replace the member of slot 1, and has a part of its data.
+fn with_a_half_copied_replacement() -> Vec<Candidate> {
     let mut members = array(Level::Raid5, 3);
     let mut replacement = members[1].clone();
     replacement.label = "new".to_owned();
@@ -476,6 +469,19 @@ fn a_recovering_member_is_no_data_and_a_replacement_stands_in() {
     });
     members.push(replacement);
     change_all(&mut members, |s| s.dev_roles[3] = Role::Slot(1));
+    members
+}
+
+#[test]
+fn a_recovering_member_is_no_data_and_a_replacement_stands_in() {
+    let mut members = array(Level::Raid5, 3);
+    change(&mut members[1], |s| {
+        s.features |= Features::RECOVERY_OFFSET;
+        s.recovery_offset_sectors = 512;
+    });
+    let assembly = assemble(&members, Options::default()).unwrap();
+    assert_eq!(assembly.slots[1], SlotState::Recovering { candidate: 1, offset_sectors: 512 });
+    let mut members = with_a_half_copied_replacement();
     let assembly = assemble(&members, Options::default()).unwrap();
     assert_eq!(labels(&members, &assembly), ["m0", "m1", "m2"]);
     assert_eq!((assembly.replacements[0].slot, assembly.replacements[0].offset_sectors), (Slot(1), 64));
@@ -507,16 +513,7 @@ fn a_member_whose_recovery_has_ended_is_in_sync() {
 /// As mdadm, which counts both of a slot's members and what is rebuilt apart.
 #[test]
 fn a_half_copied_replacement_is_not_the_member_it_replaces() {
-    let mut members = array(Level::Raid5, 3);
-    let mut replacement = member(Level::Raid5, 3, 1);
-    replacement.label = "new".to_owned();
-    change(&mut replacement, |s| {
-        s.features |= Features::REPLACEMENT | Features::RECOVERY_OFFSET;
-        s.dev_number = 3;
-        s.recovery_offset_sectors = 64;
-    });
-    members.push(replacement);
-    change_all(&mut members, |s| s.dev_roles[3] = Role::Slot(1));
+    let mut members = with_a_half_copied_replacement();
     members.remove(1);
     let refused = assemble(&members, Options::default()).unwrap_err();
     assert_eq!(

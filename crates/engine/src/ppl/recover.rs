@@ -69,22 +69,22 @@ pub fn recover(
     let mut recovery = Recovery { geometry, shape, places, storage, report: PplReport::default() };
     let signature = signature(set_uuid);
     let mut generations = vec![0; places.len()];
-    for (member, place) in members(places).take_while(|(member, _)| member.0 < geometry.raid_disks()) {
-        let Some((sector, header)) = recovery.newest(member, &place, signature)? else {
+    let (slots, others): (Vec<_>, Vec<_>) =
+        members(places).partition(|(member, _)| member.0 < geometry.raid_disks());
+    for &(member, ref place) in &slots {
+        let Some((sector, header)) = recovery.newest(member, place, signature)? else {
             recovery.report.damaged += u64::from(!is_clean);
             continue;
         };
         generations[member.index()] = header.generation;
         if !is_clean {
-            recovery.follow(Slot(member.0), &place, sector, &header)?;
+            recovery.follow(Slot(member.0), place, sector, &header)?;
         }
     }
-    let raid_disks = geometry.raid_disks();
-    for (member, _) in members(places).filter(|(member, _)| member.0 < raid_disks) {
-        recovery.storage.flush(member)?;
+    for (member, _) in &slots {
+        recovery.storage.flush(*member)?;
     }
     // Those without a slot first: if one cannot be written, the logs of slots still say what was under way.
-    let (slots, others): (Vec<_>, Vec<_>) = members(places).partition(|(member, _)| member.0 < raid_disks);
     for (member, place) in others.into_iter().chain(slots) {
         let generation = generations[member.index()].wrapping_add(1);
         // Older headers further on would be taken for newer than an empty one.

@@ -244,11 +244,9 @@ impl FileMember {
     /// the file and lengthened it again: that is looked for once in a while, for the question would be a sixth of a
     /// short read.
     pub(super) fn may_be_hole(&self) -> bool {
-        let is_due = {
-            let reads = self.reads.load(Ordering::Relaxed) + 1;
-            self.reads.store(if reads < ASKED_ONCE_IN { reads } else { 0 }, Ordering::Relaxed);
-            reads >= ASKED_ONCE_IN
-        };
+        let reads = self.reads.load(Ordering::Relaxed) + 1;
+        let is_due = reads >= ASKED_ONCE_IN;
+        self.reads.store(if is_due { 0 } else { reads }, Ordering::Relaxed);
         let may_grow = self.writes.load(Ordering::Acquire) > 0;
         if is_due || may_grow { self.is_cut() } else { self.was_cut.load(Ordering::Relaxed) }
     }

@@ -108,7 +108,9 @@ impl Member {
 
     /// Whether it was opened at this path. No file system is asked.
     pub(crate) fn is_named(&self, path: &Path) -> bool {
-        self.path().is_some_and(|own| own == path || is_same(own, path))
+        let from_root = |path| std::path::absolute(path).ok();
+        self.path()
+            .is_some_and(|own| own == path || from_root(own).is_some_and(|own| Some(own) == from_root(path)))
     }
 
     /// Whether a path leads to it.
@@ -123,11 +125,6 @@ impl Member {
             Self::Missing | Self::Memory(_) | Self::Overlay(_) => None,
         }
     }
-}
-
-/// Whether two paths are the same once they begin at the root.
-fn is_same(one: &Path, other: &Path) -> bool {
-    std::path::absolute(one).is_ok_and(|one| std::path::absolute(other).is_ok_and(|other| one == other))
 }
 
 /// The absolute path without links; of a file that is gone, the folder's with its name.

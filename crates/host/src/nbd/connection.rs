@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use stripewise_engine::io::{IoResult, Op};
+use stripewise_engine::units::Nanos;
 
 use super::buffers::{Buffer, Buffers};
 use super::export::Export;
@@ -21,6 +22,8 @@ use super::status;
 use super::task::{Task, errno_of, judge};
 use super::wire::{Errno, Head, REQUEST_BYTES, RawRequest, command};
 
+/// A client that has not chosen an export by then makes room for another.
+pub(crate) const MAKES_ROOM_AFTER: Nanos = Nanos::from_millis(1_000);
 /// Requests of a connection under way.
 pub(crate) const REQUESTS_MAX: u32 = 128;
 /// Their bytes; a single request may be as long as requests get.

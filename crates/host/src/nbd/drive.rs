@@ -12,7 +12,7 @@ use stripewise_engine::io::Op;
 use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES};
 
 use super::buffers::Buffers;
-use super::connection::{Accepted, Connection};
+use super::connection::{Accepted, Connection, MAKES_ROOM_AFTER};
 use super::export::Export;
 use super::handshake::BASE_ALLOCATION_ID;
 use super::poller::Poller;
@@ -25,8 +25,6 @@ use crate::drive::{DriveCommand, DriveExport, DriveReport, Kept, Pace, TimedDriv
 use crate::error::{HostError, ListenProblem};
 
 const CONNECTIONS_MAX: usize = 16;
-/// A client that has not chosen an export by then makes room for another.
-const MAKES_ROOM_AFTER: Nanos = Nanos::from_millis(1_000);
 const DOOR: u64 = u64::MAX;
 /// The block size clients should prefer.
 const PREFERRED_BYTES: u32 = 4096;
@@ -75,7 +73,6 @@ impl DriveServer {
             },
             kept: Kept::new(bytes, head, tail),
             clients: Vec::new(),
-            came: 0,
             commands: Vec::new(),
             free: Vec::new(),
             ended: Vec::new(),
@@ -106,8 +103,6 @@ struct Service {
     export: Export,
     kept: Kept,
     clients: Vec<Option<Client>>,
-    /// How many came.
-    came: u64,
     commands: Vec<Option<InDrive>>,
     free: Vec<u32>,
     ended: Vec<u32>,
@@ -119,8 +114,6 @@ struct Service {
 #[derive(Debug)]
 struct Client {
     connection: Connection,
-    /// In the order in which they came.
-    number: u64,
     came_at: Instant,
     in_drive: u32,
 }
@@ -150,7 +143,7 @@ impl Service {
                 is_late && client.connection.is_in_handshake() && client.in_drive == 0
             };
             let silent = self.clients.iter_mut().filter(|place| place.as_ref().is_some_and(is_silent));
-            let oldest = silent.min_by_key(|place| place.as_ref().map(|client| client.number));
+            let oldest = silent.min_by_key(|place| place.as_ref().map(|client| client.came_at));
             if is_full && oldest.is_none() {
                 return;
             }
@@ -164,9 +157,7 @@ impl Service {
             });
             let connection = Connection::new(socket);
             if self.poller.add(connection.fd(), place as u64).is_ok() {
-                self.came += 1;
-                self.clients[place] =
-                    Some(Client { connection, number: self.came, came_at: now, in_drive: 0 });
+                self.clients[place] = Some(Client { connection, came_at: now, in_drive: 0 });
             }
         }
     }

@@ -22,9 +22,6 @@ use crate::cell::Cell;
 use crate::plan::{Fill, MEMBER_BYTES_DEFAULT};
 use crate::workload::{Random, print_size};
 
-/// The kind of a file system in memory, as `statfs` has it (`TMPFS_MAGIC` of the kernel's magic.h).
-const TMPFS_MAGIC: i64 = 0x0102_1994;
-
 pub(super) const KIND: TargetKind = TargetKind {
     name: "files",
     usage: "files:DIR (member files made in DIR, in real time)",
@@ -100,8 +97,8 @@ impl FilesTarget {
             .with_context(|| format!("cannot tell the room in {}", self.folder.display()))?;
         let free = system.f_bavail.saturating_mul(system.f_frsize);
         // A file system in memory says how much it may have, not how much there is.
-        let is_memory = rustix::fs::statfs(&self.folder).is_ok_and(|at| at.f_type == TMPFS_MAGIC);
-        let free = memory_available().filter(|_| is_memory).map_or(free, |memory| free.min(memory / 4 * 3));
+        let memory = memory_available().filter(|_| mount::is_in_memory(&self.system));
+        let free = memory.map_or(free, |memory| free.min(memory / 4 * 3));
         if needed > free {
             bail!(NoRoom(format!(
                 "{} has no room: {} members of {} need {}, and {} are free; use a smaller member size",

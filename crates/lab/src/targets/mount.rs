@@ -9,7 +9,7 @@ pub(super) fn identity(folder: &Path) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mount = mount_of(&table, folder);
     let kind = mount.as_ref().map_or("an unknown file system", |mount| mount.kind.as_str());
-    if matches!(kind, "tmpfs" | "ramfs") {
+    if is_in_memory(kind) {
         // Memory is memory: its identity would be that of this boot.
         return kind.to_owned();
     }
@@ -21,6 +21,11 @@ pub(super) fn identity(folder: &Path) -> String {
     let name = source.filter(|source| !source.starts_with("/dev")).map(|source| source.display().to_string());
     let drive = model.or(name);
     format!("{kind} {which} on {}", drive.as_deref().unwrap_or("a drive that names no model"))
+}
+
+/// Whether a kind of file system is one in memory, of which the kind is all its identity.
+pub(super) fn is_in_memory(kind: &str) -> bool {
+    matches!(kind, "tmpfs" | "ramfs")
 }
 
 /// A line of the kernel's table of mounts.

@@ -72,6 +72,16 @@ impl Shape {
         data_offset_kib: u64,
     ) -> GuestCell {
         GuestCell {
+            is_write: requests.is_write,
+            reserved_kib: self.reserved_kib() * self.data_members(),
+            streams: requests.lists(within, seed),
+            ..self.guest_array(member_kib, data_offset_kib)
+        }
+    }
+
+    /// The array as the kernel makes it, with nothing to do.
+    pub(super) fn guest_array(&self, member_kib: u64, data_offset_kib: u64) -> GuestCell {
+        GuestCell {
             level: self.level,
             members: self.members,
             missing: self.missing,
@@ -79,10 +89,10 @@ impl Shape {
             stripe_cache_size: self.stripe_cache_size,
             member_kib,
             data_offset_kib,
-            is_write: requests.is_write,
-            reserved_kib: self.reserved_kib() * self.data_members(),
+            is_write: false,
+            reserved_kib: 0,
             rest_s: 0.0,
-            streams: requests.lists(within, seed),
+            streams: Vec::new(),
             sync: None,
         }
     }

@@ -16,7 +16,7 @@ use stripewise_sim::{Phantom, Rig, SimConfig, World};
 
 use super::engine::Shape;
 use super::kernel::{GuestCell, GuestResult, GuestSync};
-use super::times::{CPU_SHARE_MAX, DATA_OFFSET_KIB, DriveSetup, REST_SECONDS, SEEDS, on_linux};
+use super::times::{CPU_SHARE_MAX, DATA_OFFSET_KIB, DriveSetup, QUEUE_DEPTH, SEEDS, with_control};
 
 /// From the start, until it is watched.
 const RAMP: Nanos = Nanos::from_millis(500);
@@ -107,25 +107,9 @@ fn cells(drive: &DriveSetup, quick: bool) -> Vec<SyncCell> {
 }
 
 fn guest_cell(cell: &SyncCell) -> GuestCell {
-    let Shape { level, members, missing, chunk_kib, stripe_cache_size } = cell.shape;
-    GuestCell {
-        level,
-        members,
-        missing,
-        chunk_kib,
-        stripe_cache_size,
-        member_kib: MEMBER_KIB,
-        data_offset_kib: DATA_OFFSET_KIB,
-        is_write: false,
-        reserved_kib: 0,
-        rest_s: 0.0,
-        streams: Vec::new(),
-        sync: Some(GuestSync {
-            action: cell.action.name(),
-            ramp_s: RAMP.as_secs_f64(),
-            seconds: WATCHED.as_secs_f64(),
-        }),
-    }
+    let sync =
+        GuestSync { action: cell.action.name(), ramp_s: RAMP.as_secs_f64(), seconds: WATCHED.as_secs_f64() };
+    GuestCell { sync: Some(sync), ..cell.shape.guest_array(MEMBER_KIB, DATA_OFFSET_KIB) }
 }
 
 /// Nobody uses the array until then.
@@ -196,7 +180,7 @@ fn row(cell: SyncCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) ->
 
 /// Drives that are booted together.
 fn setups(quick: bool) -> Vec<DriveSetup> {
-    let depth = ("queue_depth", 16.0);
+    let depth = ("queue_depth", QUEUE_DEPTH);
     let queued = DriveSetup::new("constant-latency", &[("latency", 20_000.0), LINK_RATE, depth]);
     if quick {
         return vec![queued];
@@ -219,16 +203,8 @@ pub fn run(
     for drive in setups(quick) {
         let cells = cells(&drive, quick);
         let guest_cells: Vec<_> = cells.iter().map(guest_cell).collect();
-        let total = cells.len();
-        let name = drive.describe();
-        let linux = on_linux(stripewise, &drive, &guest_cells, REST_SECONDS, cancel, &mut |index| {
-            progress(&format!("the array's own work, {name}: {} of {total}", index + 1));
-        });
-        let linux = linux.with_context(|| name.clone())?;
-        let none = DriveSetup::none();
-        let control = on_linux(stripewise, &none, &guest_cells, 0.0, cancel, &mut |index| {
-            progress(&format!("the same without drives' time: {} of {total}", index + 1));
-        })?;
+        let (linux, control) =
+            with_control(stripewise, &drive, &guest_cells, "the array's own work", cancel, &mut progress)?;
         for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {
             let rig = drive.rig(cell.shape.members, way_ns)?;
             rows.push(row(cell, linux, control, &rig)?);

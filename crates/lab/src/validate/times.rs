@@ -36,9 +36,9 @@ const MEMBERS: u16 = 5;
 const MEMBER_KIB: u64 = 16 << 20;
 pub(super) const DATA_OFFSET_KIB: u64 = 1 << 10;
 /// Above it, the drives have destaged what the cell before left in their caches.
-pub(super) const REST_SECONDS: f64 = 0.7;
+const REST_SECONDS: f64 = 0.7;
 /// Commands a drive takes, where the model does not say another number.
-const QUEUE_DEPTH: f64 = 16.0;
+pub(super) const QUEUE_DEPTH: f64 = 16.0;
 /// Largest request of the guest's queues: the disks take 254 segments, which pages of a stripe cache are.
 const REQUEST_KIB: f64 = 512.0;
 /// The drive on which the way is measured: as long as it takes, the kernel has nothing else to do and sleeps.
@@ -211,7 +211,7 @@ fn cells(drive: &DriveSetup, rig: &Rig, quick: bool) -> Result<Vec<TimeCell>> {
 }
 
 /// Has real md play cells on five drives; seconds and counts of each.
-pub(super) fn on_linux(
+fn on_linux(
     stripewise: &Path,
     drive: &DriveSetup,
     cells: &[GuestCell],
@@ -226,6 +226,26 @@ pub(super) fn on_linux(
         ..drive.guest_plan()?
     };
     Ok(kernel::run(&plan, &drives.kernel_arguments(), cancel, |index, _| progress(index))?.results)
+}
+
+/// Has real md play cells on drives, and the same on drives that take no time; `what` is told of as it comes.
+pub(super) fn with_control(
+    stripewise: &Path,
+    drive: &DriveSetup,
+    cells: &[GuestCell],
+    what: &str,
+    cancel: &AtomicBool,
+    progress: &mut impl FnMut(&str),
+) -> Result<(Vec<GuestResult>, Vec<GuestResult>)> {
+    let (total, name) = (cells.len(), drive.describe());
+    let linux = on_linux(stripewise, drive, cells, REST_SECONDS, cancel, &mut |index| {
+        progress(&format!("{what}, {name}: {} of {total}", index + 1));
+    });
+    let linux = linux.with_context(|| name.clone())?;
+    let control = on_linux(stripewise, &DriveSetup::none(), cells, 0.0, cancel, &mut |index| {
+        progress(&format!("the same without drives' time: {} of {total}", index + 1));
+    })?;
+    Ok((linux, control))
 }
 
 /// How long a command is between kernel and drive: of a read that takes a known time in the drive, the rest.
@@ -290,15 +310,8 @@ pub fn run(
         let rig = drive.rig(MEMBERS, way_ns)?;
         let cells = cells(&drive, &rig, quick)?;
         let guest_cells: Vec<_> = cells.iter().map(guest_cell).collect();
-        let total = cells.len();
-        let name = drive.describe();
-        let linux = on_linux(stripewise, &drive, &guest_cells, REST_SECONDS, cancel, &mut |index| {
-            progress(&format!("how long it takes, {name}: {} of {total}", index + 1));
-        });
-        let linux = linux.with_context(|| name.clone())?;
-        let control = on_linux(stripewise, &DriveSetup::none(), &guest_cells, 0.0, cancel, &mut |index| {
-            progress(&format!("the same without drives' time: {} of {total}", index + 1));
-        })?;
+        let (linux, control) =
+            with_control(stripewise, &drive, &guest_cells, "how long it takes", cancel, &mut progress)?;
         for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {
             rows.push(row(cell, linux, control, &rig)?);
         }

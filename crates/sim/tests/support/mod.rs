@@ -221,3 +221,28 @@ impl Data for Marked {
         self.store.compute(compute, out)
     }
 }
+
+/// A closed loop whose requests have these flags.
+#[derive(Clone, Debug)]
+pub(crate) struct Flagged(pub(crate) ClosedLoop, pub(crate) fn(Request) -> Flags);
+
+impl Workload for Flagged {
+    fn in_flight_max(&self) -> u32 {
+        self.0.in_flight_max()
+    }
+
+    fn request_bytes_max(&self) -> u64 {
+        self.0.request_bytes_max()
+    }
+
+    fn next(&mut self, now: Instant) -> Next {
+        match self.0.next(now) {
+            Next::Issue(request) => Next::Issue(Request { flags: self.1(request), ..request }),
+            other => other,
+        }
+    }
+
+    fn complete(&mut self, now: Instant, id: RequestId, result: IoResult) {
+        self.0.complete(now, id, result);
+    }
+}

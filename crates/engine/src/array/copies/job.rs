@@ -9,7 +9,7 @@
 //!
 //! A job holds its range of the array, so that no write comes between.
 
-use super::{Copies, holds, to_bad_edge};
+use super::{Copies, to_bad_edge};
 use crate::array::core::{Core, IoRecord, Owner, RequestKey, RequestState};
 use crate::array::slots::SlotSet;
 use crate::array::sync::{Found, JOB_SECTORS_MAX, Job, JobKind, Mismatch, begin};
@@ -375,7 +375,7 @@ fn child(parent: RequestKey, job: Option<Job>, range: SectorRange) -> RequestSta
 
 /// Copies of a range that can be read.
 fn readable(core: &Core, range: SectorRange) -> impl Iterator<Item = Place> {
-    places(core, range.start).filter(move |p| holds(core, *p, range.count))
+    places(core, range.start).filter(move |p| core.can_read_at(*p, range.count))
 }
 
 fn io(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, slot: Slot, op: Op) {

@@ -104,7 +104,7 @@ impl Copies {
         let chosen = if self.is_mirrored {
             self.choose_copy(core, range, SlotSet::EMPTY)
         } else {
-            Some(place).filter(|only| holds(core, *only, range.count))
+            Some(place).filter(|only| core.can_read_at(*only, range.count))
         };
         let Some(place) = chosen else { return false };
         if self.is_mirrored {
@@ -167,7 +167,7 @@ impl Copies {
     fn choose(&self, core: &Core, part: SectorRange, tried: SlotSet) -> Option<Place> {
         if !self.is_mirrored {
             let only = core.geometry.place(part.start, 0);
-            let may_be = holds(core, only, part.count) && !tried.contains(only.slot);
+            let may_be = core.can_read_at(only, part.count) && !tried.contains(only.slot);
             return may_be.then_some(only);
         }
         self.choose_copy(core, part, tried)
@@ -179,7 +179,7 @@ impl Copies {
         }
         let mut copies = (0..core.geometry.copies())
             .map(|copy| core.geometry.place(part.start, copy))
-            .filter(|p| holds(core, *p, part.count) && !tried.contains(p.slot));
+            .filter(|p| core.can_read_at(*p, part.count) && !tried.contains(p.slot));
         if !core.is_redundant(part.end()) {
             return copies.next();
         }
@@ -192,7 +192,7 @@ impl Copies {
         let copies = || {
             (0..core.geometry.copies())
                 .map(|copy| core.geometry.place(part.start, copy))
-                .filter(|p| holds(core, *p, part.count) && !tried.contains(p.slot))
+                .filter(|p| core.can_read_at(*p, part.count) && !tried.contains(p.slot))
         };
         let mut others = copies().filter(|p| !core.is_write_mostly(p.slot));
         let best = if core.is_redundant(part.end()) {
@@ -305,14 +305,6 @@ fn to_bad_edge(core: &Core, sector: u64) -> u64 {
     });
     edges.min().unwrap_or(u64::MAX)
 }
-
-/// Whether a copy's sectors can be read.
-#[inline]
-fn holds(core: &Core, place: Place, count: u64) -> bool {
-    let range = SectorRange::new(place.sector, count);
-    core.can_read(place.slot, range)
-}
-
 /// A member did not take a write of several pages: it is written page by page where it can be listed which it does not
 /// take. Answers whether it is.
 fn narrow(core: &mut Core, out: &mut ActionQueue, record: &IoRecord, error: IoError) -> bool {
@@ -353,6 +345,6 @@ fn written(
         return Err(error);
     }
     let elsewhere = (0..core.geometry.copies())
-        .any(|copy| holds(core, core.geometry.place(sector, copy), record.range.count));
+        .any(|copy| core.can_read_at(core.geometry.place(sector, copy), record.range.count));
     if core.geometry.copies() > 1 && elsewhere { Ok(()) } else { Err(error) }
 }

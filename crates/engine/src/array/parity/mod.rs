@@ -228,12 +228,11 @@ impl Parity {
     pub(crate) fn read_whole(&self, core: &mut Core, out: &mut ActionQueue, request: &Request) -> bool {
         let range = request.range;
         let (place, contiguous) = self.shape.locate(range.start);
-        let of_member = SectorRange::new(place.sector, range.count);
         let policy = &core.policy;
         let is_plain = range.count <= contiguous
             && policy.aligned_reads_bypass_cache
-            && (policy.degraded_reads != DegradedReads::ThroughCache || !is_degraded(core))
-            && core.can_read(place.slot, of_member);
+            && (policy.degraded_reads != DegradedReads::ThroughCache || core.incomplete().is_empty())
+            && core.can_read_at(place, range.count);
         if is_plain {
             core.read_whole(out, request, place);
         }
@@ -246,7 +245,7 @@ impl Parity {
         if !core.policy.aligned_reads_bypass_cache {
             return true;
         }
-        if !is_degraded(core) {
+        if core.incomplete().is_empty() {
             return false;
         }
         match core.policy.degraded_reads {
@@ -266,7 +265,7 @@ impl Parity {
             if count == range.count {
                 return false;
             }
-            if !core.can_read(place.slot, SectorRange::new(place.sector, count)) {
+            if !core.can_read_at(place, count) {
                 return true;
             }
             sector += count;
@@ -280,14 +279,13 @@ impl Parity {
         let mut sector = range.start;
         while sector < range.end() {
             let (place, contiguous) = self.shape.locate(sector);
-            let count = contiguous.min(range.end() - sector);
-            let of_member = SectorRange::new(place.sector, count);
-            if core.can_read(place.slot, of_member) {
-                core.read_part(out, key, SectorRange::new(sector, count), place);
+            let part = SectorRange::new(sector, contiguous.min(range.end() - sector));
+            if core.can_read_at(place, part.count) {
+                core.read_part(out, key, part, place);
             } else {
-                Self::read_through_cache(core, key, SectorRange::new(sector, count));
+                Self::read_through_cache(core, key, part);
             }
-            sector += count;
+            sector = part.end();
         }
         core.request(key).admitted = range.count;
     }
@@ -549,10 +547,4 @@ impl Parity {
             "delayed stripes wait only while others read"
         );
     }
-}
-
-/// Whether a slot has no member that holds all its content.
-#[inline]
-fn is_degraded(core: &Core) -> bool {
-    !core.failed.is_empty() || !core.members.recovering.is_empty()
 }

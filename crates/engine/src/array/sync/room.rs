@@ -25,22 +25,16 @@ pub(crate) struct Room {
 impl Room {
     /// The room on an array with so many stripe-cache entries.
     pub(crate) fn new(geometry: &Geometry, policy: &Policy, entries: u32) -> Self {
-        let rows = u64::from(entries) * PAGE_SECTORS;
         let sync = &policy.sync;
-        match geometry.shape() {
+        let (sectors, wake_sectors, rest) = match geometry.shape() {
             Shape::Parity(_) => {
+                let rows = u64::from(entries) * PAGE_SECTORS;
                 let sectors = (rows * u64::from(sync.cache_quarters) / 4).min(sync.rows_sectors_max);
-                let wake_sectors = sectors * u64::from(policy.cache_wake_quarters) / 4;
-                Self { sectors, wake_sectors, rest: sync.full_rest, is_full: false, rests_until: None }
+                (sectors, sectors * u64::from(policy.cache_wake_quarters) / 4, sync.full_rest)
             }
-            _ => Self {
-                sectors: sync.copies_sectors,
-                wake_sectors: u64::MAX,
-                rest: Nanos(0),
-                is_full: false,
-                rests_until: None,
-            },
-        }
+            _ => (sync.copies_sectors, u64::MAX, Nanos(0)),
+        };
+        Self { sectors, wake_sectors, rest, is_full: false, rests_until: None }
     }
 
     /// Begins anew.
@@ -72,9 +66,8 @@ impl Room {
             return false;
         }
         self.rests_until = None;
-        let has_room = jobs == 0 || jobs < JOBS_MAX && sectors < self.sectors;
-        self.is_full = jobs > 0 && sectors >= self.sectors && self.wake_sectors < u64::MAX;
-        has_room
+        self.is_full = sectors >= self.sectors;
+        jobs == 0 || jobs < JOBS_MAX && !self.is_full
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use stripewise_engine::units::{Instant, Nanos};
+use stripewise_engine::units::Instant;
 
-use super::super::connection::Connection;
+use super::super::connection::{Connection, MAKES_ROOM_AFTER};
 use super::super::control::ControlConnection;
 use super::super::socket::Listener;
 use super::super::task::stream_of;
@@ -18,8 +18,6 @@ use crate::shard::Context;
 /// Clients connected at once; more wait in the listening socket's queue, unless one has chosen no export yet: the one that
 /// came first of these is let go.
 const CONNECTIONS_MAX: usize = 128;
-/// A client that has not chosen an export by then makes room for another.
-const MAKES_ROOM_AFTER: Nanos = Nanos::from_millis(1_000);
 /// Clients of the control socket at once. When one more comes, the one that has asked for nothing the longest is let go.
 const CONTROLS_MAX: usize = 128;
 
