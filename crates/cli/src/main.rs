@@ -34,10 +34,16 @@ use stripewise_host::{AddHow, take_size_limit_as_error};
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    match Cli::try_parse().map_or_else(|said| output::print_said(&said), |cli| run(&cli)) {
+        Ok(exit) => exit.into(),
+        Err(error) => exit::report(&error).into(),
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<exit::Exit> {
     // A member file beyond it is a member that fails.
     take_size_limit_as_error();
-    let outcome = match &cli.command {
+    match &cli.command {
         Command::Study(command) => study::run(command),
         Command::Bench(args) => bench::run(args),
         Command::Create(args) => array::create::run(args),
@@ -64,9 +70,5 @@ fn main() -> ExitCode {
         Command::Trace(command) => trace::run(command),
         Command::Drive(command) => drive::run(command),
         Command::Sim(command) => sim::run(command),
-    };
-    match outcome {
-        Ok(exit) => exit.into(),
-        Err(error) => exit::report(&error).into(),
     }
 }

@@ -22,12 +22,19 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::exit::cannot_open;
+use crate::exit::{Exit, cannot_open};
 
 /// Prints text to standard output; a closed pipe is an error the caller passes on.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| unwritten(e, "standard output"))
+}
+
+/// Prints what the parser of the arguments has to say: help to standard output, a complaint to standard error.
+pub(crate) fn print_said(said: &clap::Error) -> Result<Exit> {
+    let place = if said.use_stderr() { "standard error" } else { "standard output" };
+    said.print().and_then(|()| std::io::stdout().flush()).map_err(|error| unwritten(error, place))?;
+    Ok(if said.exit_code() == 0 { Exit::Done } else { Exit::Impossible })
 }
 
 /// Whoever read what this command prints has gone.

@@ -348,15 +348,18 @@ fn a_reader_that_leaves_the_pipe_is_no_error() {
 #[test]
 fn a_full_output_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_stripewise"))
-        .current_dir(folder.path())
-        .args(["models", "list"])
-        .stdout(full)
-        .output()
-        .unwrap();
-    assert_eq!(code(&output), 1);
-    assert!(stderr(&output).starts_with("stripewise: standard output: No space left"), "{}", stderr(&output));
+    for args in [&["models", "list"][..], &["--help"], &["bench", "--help"], &["--version"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_stripewise"))
+            .current_dir(folder.path())
+            .args(args)
+            .stdout(full)
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), 1, "{args:?}");
+        let said = stderr(&output);
+        assert!(said.starts_with("stripewise: standard output: No space left"), "{args:?}: {said}");
+    }
 }
 
 #[test]

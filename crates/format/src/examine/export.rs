@@ -24,11 +24,11 @@ fn export_0(superblock: &Superblock0) -> Vec<(&'static str, String)> {
 }
 
 fn export_1(superblock: &Superblock1) -> Vec<(&'static str, String)> {
-    let mut pairs = vec![
-        ("MD_LEVEL", superblock.level.to_string()),
-        ("MD_DEVICES", superblock.raid_disks.to_string()),
-        ("MD_NAME", superblock.name()),
-    ];
+    let mut pairs =
+        vec![("MD_LEVEL", superblock.level.to_string()), ("MD_DEVICES", superblock.raid_disks.to_string())];
+    if let Some(name) = exported_name(&superblock.name()) {
+        pairs.push(("MD_NAME", name.to_owned()));
+    }
     let member_bytes = u128::from(superblock.size_sectors) * 512;
     let array = array_bytes(superblock.level, superblock.layout, superblock.raid_disks, member_bytes);
     // Of less than 5000 KiB mdadm prints the name with nothing after it.
@@ -42,6 +42,12 @@ fn export_1(superblock: &Superblock1) -> Vec<(&'static str, String)> {
         ("MD_EVENTS", superblock.events.to_string()),
     ]);
     pairs
+}
+
+/// A name as the value of `MD_NAME`, if any is left: it ends with its line, as mdadm has it. What comes behind a line's end in a name
+/// would be read as a variable of its own.
+pub fn exported_name(name: &str) -> Option<&str> {
+    name.split('\n').next().filter(|first| !first.is_empty())
 }
 
 /// `14.68MB`: the decimal half of [`human_size`].
@@ -120,6 +126,19 @@ mod tests {
         superblock.super_offset_sectors = 8;
         superblock.set_name(None, name);
         Superblock::V1(Box::new(superblock))
+    }
+
+    #[test]
+    fn a_name_is_no_variable_of_its_own() {
+        // As mdadm 4.2 does.
+        for (name, exported) in
+            [("host:a\nMD_LEVEL=raid0", Some("host:a")), ("\nb", None), ("", None), ("a b", Some("a b"))]
+        {
+            let pairs = export(&named(name));
+            let values: Vec<&str> =
+                pairs.iter().filter(|pair| pair.0 == "MD_NAME").map(|pair| pair.1.as_str()).collect();
+            assert_eq!(values, exported.into_iter().collect::<Vec<_>>(), "{name:?}");
+        }
     }
 
     /// What mdadm 4.2 printed for superblocks of these names.

@@ -6,7 +6,7 @@ mod superblock_0;
 mod superblock_1;
 
 pub use bitmap::bitmap;
-pub use export::{brief, counts_as_spare, export};
+pub use export::{brief, counts_as_spare, export, exported_name};
 pub use superblock_0::superblock_0;
 pub use superblock_1::superblock_1;
 

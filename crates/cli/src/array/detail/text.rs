@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
-use stripewise_format::examine::{Line, human_size, render};
+use stripewise_format::examine::{Line, exported_name, human_size, render};
 use stripewise_format::time::Timestamp;
 
 /// The longest label, `Consistency Policy`.
@@ -261,8 +261,8 @@ pub(super) fn export(detail: Value) -> Result<String> {
         "MD_LEVEL={}\nMD_DEVICES={}\nMD_METADATA={}\nMD_UUID={}\n",
         detail.level, detail.raid_devices, detail.metadata, detail.uuid
     );
-    if !detail.name.is_empty() {
-        let _ = writeln!(text, "MD_NAME={}", detail.name);
+    if let Some(name) = exported_name(&detail.name) {
+        let _ = writeln!(text, "MD_NAME={name}");
     }
     for device in &detail.devices {
         let Some(path) = &device.path else { continue };
