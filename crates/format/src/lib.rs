@@ -15,6 +15,7 @@ pub mod create;
 pub mod device_flags;
 pub mod error;
 pub mod examine;
+pub mod grow;
 pub mod level;
 pub mod luks;
 pub mod placement;

@@ -4,14 +4,12 @@ use super::{Area, CreateError, Label, Numbered, Numbering, Request, Sizes, Start
 use crate::bitmap::BitmapSuperblock;
 use crate::device_flags::DeviceFlags;
 use crate::level::Level;
-use crate::placement::{BitmapPlace, Metadata, Placement};
+use crate::placement::{Metadata, Placement};
 use crate::ppl::{self, PplHeader};
 use crate::superblock::Superblock;
 use crate::superblock_0::{Disk, Superblock0};
 use crate::superblock_1::{Features, MAX_SECTOR, Role, Superblock1};
 
-/// What follows a 0.90 superblock within its 64 KiB, all of which mdadm makes bits.
-const BITMAP_V0_BYTES: usize = 60 << 10;
 /// 0.90's word for a RAID-0 of the kernel's making, whose layout it does not record.
 const RAID0_LAYOUT_V0: u32 = u32::MAX;
 
@@ -184,7 +182,9 @@ impl Array<'_> {
         let mut logs = Vec::new();
         let bitmap_sector = superblock.bitmap_sector(place.super_offset_sectors);
         if let (Some(bitmap), Some(at_sector)) = (place.bitmap, bitmap_sector) {
-            logs.push(Area { at_sector, bytes: self.bitmap(superblock, &bitmap) });
+            let uuid = superblock.bitmap_uuid();
+            let head = BitmapSuperblock::new(uuid, bitmap.sync_size_sectors, bitmap.chunk_bytes);
+            logs.push(Area { at_sector, bytes: bitmap.to_bytes(&head, self.sizes.plan.metadata) });
         }
         if let Some((offset, sectors)) = place.bad_block_log {
             // mdadm leaves the empty log as it is; the bytes of an empty log keep every reader from old ones.
@@ -198,18 +198,5 @@ impl Array<'_> {
             logs.extend(at(area.offset_sectors.into()).map(|at_sector| Area { at_sector, bytes }));
         }
         logs
-    }
-
-    /// A bitmap with every bit set: nothing is known to be in sync until the first resync or recovery has ended.
-    fn bitmap(&self, superblock: &Superblock, place: &BitmapPlace) -> Vec<u8> {
-        let head =
-            BitmapSuperblock::new(superblock.bitmap_uuid(), place.sync_size_sectors, place.chunk_bytes);
-        let mut bytes = head.to_bytes();
-        let length = match self.sizes.plan.metadata {
-            Metadata::V0 => BITMAP_V0_BYTES,
-            Metadata::V1(_) => place.area_sectors() as usize * 512,
-        };
-        bytes.resize(length, 0xff);
-        bytes
     }
 }

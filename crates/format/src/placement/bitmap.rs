@@ -1,7 +1,7 @@
 //! How large a bitmap's chunk is and where the bitmap lies.
 
 use super::{Metadata, PlacementError};
-use crate::bitmap::{SUPERBLOCK_BYTES, area_bytes, bits};
+use crate::bitmap::{BitmapSuperblock, SUPERBLOCK_BYTES, area_bytes, bits};
 use crate::superblock_1::Minor;
 
 const CHUNK_BYTES_MIN: u64 = 4096;
@@ -26,6 +26,18 @@ impl BitmapPlace {
     /// Sectors of the bitmap, whole 4 KiB.
     pub const fn area_sectors(&self) -> u64 {
         area_bytes(self.sync_size_sectors, self.chunk_bytes) / 512
+    }
+
+    /// The bytes of a new bitmap, with every bit set: nothing is known to be in sync.
+    pub(crate) fn to_bytes(self, head: &BitmapSuperblock, metadata: Metadata) -> Vec<u8> {
+        let length = match metadata {
+            // All of which mdadm makes bits.
+            Metadata::V0 => V0_ROOM_BYTES,
+            Metadata::V1(_) => self.area_sectors() * 512,
+        };
+        let mut bytes = head.to_bytes();
+        bytes.resize(length as usize, 0xff);
+        bytes
     }
 }
 

@@ -1,6 +1,6 @@
 //! An array's plan and the places that follow from it.
 
-use super::{Consistency, Metadata, Placement, PlacementError, bitmap};
+use super::{BitmapPlace, Consistency, Metadata, Placement, PlacementError, bitmap};
 use crate::level::{Layout, Level};
 use crate::ppl::AREA_SECTORS;
 use crate::superblock_0;
@@ -144,9 +144,7 @@ impl Plan {
     ) -> Result<Placement, PlacementError> {
         self.check()?;
         let bitmap = match self.consistency {
-            Consistency::Bitmap { chunk_bytes } => {
-                Some(bitmap::place(self.metadata, size_sectors, self.sync_size(size_sectors), chunk_bytes)?)
-            }
+            Consistency::Bitmap { chunk_bytes } => Some(self.place_bitmap(size_sectors, chunk_bytes)?),
             Consistency::Resync | Consistency::Ppl => None,
         };
         let too_small = PlacementError::DeviceTooSmall { device_sectors };
@@ -184,6 +182,16 @@ impl Plan {
             Minor::End => place.before_superblock(size_sectors, log_sectors).ok_or(too_small),
             Minor::Start | Minor::Start4K => place.after_superblock(device_sectors, log_sectors),
         }
+    }
+
+    /// Where the bitmap of an array that uses `size_sectors` of each device lies, with the chunk given or mdadm's choice.
+    pub(crate) fn place_bitmap(
+        &self,
+        size_sectors: u64,
+        chunk_bytes: Option<u32>,
+    ) -> Result<BitmapPlace, PlacementError> {
+        self.check()?;
+        bitmap::place(self.metadata, size_sectors, self.sync_size(size_sectors), chunk_bytes)
     }
 
     /// Sectors that bits stand for: RAID-10's sync range is the array, others' the member.
