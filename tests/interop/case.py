@@ -252,6 +252,7 @@ class Case:
             raise Wrong(f"check: mismatch_cnt {answer['mismatch_cnt']}")
         if add and int(answer["degraded_after_add"]) != len(self.shape.missing):
             raise Wrong(f"degraded is {answer['degraded_after_add']} after the members were added")
+        return answer
 
     def _nothing_due(self, answer, lost):
         degraded = len(self.shape.missing) + lost

@@ -164,6 +164,7 @@ def seen():
         "array_state": attribute("array_state"),
         "degraded": attribute("degraded"),
         "resync_start": attribute("resync_start"),
+        "bitmap": attribute("bitmap/location"),
     }
 
 

@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Bench(Box<BenchArgs>),
     /// Make a new md array on files or block devices (mdadm --create).
     Create(Box<crate::array::create::CreateArgs>),
+    /// Give an idle array a write-intent bitmap, or take it away (mdadm --grow --bitmap).
+    Grow(crate::array::grow::GrowArgs),
     /// Print the superblock of members (mdadm --examine).
     Examine(crate::array::examine::ExamineArgs),
     /// Put an existing array together, finish what is due and leave it clean (mdadm --assemble).

@@ -47,6 +47,7 @@ fn run(cli: &Cli) -> anyhow::Result<exit::Exit> {
         Command::Study(command) => study::run(command),
         Command::Bench(args) => bench::run(args),
         Command::Create(args) => array::create::run(args),
+        Command::Grow(args) => array::grow::run(args),
         Command::Examine(args) => array::examine::run(args),
         Command::Assemble(args) => array::assemble::run(args),
         Command::Detail(args) => array::detail::run(args),

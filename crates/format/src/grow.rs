@@ -12,6 +12,7 @@ use crate::placement::{BitmapPlace, Consistency, PlacementError, Plan};
 use crate::superblock::Superblock;
 use crate::superblock_0::Superblock0;
 use crate::superblock_1::{Minor, Superblock1};
+use crate::time::Timestamp;
 
 /// Sectors between a 0.90 superblock and the end of what is kept for it.
 const V0_ROOM_SECTORS: u64 = 120;
@@ -23,6 +24,11 @@ const BLOCK_SECTORS: u64 = 8;
 pub enum GrowError {
     /// The array cannot have one.
     Placement(PlacementError),
+    /// No bit stands for so much.
+    Chunk {
+        /// Bytes asked for.
+        chunk_bytes: u32,
+    },
     /// What lies around its place leaves too little room.
     Room {
         /// Sectors that the bitmap takes.
@@ -36,6 +42,12 @@ impl fmt::Display for GrowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Placement(error) => error.fmt(f),
+            Self::Chunk { chunk_bytes } => {
+                write!(
+                    f,
+                    "a bitmap chunk of {chunk_bytes} bytes is not possible; it is a power of two from 4K"
+                )
+            }
             Self::Room { needed_sectors, free_sectors } => write!(
                 f,
                 "the bitmap takes {needed_sectors} sectors and {free_sectors} are free at its place; take a larger --bitmap-chunk"
@@ -45,6 +57,15 @@ impl fmt::Display for GrowError {
 }
 
 impl std::error::Error for GrowError {}
+
+/// What every change of the superblocks says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The members' events from now on.
+    pub events: u64,
+    /// When.
+    pub utime: Timestamp,
+}
 
 /// A member as it is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,8 +79,11 @@ pub struct Changed {
 /// Where the bitmap of an existing array goes, and what its bits stand for: the chunk given, or mdadm's choice.
 ///
 /// # Errors
-/// The level has none, or the chunk is too small for what mdadm keeps for bitmaps.
-pub fn place_bitmap(array: &Superblock, chunk_bytes: Option<u32>) -> Result<BitmapPlace, PlacementError> {
+/// The level has none, the chunk is no power of two, or it is too small for what mdadm keeps for bitmaps.
+pub fn place_bitmap(array: &Superblock, chunk_bytes: Option<u32>) -> Result<BitmapPlace, GrowError> {
+    if let Some(chunk_bytes) = chunk_bytes.filter(|bytes| !bytes.is_power_of_two()) {
+        return Err(GrowError::Chunk { chunk_bytes });
+    }
     let level = array.level();
     let plan = Plan {
         level,
@@ -70,10 +94,10 @@ pub fn place_bitmap(array: &Superblock, chunk_bytes: Option<u32>) -> Result<Bitm
         consistency: Consistency::Bitmap { chunk_bytes },
         data_offset_sectors: None,
     };
-    plan.place_bitmap(array.size_sectors(), chunk_bytes)
+    plan.place_bitmap(array.size_sectors(), chunk_bytes).map_err(GrowError::Placement)
 }
 
-/// A member of so many events with a bitmap; its superblock lies at a sector.
+/// A member with a bitmap; its superblock lies at a sector.
 ///
 /// # Errors
 /// Something else lies where the bitmap would.
@@ -81,7 +105,7 @@ pub fn with_bitmap(
     member: &Superblock,
     at_sector: u64,
     place: &BitmapPlace,
-    events: u64,
+    update: Update,
 ) -> Result<Changed, GrowError> {
     let (needed_sectors, free_sectors) = (place.area_sectors(), free_sectors(member, at_sector, place));
     if needed_sectors > free_sectors {
@@ -93,26 +117,32 @@ pub fn with_bitmap(
         Superblock::V1(superblock) => superblock.set_bitmap(place.offset_sectors),
     }
     let mut head = BitmapSuperblock::new(member.bitmap_uuid(), place.sync_size_sectors, place.chunk_bytes);
-    head.events = events;
+    head.events = update.events;
     let bytes = place.to_bytes(&head, member.metadata());
     let bitmap = member.bitmap_sector(at_sector).map(|at_sector| Area { at_sector, bytes });
-    Ok(Changed { bitmap, superblock: superblock_area(member, at_sector, events) })
+    Ok(Changed { bitmap, superblock: superblock_area(member, at_sector, update) })
 }
 
-/// A member of so many events without a bitmap; its superblock lies at a sector.
-pub fn without_bitmap(member: &Superblock, at_sector: u64, events: u64) -> Changed {
+/// A member without a bitmap; its superblock lies at a sector.
+pub fn without_bitmap(member: &Superblock, at_sector: u64, update: Update) -> Changed {
     let mut member = member.clone();
     match &mut member {
         Superblock::V0(superblock) => superblock.state &= !Superblock0::BITMAP_PRESENT,
         Superblock::V1(superblock) => superblock.clear_bitmap_and_ppl(),
     }
-    Changed { bitmap: None, superblock: superblock_area(member, at_sector, events) }
+    Changed { bitmap: None, superblock: superblock_area(member, at_sector, update) }
 }
 
-fn superblock_area(mut member: Superblock, at_sector: u64, events: u64) -> Area {
+fn superblock_area(mut member: Superblock, at_sector: u64, update: Update) -> Area {
     match &mut member {
-        Superblock::V0(superblock) => superblock.events = events,
-        Superblock::V1(superblock) => superblock.events = events,
+        Superblock::V0(superblock) => {
+            superblock.events = update.events;
+            superblock.utime_seconds = update.utime.seconds() as u32;
+        }
+        Superblock::V1(superblock) => {
+            superblock.events = update.events;
+            superblock.utime = update.utime;
+        }
     }
     let mut bytes = member.to_bytes();
     bytes.resize(bytes.len().next_multiple_of(512), 0);
@@ -158,6 +188,10 @@ mod tests {
         superblock
     }
 
+    fn update(events: u64) -> Update {
+        Update { events, utime: Timestamp::from_seconds(events) }
+    }
+
     fn boxed(superblock: Superblock1) -> Superblock {
         Superblock::V1(Box::new(superblock))
     }
@@ -175,14 +209,14 @@ mod tests {
         assert_eq!(place_bitmap(&start, Some(4 << 20)).unwrap().chunk_bytes, 4 << 20);
         assert!(matches!(
             place_bitmap(&start, Some(8 << 10)),
-            Err(PlacementError::BitmapChunkTooSmall { least_bytes: 32_768, .. })
+            Err(GrowError::Placement(PlacementError::BitmapChunkTooSmall { least_bytes: 32_768, .. }))
         ));
         let mut end = array(25_165_808, 0, 12_582_784 * 2);
         (end.bblog_offset_sectors, end.bblog_size_sectors) = (-8, 8);
         let end = boxed(end);
         let place = place_bitmap(&end, None).unwrap();
         assert_eq!(place.offset_sectors, -16);
-        let changed = with_bitmap(&end, 25_165_808, &place, 5).unwrap();
+        let changed = with_bitmap(&end, 25_165_808, &place, update(5)).unwrap();
         assert_eq!(changed.bitmap.unwrap().at_sector, 25_165_792);
     }
 
@@ -192,7 +226,7 @@ mod tests {
         assert_eq!(whole.area_sectors(), 8);
         let fits = |superblock: Superblock1, place: &BitmapPlace| {
             let at_sector = superblock.super_offset_sectors;
-            with_bitmap(&boxed(superblock), at_sector, place, 1)
+            with_bitmap(&boxed(superblock), at_sector, place, update(1))
         };
         let logged = |log| {
             let mut superblock = array(8, 2048, 81920);
@@ -226,11 +260,11 @@ mod tests {
     fn what_is_taken_away_leaves_the_superblock_of_before() {
         let before = boxed(array(8, 2048, 81920));
         let place = place_bitmap(&before, None).unwrap();
-        let with = with_bitmap(&before, 8, &place, 1).unwrap();
+        let with = with_bitmap(&before, 8, &place, update(1)).unwrap();
         let read = Superblock::parse(before.metadata(), &with.superblock.bytes, 8).unwrap();
         assert_eq!(read.bitmap_sector(8), Some(16));
         assert_eq!(read.events(), 1);
-        let without = without_bitmap(&read, 8, before.events());
+        let without = without_bitmap(&read, 8, update(before.events()));
         assert_eq!(Superblock::parse(before.metadata(), &without.superblock.bytes, 8).unwrap(), before);
     }
 
@@ -240,7 +274,7 @@ mod tests {
         superblock.level = Level::Raid0;
         assert_eq!(
             place_bitmap(&boxed(superblock), None),
-            Err(PlacementError::NoBitmapAtLevel(Level::Raid0))
+            Err(GrowError::Placement(PlacementError::NoBitmapAtLevel(Level::Raid0)))
         );
     }
 }

@@ -98,7 +98,7 @@ pub(crate) struct CreateArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum BitmapArg {
+pub(super) enum BitmapArg {
     Internal,
     None,
 }
@@ -126,6 +126,11 @@ fn size_or_max(text: &str) -> Result<MaxSize, String> {
     if text == "max" { Ok(MaxSize::Max) } else { text.parse().map(MaxSize::Size) }
 }
 
+/// What a bit stands for, in bytes.
+pub(super) fn bitmap_chunk_bytes(chunk: Size) -> Result<u32, String> {
+    u32::try_from(chunk.0).map_err(|_| "a bitmap chunk is at most 2G".to_owned())
+}
+
 pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
     let plan = args.plan().map_err(Impossible)?;
     let paths: Vec<PathBuf> = args.members.iter().filter(|path| !is_missing(path)).cloned().collect();
@@ -140,6 +145,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
         .iter()
         .map(|label| MemberWrite {
             candidate: &candidates[args.present_before(label.member)],
+            clears: true,
             logs: &label.logs,
             superblock: &label.superblock_area,
         })
@@ -231,9 +237,7 @@ impl CreateArgs {
             Some(_) if !wants_bitmap => {
                 return Err("--bitmap-chunk needs --bitmap internal".to_owned());
             }
-            Some(chunk) => {
-                Some(u32::try_from(chunk.0).map_err(|_| "a bitmap chunk is at most 2G".to_owned())?)
-            }
+            Some(chunk) => Some(bitmap_chunk_bytes(chunk)?),
             None => None,
         };
         Ok(match self.consistency_policy {
@@ -259,7 +263,6 @@ impl CreateArgs {
                 }),
             });
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
         let homehost = match self.homehost.as_deref() {
             None => hostname(),
             Some("<none>" | "") => None,
@@ -291,7 +294,7 @@ impl CreateArgs {
             },
             name,
             homehost,
-            created: Timestamp::from_seconds(now.as_secs()),
+            created: now()?,
         })
     }
 
@@ -327,6 +330,12 @@ impl CreateArgs {
         });
         unused.into_iter().chain(in_vain).collect()
     }
+}
+
+/// The time, as superblocks have it.
+pub(super) fn now() -> Result<Timestamp> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
+    Ok(Timestamp::from_seconds(since.as_secs()))
 }
 
 /// The system's random bytes.

@@ -8,6 +8,7 @@ pub(crate) mod detail;
 pub(crate) mod examine;
 mod flags;
 mod fresh;
+pub(crate) mod grow;
 mod layers;
 pub(crate) mod manage;
 mod select;

@@ -76,7 +76,7 @@ impl SelectArgs {
         Ok(self.find(what_for)?.assemble(options)?)
     }
 
-    fn options(&self, what_for: Use) -> Options {
+    pub(super) fn options(&self, what_for: Use) -> Options {
         let is_look = what_for == Use::Look;
         Options {
             run: self.run || is_look,
@@ -89,7 +89,8 @@ impl SelectArgs {
         }
     }
 
-    fn find(&self, what_for: Use) -> Result<Found> {
+    /// Finds the members; nothing is opened for writing.
+    pub(super) fn find(&self, what_for: Use) -> Result<Found> {
         if self.members.is_empty() && self.scan.is_none() {
             return Err(impossible("no members are given; name them, or the folder to --scan"));
         }

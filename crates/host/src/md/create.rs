@@ -221,9 +221,9 @@ impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.error)?;
         if self.not_restored.is_empty() {
-            return f.write_str("; nothing was created, and every member is as it was");
+            return f.write_str("; every member is as it was");
         }
-        f.write_str("; nothing was created, and these members could not be put back as they were:")?;
+        f.write_str("; these members could not be put back as they were:")?;
         self.not_restored.iter().try_for_each(|(path, error)| write!(f, " {} ({error})", path.display()))
     }
 }
@@ -235,6 +235,8 @@ impl std::error::Error for WriteError {}
 pub struct MemberWrite<'a> {
     /// The candidate.
     pub candidate: &'a Candidate,
+    /// Whether superblocks that are there are cleared before.
+    pub clears: bool,
     /// Bitmap and logs.
     pub logs: &'a [Area],
     /// The superblock.
@@ -245,7 +247,7 @@ impl MemberWrite<'_> {
     /// Superblocks found elsewhere, which would be taken for this one, are cleared.
     fn clearings(&self) -> impl Iterator<Item = Area> {
         let probe = &self.candidate.probe;
-        probe.found.iter().map(|found| {
+        probe.found.iter().filter(|_| self.clears).map(|found| {
             let bytes = ((probe.device_sectors - found.at_sector) * SECTOR_BYTES).min(OLD_BLOCK_BYTES);
             Area { at_sector: found.at_sector, bytes: vec![0; bytes as usize] }
         })
@@ -264,7 +266,7 @@ struct Saved<'a> {
     areas: Vec<Area>,
 }
 
-/// Writes an array onto its members: all of it or, after an error, nothing.
+/// Writes all members or, after an error, none.
 pub fn write(members: &[MemberWrite]) -> Result<(), WriteError> {
     let failed = |member: &MemberWrite, error| WriteError {
         path: member.candidate.probe.path.clone(),
@@ -364,7 +366,7 @@ mod tests {
         let (logs, superblock) = ([area(16), area(SECTORS - 8)], area(8));
         let writes: Vec<_> = candidates
             .iter()
-            .map(|candidate| MemberWrite { candidate, logs: &logs, superblock: &superblock })
+            .map(|candidate| MemberWrite { candidate, clears: true, logs: &logs, superblock: &superblock })
             .collect();
         let error = write(&writes).unwrap_err();
         assert_eq!(error.path, paths[1]);
@@ -373,7 +375,8 @@ mod tests {
             assert!(std::fs::read(path).unwrap().iter().all(|byte| *byte == fill), "{}", path.display());
         }
         candidates.remove(1);
-        let only = MemberWrite { candidate: &candidates[0], logs: &logs, superblock: &superblock };
+        let only =
+            MemberWrite { candidate: &candidates[0], clears: true, logs: &logs, superblock: &superblock };
         write(&[only]).unwrap();
         assert_eq!(std::fs::read(&paths[0]).unwrap()[4096..12288], [0x11; 8192]);
     }

@@ -6,6 +6,7 @@
 
 pub mod assemble;
 pub mod create;
+pub mod grow;
 mod logs;
 mod open;
 pub mod overlay;
