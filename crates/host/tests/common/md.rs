@@ -87,6 +87,7 @@ pub fn create_with_spares(
         .iter()
         .map(|label| MemberWrite {
             candidate: &candidates[label.member],
+            clears: true,
             logs: &label.logs,
             superblock: &label.superblock_area,
         })
