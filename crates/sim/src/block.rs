@@ -6,10 +6,12 @@
 //! either end. At most `nr_requests` reads and as many writes are queued or outstanding; further reads, and further writes, wait in
 //! the order they came. Requests go to the drive in order of sectors, one way, then from the start again; one that has been
 //! queued for longer than its kind may goes next, the oldest first, and the order goes on from there for as many requests as the
-//! scheduler serves in a batch before it looks again. A
-//! flush goes alone: when nothing is outstanding, and with nothing following until it completes.
+//! scheduler serves in a batch before it looks again. With time slices ([`Slices`]) that is the order of what may go now. A
+//! flush goes alone: when nothing is outstanding, and with nothing following until it completes. A drive without a volatile write
+//! cache is sent none, nor forced writes: its flushes are answered at once.
 
 use crate::drive::CommandOp;
+use crate::slices::{NOBODY, Process, Slices, Turn};
 use std::collections::VecDeque;
 use stripewise_engine::io::Tag;
 
@@ -99,6 +101,8 @@ struct Request {
     chain: u32,
     /// When it has been queued for as long as it may.
     expires_ns: u64,
+    /// Who sent it, with time slices.
+    process: Process,
 }
 
 /// An I/O that found the queue full.
@@ -108,6 +112,7 @@ struct Waiting {
     start: u64,
     end: u64,
     of: Piece,
+    process: Process,
 }
 
 /// Counts of what went through a queue.
@@ -145,6 +150,8 @@ pub(crate) struct QueueLimits {
     pub(crate) expire_ns: [u64; 2],
     /// Requests served in order from one that was queued too long on, it among them.
     pub(crate) batch: u32,
+    /// The drive has a volatile write cache (`queue/write_cache` is "write back").
+    pub(crate) write_back: bool,
 }
 
 /// The most commands outstanding to a drive that tags tell apart.
@@ -203,18 +210,25 @@ pub(crate) struct BlockQueue {
     /// Reads and writes that found no room.
     waiting: [VecDeque<Waiting>; 2],
     flushes: VecDeque<Tag>,
+    /// I/Os that ended without going to the drive.
+    answered: Vec<Tag>,
     flushing: bool,
     /// Reads and writes queued or outstanding.
     held: [u32; 2],
     outstanding: Vec<Request>,
     tags: Tags,
     position: u64,
+    slices: Option<Slices>,
+    /// When the queue must be looked at again though nothing happens, if nobody has been told yet, and the last such time told.
+    wake_ns: Option<u64>,
+    told_ns: u64,
     pub(crate) stats: MemberStats,
 }
 
 impl BlockQueue {
-    pub(crate) fn new(limits: QueueLimits, queue_depth: u32) -> Self {
-        let none = Request { start: 0, end: 0, op: CommandOp::Flush, chain: NONE, expires_ns: 0 };
+    pub(crate) fn new(limits: QueueLimits, slices: Option<Slices>, queue_depth: u32) -> Self {
+        let none =
+            Request { start: 0, end: 0, op: CommandOp::Flush, chain: NONE, expires_ns: 0, process: NOBODY };
         Self {
             limits,
             queued: Vec::with_capacity(2 * limits.nr_requests as usize),
@@ -223,25 +237,32 @@ impl BlockQueue {
             hint: 0,
             waiting: [VecDeque::new(), VecDeque::new()],
             flushes: VecDeque::new(),
+            answered: Vec::new(),
             flushing: false,
             held: [0; 2],
             outstanding: vec![none; queue_depth as usize],
             tags: Tags::new(queue_depth),
             position: 0,
+            slices,
+            wake_ns: None,
+            told_ns: 0,
             stats: MemberStats::default(),
         }
     }
 
-    /// Takes an I/O.
+    /// Takes an I/O of a process, or of [`NOBODY`] who is told apart; of whom, if that is not known, follows from where it is.
     pub(crate) fn add(
         &mut self,
         now_ns: u64,
         op: CommandOp,
         (start, sectors): (u64, u64),
         io: Tag,
+        process: Option<Process>,
         fanout: &mut Fanout,
     ) {
+        let op = if op == CommandOp::WriteFua && !self.limits.write_back { CommandOp::Write } else { op };
         match op {
+            CommandOp::Flush if !self.limits.write_back => return self.answered.push(io),
             CommandOp::Flush => {
                 self.stats.flushes += 1;
                 self.flushes.push_back(io);
@@ -257,11 +278,20 @@ impl BlockQueue {
             }
         }
         let (mut at, end) = (start, start + sectors);
+        let mut sender = NOBODY;
+        if let Some(slices) = &mut self.slices
+            && op == CommandOp::Read
+        {
+            sender = process.unwrap_or_else(|| slices.whose(start));
+            if sender != NOBODY {
+                slices.asked(now_ns, sender, start, end);
+            }
+        }
         let most = self.limits.request_sectors_max;
         let pieces = if sectors <= most { 1 } else { sectors.div_ceil(most) as u32 };
         let of = fanout.begin(io, pieces);
         while at < end {
-            let piece = Waiting { op, start: at, end: end.min(at + most), of };
+            let piece = Waiting { op, start: at, end: end.min(at + most), of, process: sender };
             at = piece.end;
             if !self.waiting[kind(op)].is_empty() || !self.place(now_ns, piece, fanout) {
                 self.waiting[kind(op)].push_back(piece);
@@ -271,9 +301,9 @@ impl BlockQueue {
 
     /// Joins a piece to a queued request or makes it one; false if the queue is full.
     fn place(&mut self, now_ns: u64, piece: Waiting, fanout: &mut Fanout) -> bool {
-        let Waiting { op, start, end, of } = piece;
+        let Waiting { op, start, end, of, process } = piece;
         let most = self.limits.request_sectors_max;
-        let fits = |r: &Request| r.op == op && r.end - r.start + end - start <= most;
+        let fits = |r: &Request| r.op == op && r.process == process && r.end - r.start + end - start <= most;
         let continues = |r: &Request| r.end == start && fits(r);
         if op != CommandOp::Discard && !self.queued.is_empty() {
             let mut back = self.hint;
@@ -305,7 +335,12 @@ impl BlockQueue {
         self.none_expires_ns = self.none_expires_ns.min(expires_ns);
         let index = self.queued.partition_point(|r| r.start <= start);
         let chain = fanout.link(of, NONE);
-        self.queued.insert(index, Request { start, end, op, chain, expires_ns });
+        self.queued.insert(index, Request { start, end, op, chain, expires_ns, process });
+        if process != NOBODY
+            && let Some(slices) = &mut self.slices
+        {
+            slices.queued(process);
+        }
         self.hint = index;
         true
     }
@@ -329,19 +364,97 @@ impl BlockQueue {
             self.flushing = true;
             let of = fanout.begin(io, 1);
             let chain = fanout.link(of, NONE);
-            return Some(self.send(Request { start: 0, end: 0, op: CommandOp::Flush, chain, expires_ns: 0 }));
+            let op = CommandOp::Flush;
+            return Some(self.send(Request { start: 0, end: 0, op, chain, expires_ns: 0, process: NOBODY }));
         }
         if self.queued.is_empty() {
             return None;
         }
-        let expired = if now_ns < self.none_expires_ns { None } else { self.expired(now_ns) };
-        let index = expired.unwrap_or_else(|| {
-            let index = self.queued.partition_point(|r| r.start < self.position);
-            if index == self.queued.len() { 0 } else { index }
-        });
+        // Nobody's turn and no reader that waits for one: the order is the queue's own.
+        let index = match &self.slices {
+            Some(slices) if slices.turn() != Turn::Free || slices.waiting() > 0 => self.in_turn(now_ns)?,
+            _ => self.in_order(now_ns),
+        };
         let request = self.queued.remove(index);
         self.position = request.end;
+        if request.process != NOBODY
+            && let Some(slices) = &mut self.slices
+        {
+            slices.sent(request.process);
+        }
         Some(self.send(request))
+    }
+
+    /// The queued request that goes next.
+    fn in_order(&mut self, now_ns: u64) -> usize {
+        let expired = if now_ns < self.none_expires_ns { None } else { self.expired(now_ns) };
+        expired.unwrap_or_else(|| {
+            let index = self.queued.partition_point(|r| r.start < self.position);
+            if index == self.queued.len() { 0 } else { index }
+        })
+    }
+
+    /// The queued request that goes next by whose turn it is; none while the drive is kept for one that has none queued.
+    fn in_turn(&mut self, now_ns: u64) -> Option<usize> {
+        let mut slices = self.slices.take()?;
+        let index = self.whose_turn(now_ns, &mut slices);
+        self.slices = Some(slices);
+        index
+    }
+
+    fn whose_turn(&mut self, now_ns: u64, slices: &mut Slices) -> Option<usize> {
+        loop {
+            match slices.turn() {
+                Turn::Of(process, end_ns) if now_ns < end_ns => {
+                    if slices.has_queued(process) {
+                        return self.first_of(|request| request.process == process);
+                    }
+                    let is_close = |r: &&Request| slices.is_close(r.process, self.position.abs_diff(r.start));
+                    if let Some(close) = self.queued.iter().find(is_close) {
+                        slices.begin(now_ns, close.process);
+                        continue;
+                    }
+                    if let Some(until_ns) = slices.idles_until(process).filter(|&until_ns| until_ns > now_ns)
+                    {
+                        self.look_again(now_ns, until_ns.min(end_ns));
+                        return None;
+                    }
+                }
+                Turn::Others(end_ns) if now_ns < end_ns => {
+                    let index = self.first_of(|request| !slices.has_turns(request.process));
+                    if index.is_some() {
+                        return index;
+                    }
+                }
+                Turn::Free if slices.waiting() == 0 => return Some(self.in_order(now_ns)),
+                Turn::Free => {
+                    let had_turn = |request: &Request| slices.had_turn(request.process);
+                    let next = self.queued.iter().min_by_key(|r| (had_turn(r), r.expires_ns))?.process;
+                    slices.begin(now_ns, next);
+                    continue;
+                }
+                Turn::Of(..) | Turn::Others(_) => {}
+            }
+            slices.end();
+        }
+    }
+
+    /// The first queued request of a kind, in order of sectors from where the last one ended.
+    fn first_of(&self, is_wanted: impl Fn(&Request) -> bool) -> Option<usize> {
+        let from = self.queued.partition_point(|request| request.start < self.position);
+        (from..self.queued.len()).chain(0..from).find(|&index| is_wanted(&self.queued[index]))
+    }
+
+    fn look_again(&mut self, now_ns: u64, at_ns: u64) {
+        if self.told_ns <= now_ns || at_ns < self.told_ns {
+            self.told_ns = at_ns;
+            self.wake_ns = Some(at_ns);
+        }
+    }
+
+    /// When the queue must be looked at again though nothing happens; told once.
+    pub(crate) const fn take_wake(&mut self) -> Option<u64> {
+        self.wake_ns.take()
     }
 
     /// The queued request that has waited too long for longest.
@@ -374,6 +487,11 @@ impl BlockQueue {
             self.flushing = false;
             return;
         }
+        if request.process != NOBODY
+            && let Some(slices) = &mut self.slices
+        {
+            slices.ended(now_ns, request.process);
+        }
         let kind = kind(request.op);
         self.held[kind] -= 1;
         while let Some(&piece) = self.waiting[kind].front() {
@@ -384,9 +502,15 @@ impl BlockQueue {
         }
     }
 
+    /// The I/Os that ended without going to the drive, to be told of.
+    pub(crate) const fn answered(&mut self) -> &mut Vec<Tag> {
+        &mut self.answered
+    }
+
     /// Whether nothing is queued, waiting or outstanding.
     pub(crate) fn is_idle(&self) -> bool {
         self.tags.all_left()
+            && self.answered.is_empty()
             && self.queued.is_empty()
             && self.waiting.iter().all(VecDeque::is_empty)
             && self.flushes.is_empty()
@@ -398,16 +522,22 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    const LIMITS: QueueLimits =
-        QueueLimits { request_sectors_max: 256, nr_requests: 128, expire_ns: [1_000, 10_000], batch: 16 };
+    const LIMITS: QueueLimits = QueueLimits {
+        request_sectors_max: 256,
+        nr_requests: 128,
+        expire_ns: [1_000, 10_000],
+        batch: 16,
+        write_back: true,
+    };
 
     /// The sectors of requests, which come a nanosecond after each other, in the order they go to a drive that takes one at a time,
     /// a microsecond each, and is at sector 50,000.
     fn order(limits: QueueLimits, requests: &[(CommandOp, u64)]) -> Vec<u64> {
-        let (mut queue, mut fanout, mut done) = (BlockQueue::new(limits, 1), Fanout::default(), Vec::new());
+        let (mut queue, mut fanout, mut done) =
+            (BlockQueue::new(limits, None, 1), Fanout::default(), Vec::new());
         queue.position = 50_000;
         for (tag, &(op, start)) in (0..).zip(requests) {
-            queue.add(tag, op, (start, 8), Tag(tag), &mut fanout);
+            queue.add(tag, op, (start, 8), Tag(tag), None, &mut fanout);
         }
         let mut sectors = Vec::new();
         for now_ns in (500..).step_by(1_000) {
@@ -432,6 +562,23 @@ mod tests {
             let turns = batch.windows(2).filter(|pair| pair[1] < pair[0]).count();
             assert!(turns <= 1, "{batch:?}");
             left.retain(|sector| !batch.contains(sector));
+        }
+    }
+
+    #[test]
+    fn a_drive_without_a_volatile_cache_gets_no_flush_and_no_forced_write() {
+        for write_back in [true, false] {
+            let limits = QueueLimits { write_back, ..LIMITS };
+            let (mut queue, mut fanout) = (BlockQueue::new(limits, None, 4), Fanout::default());
+            queue.add(0, CommandOp::WriteFua, (0, 8), Tag(1), None, &mut fanout);
+            let (_, op, ..) = queue.next(0, &mut fanout).unwrap();
+            assert_eq!(op, if write_back { CommandOp::WriteFua } else { CommandOp::Write });
+            queue.add(1, CommandOp::Flush, (0, 0), Tag(2), None, &mut fanout);
+            queue.add(2, CommandOp::Write, (100, 8), Tag(3), None, &mut fanout);
+            assert_eq!(queue.next(2, &mut fanout).is_some(), !write_back, "a flush lets nothing past");
+            let answered: &[Tag] = if write_back { &[] } else { &[Tag(2)] };
+            assert_eq!(queue.answered(), answered);
+            assert_eq!(queue.stats.flushes, u64::from(write_back));
         }
     }
 

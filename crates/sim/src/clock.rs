@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Arm(u32),
     /// This member's drive has read ahead as far as it would, and may write dirty data.
     ReadAheadFull(u32),
+    /// This member's queue has answered something itself, or no longer keeps its drive idle.
+    Queue(u32),
     /// A command's data have crossed the bus, or come to where they can: member and command.
     Transferred(u32, u8),
 }
@@ -45,6 +47,7 @@ impl Event {
             Self::Arm(member) => 5 | member << KIND_BITS,
             Self::ReadAheadFull(member) => 6 | member << KIND_BITS,
             Self::Copied(number) => 8 | number << KIND_BITS,
+            Self::Queue(member) => 9 | member << KIND_BITS,
             Self::Transferred(member, command) => {
                 7 | (command as u32) << KIND_BITS | member << (KIND_BITS + COMMAND_BITS)
             }
@@ -63,6 +66,7 @@ impl Event {
             5 => Self::Arm(index),
             6 => Self::ReadAheadFull(index),
             8 => Self::Copied(index),
+            9 => Self::Queue(index),
             _ => Self::Transferred(index >> COMMAND_BITS, (index & ((1 << COMMAND_BITS) - 1)) as u8),
         }
     }

@@ -24,6 +24,7 @@ mod realtime;
 mod report;
 mod reserved;
 mod rig;
+mod slices;
 mod topology;
 mod trace;
 mod world;

@@ -17,6 +17,7 @@ use crate::drive::{Command, CommandOp, Drive, Surroundings};
 use crate::random::Random;
 use crate::report::{MemberReport, SimReport};
 use crate::rig::{Rig, RigError};
+use crate::slices::{NOBODY, Process, Slices};
 use crate::trace::TraceHash;
 use std::collections::VecDeque;
 use std::fmt;
@@ -210,8 +211,10 @@ impl<D: Data> World<D> {
                 nr_requests: rig.block.nr_requests,
                 expire_ns: [rig.block.read_expire_ns, rig.block.write_expire_ns],
                 batch: rig.block.expire_batch,
+                write_back: rig.drive.has_volatile_cache(),
             };
-            let queue = BlockQueue::new(limits, depth);
+            let slices = rig.block.slices.filter(|_| rig.drive.is_rotational()).map(Slices::new);
+            let queue = BlockQueue::new(limits, slices, depth);
             members.push(Member { queue, drive, controller, touched: false, has_stripes: false });
         }
         let deadline = stack.next_deadline();
@@ -355,6 +358,13 @@ impl<D: Data> World<D> {
             }
             Event::Arm(member) => self.drive(member, Drive::arm),
             Event::ReadAheadFull(member) => self.drive(member, Drive::read_ahead_full),
+            Event::Queue(member) => {
+                while let Some(tag) = self.members[member as usize].queue.answered().pop() {
+                    self.answered(tag);
+                }
+                touch(&mut self.members[member as usize], member, &mut self.touched);
+                self.act();
+            }
             Event::Transferred(member, tag) => {
                 self.drive(member, |drive, around| drive.transferred(tag, around));
             }
@@ -511,13 +521,26 @@ impl<D: Data> World<D> {
         self.schedule.at(end_ns, Event::Copied(number));
     }
 
+    /// The process that sends an I/O, if it is known: the one that is submitting a request. What passes the stripe cache is sent
+    /// by md's thread.
+    fn sender(&self, io: &MemberIo) -> Option<Process> {
+        if self.is_of_stripe(io) {
+            return Some(NOBODY);
+        }
+        self.submitting.map(|id| self.requests[id as usize].flags.stream)
+    }
+
     fn member_io(&mut self, io: &MemberIo) {
         self.data.io(io, &self.out);
         let slot = io.member.index() as u32;
         let op = CommandOp::of(io.op, io.fua);
+        let process = self.sender(io);
         let member = &mut self.members[slot as usize];
         let sectors = (io.range.start, io.range.count);
-        member.queue.add(self.now_ns, op, sectors, io.tag, &mut self.fanout);
+        member.queue.add(self.now_ns, op, sectors, io.tag, process, &mut self.fanout);
+        if op == CommandOp::Flush && member.queue.answered().len() == 1 {
+            self.schedule.at(self.now_ns, Event::Queue(slot));
+        }
         touch(member, slot, &mut self.touched);
     }
 
@@ -544,6 +567,9 @@ impl<D: Data> World<D> {
                 let mut around = Surroundings { now_ns: self.now_ns, member: slot, schedule, bus, done };
                 let command = Command { op, start, sectors, arrival_ns: ready_ns + self.way_ns };
                 member.drive.submit(tag, command, &mut around);
+            }
+            if let Some(wake_ns) = member.queue.take_wake() {
+                self.schedule.at(wake_ns, Event::Queue(slot));
             }
         }
         self.touched.clear();

@@ -81,6 +81,8 @@ fn unknown_missing_and_ill_formed_parameters_are_refused() {
         let what = refused("value = 7200", &format!("value = {value}"));
         assert!(what.starts_with("drive.toml:13: rpm: ") && what.contains(words), "{what}");
     }
+    let physical = refused("value = 512\nunit = \"bytes\"", "value = 520\nunit = \"bytes\"");
+    assert!(physical.contains("physical_sector: must be 512 bytes or a power of two of them"), "{physical}");
     let unnamed = refused("title = ", "title: ");
     assert!(unnamed.starts_with("drive.toml:4: "), "{unnamed}");
 }
@@ -105,6 +107,12 @@ fn flash_drives_that_cannot_be_are_refused_by_name_and_line() {
     assert!(
         flag.contains("power_loss_protection: 2 is not possible; give a whole number from 0 to 1"),
         "{flag}"
+    );
+    let bare = text.replace("value = 1\nunit = \"flag\"", "value = 0\nunit = \"flag\"");
+    let volatile = Model::parse("ssd.toml", &bare).unwrap_err().to_string();
+    assert!(
+        volatile.ends_with("volatile_cache: without power_loss_protection the buffer is volatile"),
+        "{volatile}"
     );
     let missing = refused("[parameter.read_time]", "[parameter.reed_time]");
     assert_eq!(missing, "ssd.toml:3: read_time: missing: from a page's cells to the die's register, in us");

@@ -43,7 +43,8 @@ fn two_buses_move_twice_as_much() {
             ControllerNames { model: "88sx6081-pci32", members: [3, 4, 5].map(Slot).to_vec(), bus: None },
         ],
         cpu: "opteron-244",
-        block: "linux-block-2.6.27",
+        // Without turns of processes, for the drives to be busy all the time.
+        block: "linux-block-6.1",
     };
     config.rig = Rig::load(&names).unwrap();
     let mut workload = ClosedLoop::new(4, 4 << 20, false, 100, 6 * (DRIVE_SECTORS / 128 * 128), 3.0);

@@ -51,13 +51,22 @@ impl Loop {
         depth: usize,
         mut next: impl FnMut() -> Option<(CommandOp, u64, u64)>,
     ) -> f64 {
+        self.run_readers(depth, |_| next())
+    }
+
+    /// Runs the commands of so many that have one outstanding each.
+    pub(crate) fn run_readers(
+        &mut self,
+        depth: usize,
+        mut next: impl FnMut(usize) -> Option<(CommandOp, u64, u64)>,
+    ) -> f64 {
         let began_ns = self.now_ns;
         let mut free: Vec<u8> = (0..depth).map(|tag| tag as u8).rev().collect();
         let mut started = vec![(0, CommandOp::Flush); depth];
         let mut done = Vec::new();
         loop {
             while let Some(&tag) = free.last() {
-                let Some((op, start, sectors)) = next() else { break };
+                let Some((op, start, sectors)) = next(usize::from(tag)) else { break };
                 free.pop();
                 started[tag as usize] = (self.now_ns, op);
                 let command = Command { op, start, sectors, arrival_ns: self.now_ns };

@@ -2,6 +2,23 @@
 
 use super::{Model, ModelError, ModelKind};
 
+/// Time slices of processes that read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceModel {
+    /// A process's turn.
+    pub slice_ns: u64,
+    /// What all turns together should take at most, if they are shortened for that; 0 if not.
+    pub target_ns: u64,
+    /// How long the drive is kept for a process that has nothing queued.
+    pub idle_ns: u64,
+    /// The turn of all other requests.
+    pub others_ns: u64,
+    /// Sectors between two reads of a process that reads on.
+    pub near_sectors: u64,
+    /// Sectors up to which another process's read is close enough to go on instead.
+    pub close_sectors: u64,
+}
+
 /// Limits of the queue of requests above each member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockModel {
@@ -17,6 +34,8 @@ pub struct BlockModel {
     pub write_expire_ns: u64,
     /// Requests served in order of sectors from such a one on, it among them.
     pub expire_batch: u32,
+    /// The time slices of processes that read on, if the scheduler has them.
+    pub slices: Option<SliceModel>,
     /// Threads dm-crypt has for one device; none for one on every core.
     pub crypt_threads: Option<u32>,
 }
@@ -25,12 +44,22 @@ impl BlockModel {
     /// Makes the typed model of a loaded one.
     pub fn new(model: &Model) -> Result<Self, ModelError> {
         model.expect_kind(ModelKind::Block)?;
+        let nanos = |name| (model.number(name) * 1e6) as u64;
+        let slices = SliceModel {
+            slice_ns: nanos("slice_sync"),
+            target_ns: nanos("slice_target"),
+            idle_ns: nanos("slice_idle"),
+            others_ns: nanos("slice_async"),
+            near_sectors: model.kib_sectors("slice_near"),
+            close_sectors: model.kib_sectors("slice_close"),
+        };
         Ok(Self {
             request_sectors_max: model.kib_sectors("request_size_max"),
             nr_requests: model.number("nr_requests") as u32,
-            read_expire_ns: (model.number("read_expire") * 1e6) as u64,
-            write_expire_ns: (model.number("write_expire") * 1e6) as u64,
+            read_expire_ns: nanos("read_expire"),
+            write_expire_ns: nanos("write_expire"),
             expire_batch: model.number("expire_batch") as u32,
+            slices: (slices.slice_ns > 0).then_some(slices),
             crypt_threads: match model.number("crypt_threads") as u32 {
                 0 => None,
                 threads => Some(threads),

@@ -28,6 +28,15 @@ impl DriveModel {
         matches!(self, Self::Hdd(_))
     }
 
+    /// Whether it tells that it has a write cache that a power cut empties. Linux sends flushes and forced writes to no other.
+    pub const fn has_volatile_cache(&self) -> bool {
+        match self {
+            Self::Hdd(hdd) => hdd.write_cache_sectors > 0,
+            Self::Ssd(ssd) => ssd.volatile_cache,
+            Self::Constant(_) => true,
+        }
+    }
+
     /// The model as loaded.
     pub fn model(&self) -> &Model {
         match self {
@@ -112,6 +121,8 @@ pub struct HddModel {
     pub model: Model,
     /// Sectors the drive offers.
     pub capacity_sectors: u64,
+    /// Sectors of a physical sector, the least that is written.
+    pub physical_sectors: u64,
     /// Nanoseconds of a revolution.
     pub revolution_ns: u64,
     /// Recording surfaces.
@@ -138,6 +149,8 @@ pub struct HddModel {
     pub segments: usize,
     /// Sectors of a read segment.
     pub segment_sectors: u64,
+    /// Sectors read ahead for a sequential reader though other commands wait.
+    pub read_ahead_min_sectors: u64,
     /// Sectors of dirty data the cache takes; zero without a write cache.
     pub write_cache_sectors: u64,
     /// Dirty ranges the cache keeps apart.
@@ -167,6 +180,7 @@ impl HddModel {
         let write_cache = model.number("write_cache") * 2048.0;
         let hdd = Self {
             capacity_sectors: model.number("capacity") as u64,
+            physical_sectors: model.number("physical_sector") as u64 / 512,
             revolution_ns: (60e9 / model.number("rpm")).round() as u64,
             heads: model.number("heads") as u64,
             zones: zones
@@ -182,6 +196,7 @@ impl HddModel {
             ageing_ns: model.milliseconds("ageing"),
             segments: model.number("read_segments") as usize,
             segment_sectors: model.kib_sectors("read_segment_size"),
+            read_ahead_min_sectors: model.kib_sectors("read_ahead_min"),
             write_cache_sectors: write_cache as u64,
             write_extents_max: model.number("write_extents") as usize,
             write_high_water_sectors: (write_cache * model.number("write_high_water")) as u64,
@@ -192,6 +207,12 @@ impl HddModel {
             link_byte_ps: model.picoseconds_per_byte("link_rate"),
             model: model.clone(),
         };
+        if !hdd.physical_sectors.is_power_of_two() || model.number("physical_sector") % 512.0 > 0.0 {
+            return Err(hdd.refuse(
+                "physical_sector",
+                "must be 512 bytes or a power of two of them, such as 4096".to_owned(),
+            ));
+        }
         hdd.check_zones()?;
         hdd.check_times()?;
         hdd.check_cache()?;

@@ -17,7 +17,7 @@ mod ssd;
 
 use std::fmt;
 
-pub use block::BlockModel;
+pub use block::{BlockModel, SliceModel};
 pub use controller::{BusModel, ControllerModel};
 pub use cpu::CpuModel;
 pub use drive::{ConstantModel, DriveModel, HddModel, SeekModel, ZoneModel};

@@ -35,6 +35,8 @@ pub struct SsdModel {
     pub write_buffer_bytes: u64,
     /// Whether what is in the buffer survives a power cut.
     pub power_loss_protection: bool,
+    /// Whether the drive tells that it has a volatile write cache.
+    pub volatile_cache: bool,
     /// Sectors read beyond a sequential read.
     pub read_ahead_sectors: u64,
     /// Streams told apart.
@@ -79,6 +81,7 @@ impl SsdModel {
             mapping_sectors: model.kib_sectors("mapping_unit"),
             write_buffer_bytes: (model.number("write_buffer") * 1_048_576.0) as u64,
             power_loss_protection: model.number("power_loss_protection") > 0.5,
+            volatile_cache: model.number("volatile_cache") > 0.5,
             read_ahead_sectors: model.kib_sectors("read_ahead"),
             streams: model.number("read_streams") as usize,
             command_ns: model.microseconds("command_overhead"),
@@ -106,6 +109,10 @@ impl SsdModel {
         }
         if !self.page_sectors.is_multiple_of(self.mapping_sectors) {
             return Err(self.refuse("mapping_unit", "must divide page_size".to_owned()));
+        }
+        if !self.volatile_cache && !self.power_loss_protection {
+            let what = "without power_loss_protection the buffer is volatile".to_owned();
+            return Err(self.refuse("volatile_cache", what));
         }
         let together = self.program_bytes * u64::from(self.programs_max);
         if self.write_buffer_bytes < together {

@@ -77,11 +77,18 @@ impl Extents {
         self.sorted.drain(first + 1..last);
     }
 
-    /// Takes at most `sectors_max` sectors off the front of an extent; returns the range.
-    pub(crate) fn take(&mut self, index: usize, sectors_max: u64, geometry: &Geometry) -> (u64, u64) {
+    /// Takes at most `sectors_max` sectors off the front of an extent, cut between physical sectors; returns the range.
+    pub(crate) fn take(
+        &mut self,
+        index: usize,
+        sectors_max: u64,
+        physical_sectors: u64,
+        geometry: &Geometry,
+    ) -> (u64, u64) {
         let extent = &mut self.sorted[index];
         let start = extent.start;
-        let end = extent.end.min(start + sectors_max);
+        let cut = (start + sectors_max) & !(physical_sectors - 1);
+        let end = extent.end.min(if cut > start { cut } else { start + sectors_max });
         self.sectors -= end - start;
         if end == extent.end {
             self.sorted.remove(index);
@@ -116,7 +123,9 @@ mod tests {
         assert!(extents.joins(208, 210) && !extents.joins(209, 210));
         extents.insert(110, 300, &geometry);
         assert_eq!(ranges(&extents), [(92, 300)]);
-        assert_eq!(extents.take(0, 64, &geometry), (92, 156));
+        assert_eq!(extents.take(0, 64, 1, &geometry), (92, 156));
         assert_eq!((ranges(&extents), extents.sectors()), (vec![(156, 300)], 144));
+        assert_eq!(extents.take(0, 64, 8, &geometry), (156, 216), "cut between physical sectors of eight");
+        assert_eq!(extents.take(0, 64, 8, &geometry), (216, 280));
     }
 }

@@ -20,7 +20,7 @@ use crate::models::HddModel;
 use arm::{Arm, Work};
 use extents::Extents;
 use geometry::{Geometry, Place};
-use read_cache::ReadCache;
+use read_cache::{Found, ReadCache};
 use std::collections::VecDeque;
 
 /// A command with what the drive knows of it.
@@ -32,6 +32,8 @@ struct Pending {
     ready_ns: u64,
     /// When its first sector came under the head.
     media_ns: u64,
+    /// A read of what follows in a segment of the cache.
+    may_carry_on: bool,
 }
 
 #[derive(Debug)]
@@ -45,6 +47,8 @@ struct Limits {
     high_water_extents: usize,
     destage_window: usize,
     destage_run_sectors: u64,
+    physical_sectors: u64,
+    revolution_ns: u64,
 }
 
 /// A mechanical drive.
@@ -64,8 +68,8 @@ pub(crate) struct Hdd {
     arriving_sectors: u64,
     arriving: usize,
     flush: Option<u8>,
-    /// Whether an event tells when read-ahead stops by itself.
-    awaits_read_ahead: bool,
+    /// When the next event comes that tells how far read-ahead is.
+    read_ahead_event_ns: Option<u64>,
     /// When dirty data were last written, or when there began to be some.
     destaged_ns: u64,
     link: Link,
@@ -77,7 +81,13 @@ impl Hdd {
     pub(crate) fn new(model: &HddModel, random: u64) -> Self {
         let geometry = Geometry::new(model);
         let depth = model.queue_depth as usize;
-        let none = Pending { command: Command::NONE, place: Place::default(), ready_ns: 0, media_ns: 0 };
+        let none = Pending {
+            command: Command::NONE,
+            place: Place::default(),
+            ready_ns: 0,
+            media_ns: 0,
+            may_carry_on: false,
+        };
         Self {
             limits: Limits {
                 queue_depth: model.queue_depth,
@@ -89,9 +99,11 @@ impl Hdd {
                 high_water_extents: model.write_high_water_extents,
                 destage_window: model.destage_window,
                 destage_run_sectors: model.destage_run_sectors,
+                physical_sectors: model.physical_sectors,
+                revolution_ns: model.revolution_ns,
             },
             arm: Arm::new(model, &geometry, random),
-            reads: ReadCache::new(model.segments, model.segment_sectors),
+            reads: ReadCache::new(model.segments, model.segment_sectors, model.read_ahead_min_sectors),
             commands: vec![none; depth],
             queue: Vec::with_capacity(depth),
             writes: VecDeque::with_capacity(depth),
@@ -99,7 +111,7 @@ impl Hdd {
             arriving_sectors: 0,
             arriving: 0,
             flush: None,
-            awaits_read_ahead: false,
+            read_ahead_event_ns: None,
             destaged_ns: 0,
             link: Link::new(model.link_byte_ps),
             firmware_free_ns: 0,
@@ -123,7 +135,7 @@ impl Hdd {
             CommandOp::Read | CommandOp::WriteFua => self.geometry.place(command.start),
             CommandOp::Write | CommandOp::Flush | CommandOp::Discard => Place::default(),
         };
-        self.commands[tag as usize] = Pending { command, place, ready_ns, media_ns: 0 };
+        self.commands[tag as usize] = Pending { command, place, ready_ns, media_ns: 0, may_carry_on: false };
         match command.op {
             CommandOp::Read => self.read(tag, around),
             CommandOp::Write if self.limits.write_cache_sectors > 0 => {
@@ -198,9 +210,9 @@ impl Hdd {
         self.arm_next(around);
     }
 
-    /// Read-ahead has stopped by itself, unless it was carried on meanwhile.
+    /// Read-ahead has come as far as something waits for, unless it was carried on meanwhile.
     pub(crate) fn read_ahead_full(&mut self, around: &mut Surroundings<'_>) {
-        self.awaits_read_ahead = false;
+        self.read_ahead_event_ns = self.read_ahead_event_ns.filter(|&at_ns| at_ns > around.now_ns);
         self.arm_next(around);
     }
 
@@ -209,13 +221,16 @@ impl Hdd {
         let (start, end) = (command.start, command.end());
         let destaging =
             matches!(self.arm.work(), Work::Destage { start: s, end: e } if s <= start && end <= e);
-        if destaging
-            || self.reads.hit(start, end, around.now_ns, &self.geometry, &self.arm)
-            || (!self.dirty.is_empty() && self.dirty.covers(start, end))
-        {
+        let found = if destaging {
+            Found::All
+        } else {
+            self.reads.find((start, end), around.now_ns, &self.geometry, &self.arm)
+        };
+        if found == Found::All || (!self.dirty.is_empty() && self.dirty.covers(start, end)) {
             self.transfer(tag, ready_ns, around);
             return;
         }
+        self.commands[tag as usize].may_carry_on = found == Found::Reader;
         self.queue.push(tag);
         self.arm_next(around);
     }
@@ -263,23 +278,45 @@ impl Hdd {
         if !self.arm.is_free() || (self.queue.is_empty() && self.dirty.is_empty()) {
             return;
         }
-        let pressed = self.is_pressed(around.now_ns);
+        let pressed = !self.dirty.is_empty() && self.is_pressed(around.now_ns);
         if self.queue.is_empty()
             && !pressed
             && let Some(full_ns) = self.reads.full_ns(around.now_ns, &self.geometry)
         {
-            if !self.awaits_read_ahead {
-                self.awaits_read_ahead = true;
-                around.read_ahead_full_at(full_ns);
-            }
+            self.look_at_read_ahead(full_ns, around);
             return;
         }
         self.reads.fill(around.now_ns, &self.geometry);
+        if !pressed && let Some(least_ns) = self.reads_on_until(around.now_ns) {
+            self.look_at_read_ahead(least_ns, around);
+            return;
+        }
         self.arm.follow(&self.reads, &self.geometry);
         let destage =
             !self.dirty.is_empty() && (self.queue.is_empty() || (pressed && self.arm.last_was_command()));
         let end_ns = if destage { self.destage(around.now_ns) } else { self.command(around.now_ns) };
         around.arm_at(end_ns);
+    }
+
+    /// Has the arm's next work considered again at a time.
+    fn look_at_read_ahead(&mut self, at_ns: u64, around: &mut Surroundings<'_>) {
+        if self.read_ahead_event_ns.is_none_or(|event_ns| at_ns < event_ns) {
+            self.read_ahead_event_ns = Some(at_ns);
+            around.read_ahead_full_at(at_ns);
+        }
+    }
+
+    /// Until when the arm goes on reading ahead for its reader though commands wait; none of them has come to the ageing bound or
+    /// is on the way.
+    fn reads_on_until(&self, now_ns: u64) -> Option<u64> {
+        let least_ns = self.reads.least_ns(now_ns, &self.geometry)?;
+        let waits = |tag: &u8| {
+            let command = &self.commands[*tag as usize].command;
+            now_ns.saturating_sub(command.arrival_ns) <= self.limits.ageing_ns
+                && (command.op != CommandOp::Read
+                    || self.reads.on_the_way(command.start, now_ns, &self.geometry).is_none())
+        };
+        self.queue.iter().all(waits).then_some(least_ns)
     }
 
     /// Begins the queued command that is reached first, or the oldest if it has waited too long.
@@ -301,22 +338,21 @@ impl Hdd {
         let (start, end) = (pending.command.start, pending.command.end());
         let from_ns = now_ns.max(pending.ready_ns);
         let (work, media_ns, end_ns) = if pending.command.op == CommandOp::Read {
-            let (media_ns, end_ns) =
-                if let Some(reached_ns) = self.reads.on_the_way(start, now_ns, &self.geometry) {
-                    (reached_ns.max(from_ns), self.reads.carry_on(end, &self.geometry).max(from_ns))
-                } else {
-                    let media_ns = self.arm.access_ns(from_ns, pending.place, false);
-                    (media_ns, self.reads.begin(start, end, media_ns, &self.geometry))
-                };
+            let (media_ns, end_ns) = if let Some(reached_ns) =
+                self.reads.on_the_way(start, now_ns, &self.geometry)
+            {
+                (reached_ns.max(from_ns), self.reads.carry_on(end, &self.geometry).max(from_ns))
+            } else {
+                let miss = self.reads.miss(start, pending.may_carry_on);
+                let place = if miss.from == start { pending.place } else { self.geometry.place(miss.from) };
+                let media_ns = self.arm.access_ns(from_ns, place, false);
+                (media_ns, self.reads.begin(miss, (start, end), media_ns, &self.geometry))
+            };
             (Work::Read(tag), media_ns, end_ns)
         } else {
             self.reads.stop();
             let media_ns = self.arm.access_ns(from_ns, pending.place, true);
-            (
-                Work::WriteFua(tag),
-                media_ns,
-                geometry::Run::new(&self.geometry, start, media_ns).end_ns(&self.geometry, end),
-            )
+            (Work::WriteFua(tag), media_ns, self.written_ns(start, end, media_ns))
         };
         self.commands[tag as usize].media_ns = media_ns;
         self.arm.begin(work, now_ns, end_ns, end, &self.geometry);
@@ -333,6 +369,17 @@ impl Hdd {
             return self.arm.access_ns(from_ns, pending.place, false);
         }
         self.arm.access_ns(from_ns, pending.place, true)
+    }
+
+    /// When a range has been written whose start comes under the head at `media_ns`. What it leaves of a physical sector is read, and
+    /// the sector written when it comes round again: a revolution for both ends of a range that passes within one, else for each.
+    fn written_ns(&self, start: u64, end: u64, media_ns: u64) -> u64 {
+        let written_ns = geometry::Run::new(&self.geometry, start, media_ns).end_ns(&self.geometry, end);
+        let is_cut = |sector: u64| sector & (self.limits.physical_sectors - 1) != 0;
+        let cuts = u64::from(is_cut(start)) + u64::from(is_cut(end));
+        let passes_within_one = written_ns - media_ns < self.limits.revolution_ns;
+        let rounds = if passes_within_one { cuts.min(1) } else { cuts };
+        written_ns + rounds * self.limits.revolution_ns
     }
 
     /// Begins to write the dirty range that is reached first among those next above the head, going round
@@ -352,8 +399,13 @@ impl Hdd {
                 (best, best_ns) = (index, reached_ns);
             }
         }
-        let (start, end) = self.dirty.take(best, self.limits.destage_run_sectors, &self.geometry);
-        let end_ns = geometry::Run::new(&self.geometry, start, best_ns).end_ns(&self.geometry, end);
+        let (start, end) = self.dirty.take(
+            best,
+            self.limits.destage_run_sectors,
+            self.limits.physical_sectors,
+            &self.geometry,
+        );
+        let end_ns = self.written_ns(start, end, best_ns);
         self.arm.begin(Work::Destage { start, end }, now_ns, end_ns, end, &self.geometry);
         end_ns
     }

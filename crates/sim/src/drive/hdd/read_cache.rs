@@ -5,6 +5,11 @@
 //! simulated by events: how far it is follows from the time ([`ReadCache::fill`] looks). A run that stopped because its
 //! segment was full goes on when half of the segment has been read, for which the sector must come round again.
 //!
+//! A read that goes on where a segment ends, or in it, is the segment's reader back: it goes on in that segment, and the medium is
+//! read from where the segment ends. For such a reader, whose next read is likely to come, the drive reads a least
+//! amount ahead even though commands for other places wait (SCSI's minimum prefetch): else two
+//! readers that take turns would find nothing read ahead, each time.
+//!
 //! Segments are adaptive: one whose reader goes on in sequence may take the room of all that hold no such stream,
 //! least recently used first. With fixed segments smaller than a track a reader that pauses would lose a revolution
 //! for each half segment, which drives do not.
@@ -27,6 +32,12 @@ struct Segment {
 
 impl Segment {
     const EMPTY: Self = Self { start: 0, end: 0, asked: 0, shares: 0, sequential: false };
+
+    /// Whether a read at `start` goes on in it or where it ends. What the last command asked for has been read; where the run
+    /// was then is exact to a sector.
+    fn leads_to(&self, start: u64) -> bool {
+        self.start <= start && start <= self.end.max(self.asked) && self.start < self.end
+    }
 }
 
 /// The run under way.
@@ -36,8 +47,30 @@ struct Stream {
     segment: usize,
     /// Where it stops.
     limit: u64,
+    /// How far it goes though other commands wait.
+    least: u64,
     /// The sector it had reached when it was last looked at, as if nothing stopped it.
     reached: u64,
+}
+
+/// Where a read finds what it can in the cache, and what it must have from the medium.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Miss {
+    /// The segment that it carries on.
+    segment: Option<usize>,
+    /// The first sector that must come from the medium.
+    pub(super) from: u64,
+}
+
+/// What a read finds when it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// All of it.
+    All,
+    /// A segment whose reader it is likely to be.
+    Reader,
+    /// Neither.
+    Nothing,
 }
 
 #[derive(Debug)]
@@ -45,6 +78,8 @@ pub(super) struct ReadCache {
     segments: Vec<Segment>,
     /// Sectors of a segment when all are used.
     share: Divisor,
+    /// Sectors read ahead for a stream though other commands wait.
+    least_sectors: u64,
     /// How many segments' room all take.
     shares: u64,
     stream: Option<Stream>,
@@ -55,11 +90,12 @@ pub(super) struct ReadCache {
 }
 
 impl ReadCache {
-    pub(super) fn new(segments: usize, segment_sectors: u64) -> Self {
+    pub(super) fn new(segments: usize, segment_sectors: u64, least_sectors: u64) -> Self {
         let by_use = (0..segments as u16).collect();
         Self {
             segments: vec![Segment::EMPTY; segments],
             share: Divisor::new(segment_sectors),
+            least_sectors,
             shares: 0,
             stream: None,
             by_use,
@@ -82,16 +118,41 @@ impl ReadCache {
         (full_ns > now_ns).then_some(full_ns)
     }
 
-    /// Whether a segment holds the whole range by now; if so it counts as read.
-    pub(super) fn hit(&mut self, start: u64, end: u64, now_ns: u64, geometry: &Geometry, arm: &Arm) -> bool {
-        self.fill(now_ns, geometry);
-        let holds = |s: &Segment| s.start <= start && end <= s.end;
-        let Some(index) = self.segments.iter().position(holds) else { return false };
-        self.used(index, end);
-        if arm.is_free() && self.stream.is_some_and(|s| s.segment == index) {
-            self.read_on(end, now_ns, geometry, arm);
+    /// When the run under way has read the least that is read ahead for its reader, if it has not yet. Other commands wait as long.
+    pub(super) fn least_ns(&self, now_ns: u64, geometry: &Geometry) -> Option<u64> {
+        let stream = self.stream?;
+        if stream.reached >= stream.least {
+            return None;
         }
-        true
+        let least_ns = stream.run.end_ns(geometry, stream.least);
+        (least_ns > now_ns).then_some(least_ns)
+    }
+
+    /// Whether a segment holds the whole range by now; if so it counts as read.
+    pub(super) fn find(
+        &mut self,
+        (start, end): (u64, u64),
+        now_ns: u64,
+        geometry: &Geometry,
+        arm: &Arm,
+    ) -> Found {
+        self.fill(now_ns, geometry);
+        let mut found = Found::Nothing;
+        for index in 0..self.segments.len() {
+            let segment = &self.segments[index];
+            if !segment.leads_to(start) {
+                continue;
+            }
+            if start >= segment.start && end <= segment.end {
+                self.used(index, end);
+                if arm.is_free() && self.stream.is_some_and(|s| s.segment == index) {
+                    self.read_on(end, now_ns, geometry, arm);
+                }
+                return Found::All;
+            }
+            found = Found::Reader;
+        }
+        found
     }
 
     /// When the run under way comes to a sector ahead of it, if it does so before it stops; a time in the
@@ -115,17 +176,40 @@ impl ReadCache {
         stream.run.end_ns(geometry, end)
     }
 
-    /// Begins a run at `start`, whose first sector comes under the head at `media_ns`, for a command that
-    /// ends at `end`; returns when it gets there.
-    pub(super) fn begin(&mut self, start: u64, end: u64, media_ns: u64, geometry: &Geometry) -> u64 {
-        let segment = self.by_use[self.by_use.len() - 1] as usize;
-        self.streams -= usize::from(self.segments[segment].sequential);
-        self.resize(segment, start, start);
-        self.segments[segment].asked = end;
-        self.segments[segment].sequential = false;
-        self.used(segment, end);
-        let run = Run::new(geometry, start, media_ns);
-        self.stream = Some(Stream { run, segment, limit: end + self.share.get(), reached: start });
+    /// What a read at `start` that is not on the way finds; `may_carry_on` says whether it is worth looking.
+    pub(super) fn miss(&self, start: u64, may_carry_on: bool) -> Miss {
+        let found = may_carry_on.then(|| self.segments.iter().position(|s| s.leads_to(start))).flatten();
+        match found {
+            Some(index) => Miss { segment: Some(index), from: self.segments[index].end.max(start) },
+            None => Miss { segment: None, from: start },
+        }
+    }
+
+    /// Begins a run for a command at `start` that ends at `end`, with the first sector that it misses, which comes under the head at
+    /// `media_ns`; returns when it gets to the end.
+    pub(super) fn begin(
+        &mut self,
+        miss: Miss,
+        (start, end): (u64, u64),
+        media_ns: u64,
+        geometry: &Geometry,
+    ) -> u64 {
+        let run = Run::new(geometry, miss.from, media_ns);
+        let (segment, least) = if let Some(segment) = miss.segment {
+            self.used(segment, end);
+            (segment, end + self.least_sectors)
+        } else {
+            let segment = self.by_use[self.by_use.len() - 1] as usize;
+            self.streams -= usize::from(self.segments[segment].sequential);
+            self.resize(segment, start, start);
+            self.segments[segment].asked = end;
+            self.segments[segment].sequential = false;
+            self.used(segment, end);
+            (segment, end)
+        };
+        let limit = end + self.room(segment);
+        let least = least.min(limit);
+        self.stream = Some(Stream { run, segment, limit, least, reached: miss.from });
         run.end_ns(geometry, end)
     }
 

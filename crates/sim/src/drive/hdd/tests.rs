@@ -172,3 +172,61 @@ fn sequential_reader_that_fills_the_read_ahead_loses_no_revolutions() {
         assert!(rate / megabytes > 0.97, "{rate} MB/s over a bus of {megabytes}");
     }
 }
+
+/// Reads of so many KiB by readers that take turns, far from each other; the rate of all in MB/s.
+fn readers(model: &HddModel, count: u64, kib: u64) -> f64 {
+    let mut drive = drive(model);
+    let mut next: Vec<u64> = (0..count).map(|n| model.capacity_sectors / count * n / 8 * 8).collect();
+    let each = 2 * kib;
+    let mut left = 24 * MIB / each * count;
+    // Each reader has one read at a time.
+    let seconds = drive.run_readers(count as usize, |reader| {
+        left = left.checked_sub(1)?;
+        next[reader] += each;
+        Some((CommandOp::Read, next[reader] - each, each))
+    });
+    24.0 * 1.048_576 * count as f64 / seconds
+}
+
+#[test]
+fn readers_that_take_turns_are_read_ahead_for() {
+    let model = model();
+    let none = HddModel { read_ahead_min_sectors: 0, ..model.clone() };
+    for count in [2, 4, 16] {
+        let (with, without) = (readers(&model, count, 64), readers(&none, count, 64));
+        // A turn is a seek and half a revolution, then 64 KiB and what is read ahead in it.
+        let turn_ms = |kib: f64| 8.5 + 4.2 + kib / 1024.0 / 100.0 * 1e3;
+        let most = 320.0 * 1.024 / turn_ms(320.0);
+        assert!(with < 1.6 * most, "{count} readers: {with} MB/s");
+        assert!(
+            with > 2.5 * without,
+            "{count} readers: {with} MB/s, and {without} without a least read-ahead"
+        );
+    }
+}
+
+#[test]
+fn write_that_cuts_a_physical_sector_costs_a_revolution_where_these_are_of_4_kib() {
+    let native = model();
+    let emulating = HddModel { physical_sectors: 8, ..native.clone() };
+    let mean_ms = |model: &HddModel, op, offset: u64, sectors| {
+        let mut drive = drive(model);
+        let mut place = random_sectors(7, model.capacity_sectors - 16);
+        let mut left = 2000;
+        let seconds = drive.run(1, || {
+            left -= 1;
+            (left > 0).then(|| (op, place() + offset, sectors))
+        });
+        seconds * 1e3 / 2000.0
+    };
+    let revolution_ms = native.revolution_ns as f64 / 1e6;
+    for (offset, sectors, costs) in [(0, 8, 0.0), (0, 64, 0.0), (1, 8, 1.0), (0, 1, 1.0), (7, 1, 1.0)] {
+        let [native, emulating] =
+            [&native, &emulating].map(|model| mean_ms(model, CommandOp::WriteFua, offset, sectors));
+        let more = (emulating - native) / revolution_ms;
+        assert!((more - costs).abs() < 0.05, "{sectors} sectors at {offset}: {more} revolutions more");
+    }
+    // Through the cache it costs what is written back, not what is answered.
+    let [native, emulating] = [&native, &emulating].map(|model| mean_ms(model, CommandOp::Write, 1, 8));
+    assert!(emulating > native + 0.8 * revolution_ms, "{emulating} ms, {native} natively");
+}
