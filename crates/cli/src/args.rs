@@ -375,6 +375,12 @@ bench_args! {
     fs "fs" "Layers (--on model)",
     /// mkfs's -E stride, as a size [default: 0]
     stride "stride" "Layers (--on model)",
+    /// none or internal: the write-intent bitmap [default: none]
+    bitmap "bitmap" "Array",
+    /// What a bit of the bitmap stands for, as a size [default: mdadm's choice]
+    bitmap_chunk "bitmap-chunk" "Array",
+    /// Seconds between two looks at which bits may be cleared (mdadm's --delay) [default: 5]
+    bitmap_delay "bitmap-delay" "Array",
     /// Members that have failed [default: 0]
     failed "failed" "Array",
     /// How long [default: 5s]

@@ -67,6 +67,11 @@ impl Level {
         }
     }
 
+    /// Whether members hold copies of each other, or parity of them.
+    pub const fn is_redundant(self) -> bool {
+        !matches!(self, Self::Linear | Self::Raid0)
+    }
+
     /// Whether the level is cut into chunks.
     pub const fn has_chunks(self) -> bool {
         !matches!(self, Self::Linear | Self::Raid1)

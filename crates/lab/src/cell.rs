@@ -12,8 +12,12 @@ pub const ENGINE_HASH: &str = env!("STRIPEWISE_ENGINE_HASH");
 /// Changes when what a cell records changes its meaning, so that older cells are measured again.
 const KEY_SCHEMA: u32 = 3;
 
-/// How many threads serve the array: the requests are the same.
-const SERVED_BY: &str = "shards";
+/// How many threads serve the array, and what it keeps beside its data: the requests are the same.
+const SAME_REQUESTS: [&str; 4] = ["shards", "bitmap", "bitmap_chunk", "bitmap_delay"];
+
+/// Parameters that came later, with the value that stands for what all arrays were before: where they have it they decide nothing
+/// new, and what was measured before them is found again.
+const LATER: [(&str, &str); 1] = [("bitmap", "none")];
 
 /// The parameters every result names besides its factors, because families are told by them.
 const ALWAYS_NAMED: [&str; 6] = ["rw", "rwmixread", "bs", "numjobs", "iodepth", "trace"];
@@ -31,7 +35,7 @@ pub struct Cell {
 
 impl Cell {
     /// The cell of those parameters. Its seed derives from the plan's seed, the replicate and every parameter
-    /// but `following`, the subject and what changes with it, and the number of shards, so that the values
+    /// but `following`, the subject and what changes with it, and [`SAME_REQUESTS`], so that the values
     /// compared meet the same requests.
     pub fn new(
         mut parameters: Parameters,
@@ -47,7 +51,9 @@ impl Cell {
             .filter(|(name, _)| named(name) && *name != "target")
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        printed.retain(|name, _| name != SERVED_BY && !following.contains(&name.as_str()));
+        printed.retain(|name, _| {
+            !SAME_REQUESTS.contains(&name.as_str()) && !following.contains(&name.as_str())
+        });
         let identity = canonical(&(plan_seed, &printed, replicate));
         let hash = blake3::hash(identity.as_bytes());
         let mut bytes = [0; 8];
@@ -85,11 +91,13 @@ impl Cell {
     /// The key of its figures: a hash of everything that decides them. `target_identity` names the storage,
     /// with the content of its models.
     pub fn key(&self, target_identity: &str) -> String {
+        let mut parameters = self.parameters.printed();
+        leave_out_later(&mut parameters);
         let identity = canonical(&KeyContent {
             schema: KEY_SCHEMA,
             engine: ENGINE_HASH,
             target: target_identity,
-            parameters: &self.parameters.printed(),
+            parameters: &parameters,
             replicate: self.replicate,
             seed: self.seed(),
             trace: self.parameters.trace.as_ref().map(|t| t.hash.as_str()),
@@ -102,6 +110,14 @@ impl Cell {
         let factors = self.factors.iter().map(|(name, value)| format!("{name}={value}"));
         let words: Vec<String> = std::iter::once(self.target().to_owned()).chain(factors).collect();
         format!("{} #{}", words.join(" "), self.replicate)
+    }
+}
+
+fn leave_out_later(printed: &mut BTreeMap<String, String>) {
+    for (name, before) in LATER {
+        if printed.get(name).is_some_and(|value| value == before) {
+            printed.remove(name);
+        }
     }
 }
 

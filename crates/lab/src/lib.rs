@@ -7,6 +7,7 @@ pub mod claims;
 pub mod environment;
 pub mod export;
 pub mod fs;
+mod labels;
 pub mod plan;
 pub mod recommend;
 pub mod report;

@@ -135,6 +135,8 @@ pub struct World<D: Data> {
     crypt: Option<Crypt>,
     schedule: Schedule,
     fanout: Fanout,
+    /// Where the members' data begin.
+    data_offset_sectors: u64,
     way_ns: u64,
     computing: VecDeque<(Tag, Verdict)>,
     /// Computations under way of the layers above the array, with the thread that goes on when they end, by number, and the
@@ -198,7 +200,9 @@ impl<D: Data> World<D> {
         let has_stripes = matches!(stack.volume().geometry().shape(), Shape::Parity(_));
         let payload = crypt.map(|c| c.payload(stack.volume().geometry().array_sectors()));
         stack.raise(payload.as_ref(), cache)?;
-        let attached = rig.attach(&config.volume.geometry.member_sectors).map_err(SimError::Rig)?;
+        let data_offset_sectors = data_offset_sectors(&config.volume);
+        let used = config.volume.geometry.member_sectors.iter().map(|sectors| data_offset_sectors + sectors);
+        let attached = rig.attach(&used.collect::<Vec<_>>()).map_err(SimError::Rig)?;
         let mut members = Vec::with_capacity(attached.len());
         let mut seeds = Random::new(config.seed);
         for &controller in &attached {
@@ -229,6 +233,7 @@ impl<D: Data> World<D> {
             crypt: crypt.map(|c| Crypt::new(c, &rig.cpu, &rig.block)),
             schedule: Schedule::default(),
             fanout: Fanout::default(),
+            data_offset_sectors,
             way_ns: rig.way_ns,
             computing: VecDeque::new(),
             layers: Vec::new(),
@@ -536,7 +541,8 @@ impl<D: Data> World<D> {
         let op = CommandOp::of(io.op, io.fua);
         let process = self.sender(io);
         let member = &mut self.members[slot as usize];
-        let sectors = (io.range.start, io.range.count);
+        let before = if io.area == Area::Data { self.data_offset_sectors } else { 0 };
+        let sectors = (before + io.range.start, io.range.count);
         member.queue.add(self.now_ns, op, sectors, io.tag, process, &mut self.fanout);
         if op == CommandOp::Flush && member.queue.answered().len() == 1 {
             self.schedule.at(self.now_ns, Event::Queue(slot));
@@ -600,6 +606,12 @@ impl<D: Data> World<D> {
             cpu_busy_share: share(self.cpu.busy_ns()) / self.cpu.cores() as f64,
         }
     }
+}
+
+/// Where the members' data begin, which is the same on all.
+fn data_offset_sectors(volume: &VolumeConfig) -> u64 {
+    let mut members = volume.metadata.iter().flat_map(|metadata| metadata.members.iter().flatten());
+    members.next().map_or(0, |member| member.superblock.data_offset_sectors())
 }
 
 fn touch(member: &mut Member, slot: u32, touched: &mut Vec<u32>) {

@@ -91,7 +91,7 @@ pub struct MetadataConfig {
     pub bitmap: Option<BitmapConfig>,
     /// The wall-clock time of the engine's `Instant::ZERO`.
     pub clock_start: Timestamp,
-    /// Time without writes after which the array is said to be clean.
+    /// Time without writes after which the array is said to be clean; zero: it stays active until it is stopped, as in md.
     pub safe_mode_delay: Nanos,
 }
 

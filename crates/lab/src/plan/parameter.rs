@@ -15,6 +15,9 @@ use crate::fs::{BLOCK_BYTES, BLOCK_SECTORS, ExtSpec, FsKind, MkfsYear, XfsSpec};
 use crate::trace::{Speed, Trace};
 use crate::workload::Job;
 
+/// mdadm's `--delay`, in seconds.
+const BITMAP_DELAY: u32 = 5;
+
 /// What a cell measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellTarget {
@@ -137,6 +140,12 @@ pub struct ArraySpec {
     pub shards: u32,
     /// Members that have failed, from slot 0 on.
     pub failed: u16,
+    /// Whether it keeps an internal write-intent bitmap.
+    pub has_bitmap: bool,
+    /// Bytes that a bit of the bitmap stands for; mdadm's choice if absent.
+    pub bitmap_chunk: Option<u32>,
+    /// Seconds between two looks at which bits may be cleared.
+    pub bitmap_delay: u32,
     /// md's `sync_speed_min` in KiB/s.
     pub speed_limit_min: u32,
     /// md's `sync_speed_max` in KiB/s.
@@ -190,6 +199,9 @@ impl Default for Parameters {
                 stripe_cache_size: 256,
                 shards: 1,
                 failed: 0,
+                has_bitmap: false,
+                bitmap_chunk: None,
+                bitmap_delay: BITMAP_DELAY,
                 speed_limit_min: speed.min_kib,
                 speed_limit_max: speed.max_kib,
             },
@@ -316,10 +328,32 @@ impl Parameters {
             self.layout().map_err(|e| Fault::of("layout", e))?;
         }
         self.policy()?;
+        self.check_bitmap()?;
         self.check_sync()?;
         self.check_stack()?;
         self.check_trace()?;
         self.job.check().map_err(|e| Fault::from(e.to_string()))
+    }
+
+    fn check_bitmap(&self) -> Result<(), Fault> {
+        let level = self.array.level;
+        if !self.array.has_bitmap || self.target == CellTarget::Drive {
+            return Ok(());
+        }
+        if !level.is_redundant() {
+            let message = format!(
+                "bitmap internal: a {level} array has no redundancy to be made right, and no bitmap; take none"
+            );
+            return Err(Fault::of("bitmap", message));
+        }
+        if self.work.syncs() {
+            let message = format!(
+                "bitmap internal: work {} is measured without a bitmap, which is of requests that write; take none",
+                self.work.name()
+            );
+            return Err(Fault::of("bitmap", message));
+        }
+        Ok(())
     }
 
     fn check_sync(&self) -> Result<(), Fault> {

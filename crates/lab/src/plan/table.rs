@@ -32,6 +32,14 @@ fn with_parity(p: &Parameters) -> bool {
     on_array(p) && p.array.level.parity_count() > 0
 }
 
+fn with_redundancy(p: &Parameters) -> bool {
+    on_array(p) && p.array.level.is_redundant()
+}
+
+fn with_bitmap(p: &Parameters) -> bool {
+    with_redundancy(p) && p.array.has_bitmap
+}
+
 fn in_a_part(p: &Parameters) -> bool {
     !p.part.is_empty()
 }
@@ -135,6 +143,17 @@ pub static PARAMETERS: &[Parameter] = &[
     parameter!("failed", Array, on_array, |p, v| p.array.failed = number(v, 0, MEMBERS_MAX as u64)?, |p| p
         .array
         .failed
+        .to_string()),
+    parameter!("bitmap", Array, with_redundancy, |p, v| p.array.has_bitmap = bitmap(v)?, |p| {
+        if p.array.has_bitmap { "internal" } else { "none" }.to_owned()
+    }),
+    parameter!("bitmap_chunk", Array, with_bitmap, |p, v| p.array.bitmap_chunk = bitmap_chunk(v)?, |p| p
+        .array
+        .bitmap_chunk
+        .map_or_else(|| "default".to_owned(), |bytes| print_chunk(bytes.into()))),
+    parameter!("bitmap_delay", Array, with_bitmap, |p, v| p.array.bitmap_delay = number(v, 1, 86_400)?, |p| p
+        .array
+        .bitmap_delay
         .to_string()),
     parameter!("work", Job, always, |p, v| p.work = work(v)?, |p| p.work.name().to_owned()),
     parameter!("trace", Job, replays, |p, v| p.trace = Some(trace(v)?), |p| p
@@ -274,6 +293,30 @@ fn chunk(text: &str) -> Result<u64, String> {
         return Err(format!("'{text}' is no chunk; a chunk is a power of two from 4K to 1024M"));
     }
     Ok(bytes)
+}
+
+fn bitmap(text: &str) -> Result<bool, String> {
+    match text {
+        "none" => Ok(false),
+        "internal" => Ok(true),
+        _ => Err(format!("'{text}' is no bitmap; known are none, internal")),
+    }
+}
+
+/// The largest power of two that a bitmap's superblock holds.
+const BITMAP_CHUNK_MAX: u64 = 2 << 30;
+
+fn bitmap_chunk(text: &str) -> Result<Option<u32>, String> {
+    if text == "default" {
+        return Ok(None);
+    }
+    let bytes = parse_size(text)?;
+    if bytes < 4096 || !bytes.is_power_of_two() || bytes > BITMAP_CHUNK_MAX {
+        return Err(format!(
+            "'{text}' is no bitmap_chunk; it is a power of two from 4K to 2048M, or default for mdadm's choice"
+        ));
+    }
+    Ok(u32::try_from(bytes).ok())
 }
 
 fn block(text: &str) -> Result<u64, String> {

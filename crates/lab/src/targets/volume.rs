@@ -11,13 +11,15 @@ use std::sync::atomic::AtomicBool;
 
 use super::CellError;
 use crate::cell::Cell;
+use crate::labels::{Bitmap, Devices, label};
 use crate::fs::{BLOCK_SECTORS, Ext, ExtFile, Extent, FsKind, Xfs};
 use crate::plan::{CellTarget, Work};
 use crate::trace::Replay;
 use crate::workload::{Job, print_size, print_time};
 
-/// The volume of a cell on members of that many sectors. A drive by itself is a linear array of one member.
-pub(super) fn volume(cell: &Cell, member_sectors: u64) -> Result<VolumeConfig, String> {
+/// The volume of a cell on devices of that many sectors, which are all data unless the array keeps a bitmap. A drive by itself is a
+/// linear array of one member.
+pub(super) fn volume(cell: &Cell, device_sectors: u64) -> Result<VolumeConfig, String> {
     let parameters = &cell.parameters;
     let array = &parameters.array;
     let (level, layout) = match parameters.target {
@@ -28,7 +30,7 @@ pub(super) fn volume(cell: &Cell, member_sectors: u64) -> Result<VolumeConfig, S
         level,
         layout,
         chunk_sectors: if level.has_chunks() { array.chunk / SECTOR_BYTES } else { 0 },
-        member_sectors: vec![member_sectors; parameters.members().into()],
+        member_sectors: vec![device_sectors; parameters.members().into()],
     };
     let is_array = parameters.target == CellTarget::Array;
     let missing = (0..array.failed).filter(|_| is_array).map(Slot);
@@ -37,14 +39,20 @@ pub(super) fn volume(cell: &Cell, member_sectors: u64) -> Result<VolumeConfig, S
         Work::Job | Work::Resync | Work::Mkfs | Work::Trace => (missing.collect(), Vec::new()),
     };
     let speed = SpeedLimits { min_kib: array.speed_limit_min, max_kib: array.speed_limit_max };
-    Ok(VolumeConfig {
+    let mut volume = VolumeConfig {
         stripe_cache_size: array.stripe_cache_size,
         failed,
         recovering,
         resync_from: (parameters.work == Work::Resync).then_some(0),
         sync: SyncConfig { speed, ..SyncConfig::DEFAULT },
         ..VolumeConfig::new(geometry, parameters.policy()?)
-    })
+    };
+    if is_array && array.has_bitmap {
+        let devices = Devices { sectors: device_sectors, data_offset_sectors: None, size_sectors: None };
+        let bitmap = Bitmap { chunk_bytes: array.bitmap_chunk, delay_seconds: array.bitmap_delay };
+        label(&mut volume, devices, bitmap)?;
+    }
+    Ok(volume)
 }
 
 /// The sectors of the cell's target; refuses arrays that cannot be and jobs that do not fit.

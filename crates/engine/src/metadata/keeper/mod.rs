@@ -228,10 +228,15 @@ impl Keeper {
         if core.read_only || !matches!(self.step, Step::Idle) {
             return None;
         }
-        let can_be_clean = !self.state.is_clean && self.state.resync_offset_sectors == MAX_SECTOR;
+        let can_be_clean = !self.state.is_clean && self.becomes_clean_by_itself();
         let clean =
             (can_be_clean && self.writes_in_flight == 0).then(|| self.idle_since + self.safe_mode_delay);
         clean.into_iter().chain(self.next_age).min()
+    }
+
+    /// Whether the array is said to be clean when nothing was written for a while.
+    pub(super) fn becomes_clean_by_itself(&self) -> bool {
+        self.safe_mode_delay > Nanos(0) && self.state.resync_offset_sectors == MAX_SECTOR
     }
 
     /// Goes on as far as possible; keys of writes that may start are added to `released`.

@@ -161,8 +161,7 @@ impl Keeper {
         }
         let is_quiet = self.writes_in_flight == 0
             && (self.is_stopping
-                || self.state.resync_offset_sectors == MAX_SECTOR
-                    && self.idle_since + self.safe_mode_delay <= now);
+                || self.becomes_clean_by_itself() && self.idle_since + self.safe_mode_delay <= now);
         let becomes_clean = !self.state.is_clean && is_quiet;
         let can_clear = !self.keeps_bits(core);
         let clears =
