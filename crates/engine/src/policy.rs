@@ -113,6 +113,12 @@ pub struct Policy {
     /// Requesters that found the cache full start again when active entries fall below this share of it,
     /// in quarters (md: 3).
     pub cache_wake_quarters: u32,
+    /// Superblocks and bitmap are written behind a flush of the member (md's `md_super_write`: `REQ_PREFLUSH`, earlier a barrier).
+    /// The simulator's loop does it.
+    pub metadata_writes_flush: bool,
+    /// While bitmap pages are written no stripe goes on: raid5d writes them, and waits (`md_bitmap_unplug`). The simulator's loop
+    /// does it.
+    pub bitmap_holds_stripes: bool,
     /// How the array's own work keeps out of the way.
     pub sync: SyncPolicy,
 }
@@ -140,6 +146,8 @@ impl Policy {
             whole_stripes_fill_cache: true,
             rows_in_turn: None,
             cache_wake_quarters: 3,
+            metadata_writes_flush: true,
+            bitmap_holds_stripes: true,
             sync: SyncPolicy {
                 window_sectors: 256,
                 pause: Nanos::from_millis(500),

@@ -51,9 +51,8 @@ impl Cell {
             .filter(|(name, _)| named(name) && *name != "target")
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        printed.retain(|name, _| {
-            !SAME_REQUESTS.contains(&name.as_str()) && !following.contains(&name.as_str())
-        });
+        printed
+            .retain(|name, _| !SAME_REQUESTS.contains(&name.as_str()) && !following.contains(&name.as_str()));
         let identity = canonical(&(plan_seed, &printed, replicate));
         let hash = blake3::hash(identity.as_bytes());
         let mut bytes = [0; 8];

@@ -4,7 +4,6 @@
 //! `safe_mode_delay` 0, so that whatever is written beside the data is the bitmap.
 
 use stripewise_engine::geometry::GeometrySpec;
-use stripewise_engine::level::Layout;
 use stripewise_engine::metadata::{BitmapConfig, MemberMetadata, MetadataConfig};
 use stripewise_engine::units::{Nanos, Slot};
 use stripewise_engine::volume::VolumeConfig;
@@ -55,7 +54,8 @@ pub(crate) fn label(volume: &mut VolumeConfig, devices: Devices, bitmap: Bitmap)
             flags: DeviceFlags::default(),
         })
     };
-    let chunk_sectors = u32::try_from(*chunk_sectors).map_err(|_| "the chunk is too large".to_owned())?;
+    let chunk_sectors = if level.has_chunks() { *chunk_sectors } else { 0 };
+    let chunk_sectors = u32::try_from(chunk_sectors).map_err(|_| "the chunk is too large".to_owned())?;
     let request = Request {
         plan: Plan {
             level: *level,
@@ -103,10 +103,4 @@ pub(crate) fn label(volume: &mut VolumeConfig, devices: Devices, bitmap: Bitmap)
         safe_mode_delay: Nanos(0),
     });
     Ok(())
-}
-
-/// Where the data begin on every member.
-pub(crate) fn data_offset_sectors(volume: &VolumeConfig) -> u64 {
-    let members = volume.metadata.iter().flat_map(|metadata| metadata.members.iter().flatten());
-    members.map(|member| member.superblock.data_offset_sectors()).next().unwrap_or(0)
 }

@@ -7,8 +7,9 @@
 //! the order they came. Requests go to the drive in order of sectors, one way, then from the start again; one that has been
 //! queued for longer than its kind may goes next, the oldest first, and the order goes on from there for as many requests as the
 //! scheduler serves in a batch before it looks again. With time slices ([`Slices`]) that is the order of what may go now. A
-//! flush goes alone: when nothing is outstanding, and with nothing following until it completes. A drive without a volatile write
-//! cache is sent none, nor forced writes: its flushes are answered at once.
+//! flush goes alone: when nothing is outstanding, and with nothing following until it completes. A write behind a flush
+//! (`REQ_PREFLUSH`) is queued when that has completed; those that wait when it is sent share it. A drive without a volatile write
+//! cache is sent no flushes, nor forced writes: its flushes are answered at once.
 
 use crate::drive::CommandOp;
 use crate::slices::{NOBODY, Process, Slices, Turn};
@@ -115,6 +116,24 @@ struct Waiting {
     process: Process,
 }
 
+/// A flush that was asked for.
+#[derive(Clone, Copy, Debug)]
+enum Flush {
+    /// By itself.
+    Alone(Tag),
+    /// Before a write.
+    Before(Behind),
+}
+
+/// A write that waits for a flush.
+#[derive(Clone, Copy, Debug)]
+struct Behind {
+    op: CommandOp,
+    start: u64,
+    sectors: u64,
+    io: Tag,
+}
+
 /// Counts of what went through a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberStats {
@@ -209,7 +228,9 @@ pub(crate) struct BlockQueue {
     hint: usize,
     /// Reads and writes that found no room.
     waiting: [VecDeque<Waiting>; 2],
-    flushes: VecDeque<Tag>,
+    flushes: VecDeque<Flush>,
+    /// Writes that the flush under way is for.
+    behind: Vec<Behind>,
     /// I/Os that ended without going to the drive.
     answered: Vec<Tag>,
     flushing: bool,
@@ -237,6 +258,7 @@ impl BlockQueue {
             hint: 0,
             waiting: [VecDeque::new(), VecDeque::new()],
             flushes: VecDeque::new(),
+            behind: Vec::new(),
             answered: Vec::new(),
             flushing: false,
             held: [0; 2],
@@ -265,7 +287,7 @@ impl BlockQueue {
             CommandOp::Flush if !self.limits.write_back => return self.answered.push(io),
             CommandOp::Flush => {
                 self.stats.flushes += 1;
-                self.flushes.push_back(io);
+                self.flushes.push_back(Flush::Alone(io));
                 return;
             }
             CommandOp::Read => {
@@ -297,6 +319,21 @@ impl BlockQueue {
                 self.waiting[kind(op)].push_back(piece);
             }
         }
+    }
+
+    /// Takes a write that is to be queued behind a flush, where the drive needs one.
+    pub(crate) fn add_behind_flush(
+        &mut self,
+        now_ns: u64,
+        op: CommandOp,
+        (start, sectors): (u64, u64),
+        io: Tag,
+        fanout: &mut Fanout,
+    ) {
+        if !self.limits.write_back {
+            return self.add(now_ns, op, (start, sectors), io, None, fanout);
+        }
+        self.flushes.push_back(Flush::Before(Behind { op, start, sectors, io }));
     }
 
     /// Joins a piece to a queued request or makes it one; false if the queue is full.
@@ -356,14 +393,27 @@ impl BlockQueue {
     }
 
     fn take_next(&mut self, now_ns: u64, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
-        if let Some(&io) = self.flushes.front() {
+        if let Some(&first) = self.flushes.front() {
             if !self.tags.all_left() {
                 return None;
             }
             self.flushes.pop_front();
             self.flushing = true;
-            let of = fanout.begin(io, 1);
-            let chain = fanout.link(of, NONE);
+            let chain = match first {
+                Flush::Alone(io) => {
+                    let of = fanout.begin(io, 1);
+                    fanout.link(of, NONE)
+                }
+                Flush::Before(behind) => {
+                    self.stats.flushes += 1;
+                    self.behind.push(behind);
+                    while let Some(&Flush::Before(behind)) = self.flushes.front() {
+                        self.behind.push(behind);
+                        self.flushes.pop_front();
+                    }
+                    NONE
+                }
+            };
             let op = CommandOp::Flush;
             return Some(self.send(Request { start: 0, end: 0, op, chain, expires_ns: 0, process: NOBODY }));
         }
@@ -485,6 +535,11 @@ impl BlockQueue {
         fanout.complete(request.chain, done);
         if request.op == CommandOp::Flush {
             self.flushing = false;
+            let mut behind = std::mem::take(&mut self.behind);
+            for Behind { op, start, sectors, io } in behind.drain(..) {
+                self.add(now_ns, op, (start, sectors), io, None, fanout);
+            }
+            self.behind = behind;
             return;
         }
         if request.process != NOBODY

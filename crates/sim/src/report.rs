@@ -8,6 +8,10 @@ use stripewise_engine::units::Instant;
 pub struct MemberReport {
     /// What went through its queue.
     pub stats: MemberStats,
+    /// Writes of what the array keeps beside its data, which are among those: superblocks and bitmap.
+    pub metadata_writes: u64,
+    /// Their sectors.
+    pub metadata_sectors: u64,
     /// Share of the time its drive's mechanics were at work for a command or dirty data.
     pub busy_share: f64,
 }

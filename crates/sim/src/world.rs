@@ -118,6 +118,8 @@ struct Member {
     controller: usize,
     /// Has new I/Os to send to the drive.
     touched: bool,
+    /// Writes of what lies beside the data, and their sectors.
+    beside: [u64; 2],
     /// Some of them pass the stripe cache.
     has_stripes: bool,
 }
@@ -137,6 +139,14 @@ pub struct World<D: Data> {
     fanout: Fanout,
     /// Where the members' data begin.
     data_offset_sectors: u64,
+    /// What lies beside the data is written behind a flush.
+    has_flushes_beside: bool,
+    /// While the bitmap is written md's thread waits for it, and what has ended for the stripe cache waits for md's thread.
+    bitmap_holds_stripes: bool,
+    /// Writes beside the data that are under way, by tag.
+    beside: Vec<Tag>,
+    /// What has ended meanwhile.
+    held: Vec<Ended>,
     way_ns: u64,
     computing: VecDeque<(Tag, Verdict)>,
     /// Computations under way of the layers above the array, with the thread that goes on when they end, by number, and the
@@ -158,6 +168,13 @@ pub struct World<D: Data> {
     touched: Vec<u32>,
     done_commands: Vec<u8>,
     done_ios: Vec<Tag>,
+}
+
+/// What has ended while md's thread waits.
+#[derive(Clone, Copy, Debug)]
+enum Ended {
+    Io(Tag),
+    Computed(Tag, Verdict),
 }
 
 /// I/Os to members that the engine asked for at once.
@@ -219,7 +236,14 @@ impl<D: Data> World<D> {
             };
             let slices = rig.block.slices.filter(|_| rig.drive.is_rotational()).map(Slices::new);
             let queue = BlockQueue::new(limits, slices, depth);
-            members.push(Member { queue, drive, controller, touched: false, has_stripes: false });
+            members.push(Member {
+                queue,
+                drive,
+                controller,
+                touched: false,
+                beside: [0; 2],
+                has_stripes: false,
+            });
         }
         let deadline = stack.next_deadline();
         Ok(Self {
@@ -234,6 +258,10 @@ impl<D: Data> World<D> {
             schedule: Schedule::default(),
             fanout: Fanout::default(),
             data_offset_sectors,
+            has_flushes_beside: config.volume.policy.metadata_writes_flush,
+            bitmap_holds_stripes: config.volume.policy.bitmap_holds_stripes && has_stripes,
+            beside: Vec::new(),
+            held: Vec::new(),
             way_ns: rig.way_ns,
             computing: VecDeque::new(),
             layers: Vec::new(),
@@ -348,6 +376,10 @@ impl<D: Data> World<D> {
             Event::Wake => return finished || self.pull(workload),
             Event::Computed => {
                 let (tag, verdict) = self.computing.pop_front().expect("a computation that ends was begun");
+                if self.is_holding() {
+                    self.held.push(Ended::Computed(tag, verdict));
+                    return finished;
+                }
                 self.trace(4, tag.0);
                 self.handle(Input::Computed { tag, verdict });
                 self.act();
@@ -418,6 +450,35 @@ impl<D: Data> World<D> {
         self.stack.handle(Instant(self.now_ns), input, &mut self.out);
     }
 
+    /// Whether md's thread waits for the bitmap.
+    fn is_holding(&self) -> bool {
+        self.bitmap_holds_stripes && !self.beside.is_empty()
+    }
+
+    /// An I/O has ended while others beside the data are under way. Answers whether that was seen to here: it is held until those
+    /// have ended, or was the last of them, with which what was held goes on.
+    #[cold]
+    fn ended_beside(&mut self, tag: Tag) -> bool {
+        if let Some(place) = self.beside.iter().position(|beside| *beside == tag) {
+            self.beside.swap_remove(place);
+            self.answered(tag);
+            if self.beside.is_empty() {
+                for ended in std::mem::take(&mut self.held) {
+                    match ended {
+                        Ended::Io(tag) => self.answered(tag),
+                        Ended::Computed(tag, verdict) => self.handle(Input::Computed { tag, verdict }),
+                    }
+                }
+            }
+            return true;
+        }
+        let waits = self.bitmap_holds_stripes && !tag.is_of_read();
+        if waits {
+            self.held.push(Ended::Io(tag));
+        }
+        waits
+    }
+
     /// Lets a member's drive handle an event, and the engine what the drive completes.
     fn drive(&mut self, member: u32, event: impl FnOnce(&mut Drive, &mut Surroundings<'_>)) {
         let at = &mut self.members[member as usize];
@@ -439,7 +500,10 @@ impl<D: Data> World<D> {
             if let Some(tag) = self.done_ios.get(index + LOOK_AHEAD) {
                 self.stack.volume().look_at(*tag);
             }
-            self.answered(self.done_ios[index]);
+            let tag = self.done_ios[index];
+            if self.beside.is_empty() || !self.ended_beside(tag) {
+                self.answered(tag);
+            }
         }
         self.done_ios.clear();
         self.act();
@@ -543,6 +607,14 @@ impl<D: Data> World<D> {
         let member = &mut self.members[slot as usize];
         let before = if io.area == Area::Data { self.data_offset_sectors } else { 0 };
         let sectors = (before + io.range.start, io.range.count);
+        if io.area == Area::Device && io.op == Op::Write {
+            self.beside.push(io.tag);
+            member.beside = [member.beside[0] + 1, member.beside[1] + io.range.count];
+            if self.has_flushes_beside {
+                member.queue.add_behind_flush(self.now_ns, op, sectors, io.tag, &mut self.fanout);
+                return touch(member, slot, &mut self.touched);
+            }
+        }
         member.queue.add(self.now_ns, op, sectors, io.tag, process, &mut self.fanout);
         if op == CommandOp::Flush && member.queue.answered().len() == 1 {
             self.schedule.at(self.now_ns, Event::Queue(slot));
@@ -591,7 +663,11 @@ impl<D: Data> World<D> {
         let elapsed_ns = self.now_ns.max(1) as f64;
         let share = |busy_ns: u64| busy_ns as f64 / elapsed_ns;
         let bus = |b: &Bus| share(b.busy_until_ns(self.now_ns));
-        let member = |m: &Member| MemberReport { stats: m.queue.stats, busy_share: share(m.drive.busy_ns()) };
+        let member = |m: &Member| {
+            let [metadata_writes, metadata_sectors] = m.beside;
+            let busy_share = share(m.drive.busy_ns());
+            MemberReport { stats: m.queue.stats, metadata_writes, metadata_sectors, busy_share }
+        };
         SimReport {
             trace_hash: self.trace.value(),
             end: Instant(self.now_ns),

@@ -87,13 +87,15 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
 }
 
 fn array(shape: &Shape) -> String {
-    let Shape { level, members, missing, chunk_kib, stripe_cache_size } = shape;
+    let Shape { level, members, missing, chunk_kib, stripe_cache_size, bitmap_chunk_kib } = shape;
     let without = if *missing > 0 { format!(" without {missing}") } else { String::new() };
-    match level {
+    let bitmap = bitmap_chunk_kib.map_or_else(String::new, |kib| format!(", bitmap {kib}K"));
+    let array = match level {
         1 => format!("RAID-1 of {members}{without}"),
         10 => format!("RAID-10 of {members}{without}, {chunk_kib}K"),
         _ => format!("RAID-{level} of {members}{without}, {chunk_kib}K, {stripe_cache_size}"),
-    }
+    };
+    array + &bitmap
 }
 
 fn count_table(rows: &[CountRow]) -> Table {

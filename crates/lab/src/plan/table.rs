@@ -151,10 +151,13 @@ pub static PARAMETERS: &[Parameter] = &[
         .array
         .bitmap_chunk
         .map_or_else(|| "default".to_owned(), |bytes| print_chunk(bytes.into()))),
-    parameter!("bitmap_delay", Array, with_bitmap, |p, v| p.array.bitmap_delay = number(v, 1, 86_400)?, |p| p
-        .array
-        .bitmap_delay
-        .to_string()),
+    parameter!(
+        "bitmap_delay",
+        Array,
+        with_bitmap,
+        |p, v| p.array.bitmap_delay = number(v, 1, 86_400)?,
+        |p| p.array.bitmap_delay.to_string()
+    ),
     parameter!("work", Job, always, |p, v| p.work = work(v)?, |p| p.work.name().to_owned()),
     parameter!("trace", Job, replays, |p, v| p.trace = Some(trace(v)?), |p| p
         .trace

@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 
 use super::CellError;
 use crate::cell::Cell;
-use crate::labels::{Bitmap, Devices, label};
 use crate::fs::{BLOCK_SECTORS, Ext, ExtFile, Extent, FsKind, Xfs};
+use crate::labels::{Bitmap, Devices, label};
 use crate::plan::{CellTarget, Work};
 use crate::trace::Replay;
 use crate::workload::{Job, print_size, print_time};

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use stripewise_engine::units::PAGE_SECTORS;
-use stripewise_sim::MemberStats;
 use stripewise_sim::models::Model;
+use stripewise_sim::{MemberReport, MemberStats};
 
 use super::engine::{Shape, rig, simulate};
 use super::kernel::{self, GuestPlan, GuestResult};
@@ -41,7 +41,7 @@ pub struct Sent {
     pub reads: u64,
     /// Sectors read.
     pub sectors_read: u64,
-    /// Writes of a page.
+    /// Writes of a page, on levels of copies of what a request wants of a member; those of the bitmap among them.
     pub writes: u64,
     /// Sectors written.
     pub sectors_written: u64,
@@ -105,7 +105,7 @@ pub fn grid(quick: bool) -> Vec<CountCell> {
     let blocks: &[u64] = if quick { &[8, 128, 2048] } else { &[8, 32, 128, 512, 2048, 8192] };
     let mut cells = Vec::new();
     for &(level, members, missing, chunk_kib, stripe_cache_size) in shapes {
-        let shape = Shape { level, members, missing, chunk_kib, stripe_cache_size };
+        let shape = Shape { level, members, missing, chunk_kib, stripe_cache_size, bitmap_chunk_kib: None };
         for &block_sectors in blocks {
             for (order, is_write, shift_sectors) in [
                 (Sequential, false, 0),
@@ -122,6 +122,59 @@ pub fn grid(quick: bool) -> Vec<CountCell> {
             }
         }
     }
+    cells.extend(with_bitmap(quick));
+    cells
+}
+
+/// Writes to arrays that keep a bitmap, of requests that nothing cuts on the way to a RAM disk.
+fn with_bitmap(quick: bool) -> Vec<CountCell> {
+    use Order::{Random, Sequential};
+    let shapes: &[(u8, u16, u64, u32)] = if quick {
+        &[(1, 2, 64, 64), (5, 5, 64, 64)]
+    } else {
+        &[
+            (1, 2, 64, 4),
+            (1, 2, 64, 64),
+            (1, 2, 64, 4096),
+            (5, 5, 64, 4),
+            (5, 5, 64, 64),
+            (5, 5, 64, 1024),
+            (5, 5, 512, 256),
+            (6, 6, 64, 64),
+            (10, 4, 64, 4),
+            (10, 4, 64, 64),
+            (10, 4, 512, 4096),
+        ]
+    };
+    let mut cells = Vec::new();
+    for &(level, members, chunk_kib, bitmap_chunk_kib) in shapes {
+        let shape = Shape {
+            level,
+            members,
+            missing: 0,
+            chunk_kib,
+            stripe_cache_size: 256,
+            bitmap_chunk_kib: Some(bitmap_chunk_kib),
+        };
+        for (order, block_sectors, shift_sectors, threads) in [
+            (Random, 8, 0, 1),
+            (Random, 8, 0, 4),
+            (Random, 128, 0, 1),
+            (Random, 128, 8, 1),
+            (Sequential, 8, 0, 1),
+            (Sequential, 128, 0, 1),
+        ] {
+            let requests = Requests {
+                order,
+                is_write: true,
+                block_sectors,
+                shift_sectors,
+                threads,
+                count: 200 / threads,
+            };
+            cells.push(CountCell { shape, requests });
+        }
+    }
     cells
 }
 
@@ -134,17 +187,21 @@ pub fn engine(cell: &CountCell) -> Result<Vec<[u64; 4]>> {
     let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [SEED, SEED], &rig)?;
     let through_cache = cell.requests.is_write;
     // Past the cache, a request comes to each chunk in one piece.
-    let pieces = |m: &MemberStats| {
+    let pieces = |m: &MemberReport| {
         let each = cell.requests.block_sectors.min(cell.shape.chunk_kib * 2);
-        m.reads * each.div_ceil(READ_SECTORS_MAX)
+        m.stats.reads * each.div_ceil(READ_SECTORS_MAX)
     };
     let pages = |sectors: u64| sectors.div_ceil(PAGE_SECTORS);
     Ok(run
         .members
         .iter()
         .map(|m| {
-            let reads = if through_cache { pages(m.sectors_read) } else { pieces(m) };
-            [reads, m.sectors_read, pages(m.sectors_written), m.sectors_written]
+            let MemberStats { sectors_read, sectors_written, writes, .. } = m.stats;
+            let reads = if through_cache { pages(sectors_read) } else { pieces(m) };
+            let data = sectors_written - m.metadata_sectors;
+            let has_pages = matches!(cell.shape.level, 4..=6);
+            let writes = if has_pages { pages(data) + m.metadata_writes } else { writes };
+            [reads, sectors_read, writes, sectors_written]
         })
         .collect())
 }
@@ -204,7 +261,14 @@ mod tests {
     /// The figures are those of md of Linux 6.1.
     #[test]
     fn a_request_larger_than_the_stripe_cache_reads_no_more_than_its_ends_need() {
-        let shape = Shape { level: 5, members: 3, missing: 0, chunk_kib: 64, stripe_cache_size: 256 };
+        let shape = Shape {
+            level: 5,
+            members: 3,
+            missing: 0,
+            chunk_kib: 64,
+            stripe_cache_size: 256,
+            bitmap_chunk_kib: None,
+        };
         let sent = sent(shape, 8192, 8, 8);
         assert_eq!((sent.sectors_read, sent.sectors_written), (128, 98_368));
     }
@@ -212,16 +276,37 @@ mod tests {
     /// The figures are those of md of Linux 6.1, of a list it was given.
     #[test]
     fn small_writes_read_and_write_as_md_does() {
-        let shape = Shape { level: 5, members: 5, missing: 0, chunk_kib: 64, stripe_cache_size: 256 };
+        let shape = Shape {
+            level: 5,
+            members: 5,
+            missing: 0,
+            chunk_kib: 64,
+            stripe_cache_size: 256,
+            bitmap_chunk_kib: None,
+        };
         assert_eq!(sent(shape, 8, 0, 200).sectors_written, 3200);
-        let shape = Shape { level: 6, members: 6, missing: 0, chunk_kib: 64, stripe_cache_size: 256 };
+        let shape = Shape {
+            level: 6,
+            members: 6,
+            missing: 0,
+            chunk_kib: 64,
+            stripe_cache_size: 256,
+            bitmap_chunk_kib: None,
+        };
         assert_eq!(sent(shape, 8, 0, 200).sectors_written, 4800);
     }
 
     /// As md of Linux 6.1: what is read to rebuild a missing chunk is what else is wanted.
     #[test]
     fn a_read_of_whole_stripes_reads_a_degraded_array_once() {
-        let shape = Shape { level: 5, members: 5, missing: 1, chunk_kib: 64, stripe_cache_size: 256 };
+        let shape = Shape {
+            level: 5,
+            members: 5,
+            missing: 1,
+            chunk_kib: 64,
+            stripe_cache_size: 256,
+            bitmap_chunk_kib: None,
+        };
         for block_sectors in [512, 2048, 8192] {
             let requests = Requests {
                 order: Order::Sequential,
@@ -239,7 +324,14 @@ mod tests {
     /// The figures are those of md of Linux 6.1, which has no use for what it reads.
     #[test]
     fn a_write_beside_lost_parity_reads_as_md_does() {
-        let shape = Shape { level: 5, members: 5, missing: 1, chunk_kib: 64, stripe_cache_size: 256 };
+        let shape = Shape {
+            level: 5,
+            members: 5,
+            missing: 1,
+            chunk_kib: 64,
+            stripe_cache_size: 256,
+            bitmap_chunk_kib: None,
+        };
         let sent = sent(shape, 8, 0, 200);
         assert_eq!((sent.sectors_read, sent.sectors_written), (3776, 2616));
     }

@@ -1,6 +1,6 @@
 //! The engine's side: the same array and the same requests in virtual time.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
 use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::level::{Layout, Level};
@@ -8,16 +8,22 @@ use stripewise_engine::policy::Policy;
 use stripewise_engine::units::Slot;
 use stripewise_engine::volume::VolumeConfig;
 use stripewise_sim::models::{Model, Value};
-use stripewise_sim::{ControllerNames, MemberStats, Phantom, Rig, RigNames, SimConfig, World};
+use stripewise_sim::{ControllerNames, MemberReport, Phantom, Rig, RigNames, SimConfig, World};
 
 use super::kernel::GuestCell;
 use super::requests::{Replay, Requests};
+use crate::labels::{Bitmap, Devices, label};
 
 /// The name of whichever drive is asked for.
 const DRIVE: &str = "the drive";
 const CONTROLLER: &str = "nvme-pcie4-x4";
 const CPU: &str = "xeon-e5-2600-2s";
 const BLOCK: &str = "linux-block-6.1";
+
+/// Where members' data begin, if the array keeps a bitmap.
+const DATA_OFFSET_SECTORS: u64 = 2048;
+/// Longer than a cell lasts: no bit is cleared meanwhile.
+const BITMAP_DELAY_SECONDS: u32 = 3600;
 
 /// 32 rows; the smallest stripe cache has 17.
 const RESERVED_KIB_MIN: u64 = 128;
@@ -35,6 +41,9 @@ pub struct Shape {
     pub chunk_kib: u64,
     /// Stripe-cache entries.
     pub stripe_cache_size: u32,
+    /// Chunk of its internal bitmap; none: it keeps none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bitmap_chunk_kib: Option<u32>,
 }
 
 impl Shape {
@@ -48,7 +57,12 @@ impl Shape {
     }
 
     fn data_members(&self) -> u64 {
-        u64::from(self.members - if self.level == 6 { 2 } else { 1 })
+        u64::from(match self.level {
+            1 => 1,
+            10 => self.members / 2,
+            6 => self.members - 2,
+            _ => self.members - 1,
+        })
     }
 
     /// Of each member, left to writes that empty the stripe cache between cells: more rows than its least size.
@@ -87,6 +101,7 @@ impl Shape {
             missing: self.missing,
             chunk_kib: self.chunk_kib,
             stripe_cache_size: self.stripe_cache_size,
+            bitmap_chunk_kib: self.bitmap_chunk_kib,
             member_kib,
             data_offset_kib,
             is_write: false,
@@ -98,7 +113,10 @@ impl Shape {
     }
 
     /// The array with what is missing failed.
-    pub(super) fn config(&self, member_sectors: u64) -> VolumeConfig {
+    ///
+    /// # Errors
+    /// There is no such bitmap.
+    pub(super) fn config(&self, member_sectors: u64) -> Result<VolumeConfig> {
         let level = match self.level {
             1 => Level::Raid1,
             6 => Level::Raid6,
@@ -111,11 +129,22 @@ impl Shape {
             chunk_sectors: self.chunk_kib * 2,
             member_sectors: vec![member_sectors; self.members.into()],
         };
-        VolumeConfig {
+        let mut config = VolumeConfig {
             stripe_cache_size: self.stripe_cache_size,
             failed: self.missing_slots().collect(),
             ..VolumeConfig::new(geometry, Policy::linux_6_1())
+        };
+        if let Some(kib) = self.bitmap_chunk_kib {
+            let offset = DATA_OFFSET_SECTORS;
+            let devices = Devices {
+                sectors: offset + member_sectors,
+                data_offset_sectors: Some(offset),
+                size_sectors: Some(member_sectors),
+            };
+            let bitmap = Bitmap { chunk_bytes: Some(kib << 10), delay_seconds: BITMAP_DELAY_SECONDS };
+            label(&mut config, devices, bitmap).map_err(|e| anyhow!(e))?;
         }
+        Ok(config)
     }
 }
 
@@ -125,7 +154,7 @@ pub(super) struct Simulated {
     /// From the first request to the end of the last.
     pub(super) seconds: f64,
     /// What each member that is there was sent.
-    pub(super) members: Vec<MemberStats>,
+    pub(super) members: Vec<MemberReport>,
 }
 
 /// A rig of one drive model; each drive has a controller of its own, as each is served by a process of its own. The
@@ -160,7 +189,7 @@ pub(super) fn simulate(
     [lists_seed, seed]: [u64; 2],
     rig: &Rig,
 ) -> Result<Simulated> {
-    let config = SimConfig { volume: shape.config(member_sectors), rig: rig.clone(), seed };
+    let config = SimConfig { volume: shape.config(member_sectors)?, rig: rig.clone(), seed };
     let within = shape.usable_sectors(member_sectors);
     let mut replay = Replay::new(requests.lists(within, lists_seed), requests.is_write);
     let report = World::new(&config, Phantom)?.run(&mut replay, None)?;
@@ -169,6 +198,6 @@ pub(super) fn simulate(
     }
     Ok(Simulated {
         seconds: replay.end.0 as f64 / 1e9,
-        members: report.members.iter().take(shape.present().into()).map(|m| m.stats).collect(),
+        members: report.members.iter().take(shape.present().into()).copied().collect(),
     })
 }

@@ -58,25 +58,52 @@ def stats(name):
 
 def create(cell, names, *more):
     chunk = [] if cell["level"] == 1 else [f"--chunk={cell['chunk_kib']}"]
-    run("mdadm", "--create", ARRAY, "--run", "--bitmap=none", "--metadata=1.2", f"--level={cell['level']}", *chunk,
+    kib = cell["bitmap_chunk_kib"]
+    bitmap = ["--bitmap=internal", f"--bitmap-chunk={kib}K"] if kib else ["--bitmap=none"]
+    run("mdadm", "--create", ARRAY, "--run", *bitmap, "--metadata=1.2", f"--level={cell['level']}", *chunk,
         f"--size={cell['member_kib']}", f"--data-offset={cell['data_offset_kib']}K", f"--raid-devices={cell['members']}",
         *more, *[f"/dev/{name}" for name in names], *["missing"] * cell["missing"])
     MD.joinpath("safe_mode_delay").write_text("0")  # the array stays active: no superblock is written in between
 
 
+def has_stripes():
+    return MD.joinpath("stripe_cache_size").exists()
+
+
+def clear_bitmap(names):
+    """Has md clear every bit, then none any more."""
+    MD.joinpath("bitmap/time_base").write_text("0.05")
+    for _ in range(600):
+        time.sleep(0.05)
+        # The pages that count the writes of bits; the last goes when no bit is set.
+        if re.search(r"bitmap: 0/", pathlib.Path("/proc/mdstat").read_text()):
+            break
+    else:
+        raise RuntimeError(f"the bitmap is not cleared: {pathlib.Path('/proc/mdstat').read_text()}")
+    before = None
+    while before != (before := [stats(name) for name in names]):  # the cleared bits go to the members a round later
+        time.sleep(0.5)
+    MD.joinpath("bitmap/time_base").write_text("3600")
+    time.sleep(0.2)  # a round that was due already
+
+
 def forget(cell):
     """Leaves nothing of an earlier cell in the stripe cache: it is made as small as can be, and what it then holds is
     of the array's end, which no list touches. The write also makes the array active."""
-    MD.joinpath("stripe_cache_size").write_text("17")
+    if has_stripes():
+        MD.joinpath("stripe_cache_size").write_text("17")
     end = int(pathlib.Path("/sys/block/md0/size").read_text()) * SECTOR
     descriptor = os.open(ARRAY, os.O_RDWR | os.O_DIRECT)
     os.pwrite(descriptor, mmap.mmap(-1, cell["reserved_kib"] * 1024), end - cell["reserved_kib"] * 1024)
     os.close(descriptor)
-    MD.joinpath("stripe_cache_size").write_text(str(cell["stripe_cache_size"]))
+    if has_stripes():
+        MD.joinpath("stripe_cache_size").write_text(str(cell["stripe_cache_size"]))
 
 
 def settle():
     """Waits until md holds nothing back."""
+    if not has_stripes():
+        return
     for _ in range(500):
         if MD.joinpath("stripe_cache_active").read_text().strip() == "0":
             return
@@ -138,12 +165,14 @@ def probe(name, count):
 
 
 def shape(cell):
-    return [cell[key] for key in ("level", "members", "missing", "chunk_kib", "member_kib", "data_offset_kib")]
+    return [cell[key] for key in ("level", "members", "missing", "chunk_kib", "member_kib", "data_offset_kib", "bitmap_chunk_kib")]
 
 
 def one(cell, names):
     forget(cell)
     settle()
+    if cell["bitmap_chunk_kib"]:
+        clear_bitmap(names)
     time.sleep(cell["rest_s"])
     before = [stats(name) for name in names]
     seconds = play(ARRAY, cell["streams"], cell["is_write"])

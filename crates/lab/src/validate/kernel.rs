@@ -72,6 +72,8 @@ pub(super) struct GuestCell {
     pub(super) missing: u16,
     pub(super) chunk_kib: u64,
     pub(super) stripe_cache_size: u32,
+    /// Chunk of an internal bitmap; none for none.
+    pub(super) bitmap_chunk_kib: Option<u32>,
     pub(super) member_kib: u64,
     pub(super) data_offset_kib: u64,
     pub(super) is_write: bool,

@@ -100,7 +100,7 @@ fn cells(drive: &DriveSetup, quick: bool) -> Vec<SyncCell> {
     ];
     let chosen = if quick { &all[..4] } else { &all[..] };
     let cell = |&(action, level, members, missing, chunk_kib, stripe_cache_size)| {
-        let shape = Shape { level, members, missing, chunk_kib, stripe_cache_size };
+        let shape = Shape { level, members, missing, chunk_kib, stripe_cache_size, bitmap_chunk_kib: None };
         SyncCell { drive: drive.clone(), shape, action }
     };
     chosen.iter().map(cell).collect()
@@ -134,7 +134,7 @@ impl Workload for Nobody {
 
 /// KiB a second of the engine.
 fn on_engine(cell: &SyncCell, rig: &Rig, seed: u64) -> Result<f64> {
-    let mut volume = cell.shape.config(MEMBER_KIB * 2);
+    let mut volume = cell.shape.config(MEMBER_KIB * 2)?;
     volume.policy.sync.full_rest = JIFFY_SLEPT;
     (volume.sync.speed.min_kib, volume.sync.speed.max_kib) = (u32::MAX, u32::MAX);
     match cell.action {

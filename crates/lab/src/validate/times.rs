@@ -198,7 +198,14 @@ fn cells(drive: &DriveSetup, rig: &Rig, quick: bool) -> Result<Vec<TimeCell>> {
     chosen
         .iter()
         .map(|&(chunk_kib, stripe_cache_size, order, is_write, block_sectors, threads)| {
-            let shape = Shape { level: 5, members: MEMBERS, missing: 0, chunk_kib, stripe_cache_size };
+            let shape = Shape {
+                level: 5,
+                members: MEMBERS,
+                missing: 0,
+                chunk_kib,
+                stripe_cache_size,
+                bitmap_chunk_kib: None,
+            };
             let mut requests =
                 Requests { order, is_write, block_sectors, shift_sectors: 0, threads, count: COUNTS.0 };
             // As many as the engine needs for a cell's time.
@@ -276,8 +283,8 @@ fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) ->
         let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [LISTS_SEED, seed], rig)?;
         seconds += run.seconds / SEEDS as f64;
         engine_sectors = [
-            run.members.iter().map(|m| m.sectors_read).sum(),
-            run.members.iter().map(|m| m.sectors_written).sum(),
+            run.members.iter().map(|m| m.stats.sectors_read).sum(),
+            run.members.iter().map(|m| m.stats.sectors_written).sum(),
         ];
     }
     let sum = |field: usize| linux.members.iter().map(|m| m[field]).sum();
