@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 use stripewise_lab::cell::Cell;
-use stripewise_lab::plan::{Fill, Parameter, Parameters, RealStorage, Work, find};
+use stripewise_lab::plan::{CellTarget, Fill, Parameter, Parameters, RealStorage, Work, find};
 use stripewise_lab::results::DirectionResult;
 use stripewise_lab::study::Filling;
 use stripewise_lab::targets::{self, Target, TargetOptions};
@@ -106,6 +106,9 @@ fn cell(
         if parameters.work == Work::Trace && is_idle(name, &parameters) {
             return Err(format!("{}: makes no difference to a trace; leave it out", option(name)));
         }
+    }
+    if parameters.target == CellTarget::Drive && parameters.array.has_bitmap {
+        return Err("--bitmap: a drive by itself is no array and has no bitmap; leave it out".to_owned());
     }
     parameters.check()?;
     parameters.job.randseed = args.randseed;

@@ -186,6 +186,27 @@ mod tests {
         }
     }
 
+    /// What was measured before arrays had bitmaps is found again, and an array with one meets the same requests.
+    #[test]
+    fn no_bitmap_is_no_part_of_a_key_and_none_of_a_seed() {
+        let bitmap = |kind: &str, chunk: &str| {
+            let mut parameters = Parameters::default();
+            parameters.set("bitmap", kind).unwrap();
+            parameters.set("bitmap_chunk", chunk).unwrap();
+            Cell::new(parameters, &["chunk"], &["chunk"], 0, 1)
+        };
+        let none = bitmap("none", "default");
+        let mut named = none.parameters.printed();
+        assert_eq!(named["bitmap"], "none");
+        leave_out_later(&mut named);
+        assert!(named.keys().all(|name| !name.starts_with("bitmap")), "{named:?}");
+        assert_eq!(none.key("a"), bitmap("none", "128M").key("a"));
+        let keys =
+            [bitmap("internal", "default").key("a"), bitmap("internal", "128M").key("a"), none.key("a")];
+        assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2]);
+        assert_eq!(none.seed(), bitmap("internal", "128M").seed());
+    }
+
     #[test]
     fn a_key_tells_apart_all_that_decides_the_figures() {
         let key = cell("64K", 0, 1).key("a");

@@ -104,3 +104,61 @@ pub(crate) fn label(volume: &mut VolumeConfig, devices: Devices, bitmap: Bitmap)
     });
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use stripewise_engine::geometry::Geometry;
+    use stripewise_engine::level::{Layout, Level};
+    use stripewise_engine::policy::Policy;
+    use stripewise_engine::volume::Volume;
+
+    use super::*;
+
+    const DEVICES: Devices = Devices { sectors: 20 << 31, data_offset_sectors: None, size_sectors: None };
+
+    fn labelled(level: Level, chunk_bytes: Option<u32>) -> Result<VolumeConfig, String> {
+        let geometry = GeometrySpec {
+            level,
+            layout: Layout::default_of(level),
+            chunk_sectors: 1024,
+            member_sectors: vec![DEVICES.sectors; 5],
+        };
+        let mut volume = VolumeConfig::new(geometry, Policy::linux_6_1());
+        label(&mut volume, DEVICES, Bitmap { chunk_bytes, delay_seconds: 7 })?;
+        Ok(volume)
+    }
+
+    /// The engine takes the bitmap as it is: of one that did not fit the array it would set every bit.
+    #[test]
+    fn a_labelled_array_starts_active_with_no_bit_set() {
+        for level in [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10] {
+            let volume = labelled(level, None).unwrap();
+            Volume::new(&volume).unwrap();
+            let metadata = volume.metadata.as_ref().unwrap();
+            let BitmapConfig { superblock, bits } = metadata.bitmap.as_ref().unwrap();
+            let geometry = Geometry::new(&volume.geometry).unwrap();
+            let covered = if level == Level::Raid10 {
+                geometry.array_sectors()
+            } else {
+                geometry.used_sectors(Slot(0))
+            };
+            assert!(superblock.sync_size_sectors >= covered && !superblock.is_stale(), "{level}");
+            assert_eq!((bits.dirty_count(), superblock.daemon_sleep_seconds), (0, 7));
+            assert_eq!(superblock.chunk_bytes, 64 << 20, "mdadm's choice");
+            for member in metadata.members.iter().flatten() {
+                assert!(superblock.events >= member.superblock.events());
+                assert_eq!(member.superblock.resync_offset_sectors(), 0, "active");
+                assert_eq!((member.sector, member.superblock.bitmap_sector(8)), (8, Some(16)));
+                let end = member.superblock.data_offset_sectors() + volume.geometry.member_sectors[0];
+                assert!(end <= DEVICES.sectors, "{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_bitmap_that_mdadm_refuses_is_refused() {
+        let refused = labelled(Level::Raid5, Some(4096)).unwrap_err();
+        assert!(refused.contains("is the least that fits"), "{refused}");
+        assert!(labelled(Level::Raid0, None).unwrap_err().contains("has no bitmap"));
+    }
+}

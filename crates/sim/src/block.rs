@@ -650,4 +650,31 @@ mod tests {
         assert_eq!(place([5_000, u64::MAX]), 5, "it does not wait for room behind them");
         assert!(place([u64::MAX, u64::MAX]) >= 200 - 128, "in order of sectors it is the last");
     }
+
+    /// As `REQ_PREFLUSH`: those that wait share a flush, nothing of theirs goes before it has ended, and others wait for it.
+    #[test]
+    fn writes_behind_a_flush_go_when_it_has_ended() {
+        let limits =
+            QueueLimits { request_sectors_max: 1024, nr_requests: 128, expire_ns: [u64::MAX; 2], batch: 16 };
+        let (mut queue, mut fanout, mut done) = (BlockQueue::new(limits, 4), Fanout::default(), Vec::new());
+        queue.add(0, CommandOp::Write, (800, 8), Tag(1), &mut fanout);
+        let (first, ..) = queue.next(0, &mut fanout).unwrap();
+        queue.add_behind_flush(CommandOp::WriteFua, (16, 8), Tag(2));
+        queue.add_behind_flush(CommandOp::WriteFua, (64, 8), Tag(3));
+        assert!(queue.next(0, &mut fanout).is_none(), "a flush goes alone");
+        queue.complete(1, first, &mut fanout, &mut done);
+        let (flush, op, ..) = queue.next(1, &mut fanout).unwrap();
+        assert_eq!((op, queue.stats.flushes, queue.stats.writes), (CommandOp::Flush, 1, 1));
+        assert!(queue.next(1, &mut fanout).is_none() && !queue.is_idle());
+        queue.complete(2, flush, &mut fanout, &mut done);
+        assert_eq!(done, [Tag(1)]);
+        let next =
+            |queue: &mut BlockQueue, fanout: &mut Fanout| queue.next(2, fanout).map(|c| (c.0, c.1, c.2));
+        let (a, b) = (next(&mut queue, &mut fanout).unwrap(), next(&mut queue, &mut fanout).unwrap());
+        assert_eq!([(a.1, a.2), (b.1, b.2)], [(CommandOp::WriteFua, 16), (CommandOp::WriteFua, 64)]);
+        queue.complete(3, a.0, &mut fanout, &mut done);
+        queue.complete(3, b.0, &mut fanout, &mut done);
+        assert_eq!((done.as_slice(), queue.stats.flushes), (&[Tag(1), Tag(2), Tag(3)][..], 1));
+        assert!(queue.is_idle());
+    }
 }

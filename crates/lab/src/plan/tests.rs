@@ -284,3 +284,19 @@ fn a_key_that_is_missing_is_not_told_under_the_name_of_another() {
     let part = fault("[quick]", "[[part]]\n[part.job]\nbs = \"4k\"\n[quick]");
     assert!(part.contains("missing field `name`") && !part.contains("bs"), "{part}");
 }
+
+#[test]
+fn a_bitmap_is_refused_where_it_makes_no_sense() {
+    let check = |settings: &[(&str, &str)]| {
+        let mut parameters = Parameters::default();
+        settings.iter().try_for_each(|(name, value)| parameters.set(name, value))?;
+        parameters.check().map_err(String::from)
+    };
+    assert_eq!(check(&[("bitmap", "internal"), ("bitmap_chunk", "128M")]), Ok(()));
+    let refused = |settings: &[(&str, &str)]| check(settings).unwrap_err();
+    assert!(refused(&[("level", "0"), ("bitmap", "internal")]).contains("raid0 array has no redundancy"));
+    assert!(refused(&[("bitmap", "external")]).contains("known are none, internal"));
+    assert!(refused(&[("bitmap_chunk", "3M")]).contains("power of two"));
+    let resync = [("bitmap", "internal"), ("work", "resync"), ("runtime", "1s")];
+    assert!(refused(&resync).contains("without a bitmap"));
+}

@@ -16,6 +16,9 @@ const OF_CREATION: [&str; 4] = ["chunk", "level", "layout", "raid_devices"];
 static SETTINGS: &[(&str, Commands)] = &[
     ("stripe_cache_size", stripe_cache_size),
     ("readahead", readahead),
+    ("bitmap", bitmap),
+    ("bitmap_chunk", other_bitmap),
+    ("bitmap_delay", other_bitmap),
     ("speed_limit_min", |values| sync_speed(values, "min")),
     ("speed_limit_max", |values| sync_speed(values, "max")),
 ];
@@ -69,6 +72,26 @@ fn stripe_cache_size(values: &Values) -> Vec<String> {
     entries.map(|n| format!("echo {n} > /sys/block/md0/md/stripe_cache_size")).into_iter().collect()
 }
 
+fn bitmap(values: &Values) -> Vec<String> {
+    if values.get("bitmap").is_some_and(|kind| kind == "none") {
+        return vec!["mdadm --grow --bitmap=none /dev/md0".to_owned()];
+    }
+    let option = |name: &str, option: &str| {
+        let value = values.get(name).filter(|value| *value != "default");
+        value.map_or_else(String::new, |value| format!(" --{option}={value}"))
+    };
+    let (chunk, delay) = (option("bitmap_chunk", "bitmap-chunk"), option("bitmap_delay", "delay"));
+    vec![format!("mdadm --grow --bitmap=internal{chunk}{delay} /dev/md0")]
+}
+
+/// mdadm changes no bitmap: the old one goes first.
+fn other_bitmap(values: &Values) -> Vec<String> {
+    let mut commands = vec!["mdadm --grow --bitmap=none /dev/md0".to_owned()];
+    let internal = Values::from([("bitmap".to_owned(), "internal".to_owned())]);
+    commands.extend(bitmap(&values.iter().map(|(k, v)| (k.clone(), v.clone())).chain(internal).collect()));
+    commands
+}
+
 fn readahead(values: &Values) -> Vec<String> {
     let sectors = values.get("readahead").filter(|n| *n != "default");
     // Readahead is of the device that is read: a mapping has its own.
@@ -117,6 +140,18 @@ mod tests {
             commands("stripe_cache_size", "4096", &raid5),
             ["echo 4096 > /sys/block/md0/md/stripe_cache_size"]
         );
+        assert_eq!(
+            commands("bitmap_chunk", "262144K", &raid5),
+            [
+                "mdadm --grow --bitmap=none /dev/md0",
+                "mdadm --grow --bitmap=internal --bitmap-chunk=262144K /dev/md0"
+            ]
+        );
+        assert_eq!(
+            commands("bitmap_chunk", "default", &raid5)[1..],
+            ["mdadm --grow --bitmap=internal /dev/md0"]
+        );
+        assert_eq!(commands("bitmap", "none", &raid5), ["mdadm --grow --bitmap=none /dev/md0"]);
         assert!(commands("iodepth", "32", &raid5).is_empty());
     }
 

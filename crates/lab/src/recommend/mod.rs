@@ -9,6 +9,7 @@
 //! alone is not what is sought: those studies are judged as a trade-off.
 
 mod apply;
+mod bitmap;
 mod family;
 mod groups;
 mod reason;
@@ -81,6 +82,7 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
             MARGIN * 100.0
         ));
     }
+    notes.extend(bitmap::costs(cells, question));
     notes.extend((question.subject == "level" && !ranking.is_empty()).then(|| survival(question.values)));
     let ties = ties(&ranking, question.values);
     let best = ranking.first().map_or_else(String::new, |s| question.values[s.value].clone());

@@ -17,6 +17,7 @@ use stripewise_host::{FileSpec, HostError, MemberProblem, MemberSpec, create_mem
 
 use super::mount;
 use super::real::{self, memory_available, print_mib};
+use super::volume::data_offset_sectors;
 use super::{CellError, Measurement, NoRoom, Target, TargetKind, TargetOptions};
 use crate::cell::Cell;
 use crate::plan::{Fill, MEMBER_BYTES_DEFAULT};
@@ -242,7 +243,10 @@ impl Target for FilesTarget {
 
     fn run(&self, cell: &Cell, cancel: &Arc<AtomicBool>) -> Result<Measurement, CellError> {
         let members = 0..cell.parameters.members();
-        let members = members.map(|m| MemberSpec::File(FileSpec::new(self.path(m)))).collect();
+        let data_offset_sectors =
+            data_offset_sectors(cell, self.member_bytes / SECTOR_BYTES).map_err(CellError)?;
+        let spec = |member| FileSpec { data_offset_sectors, ..FileSpec::new(self.path(member)) };
+        let members = members.map(|member| MemberSpec::File(spec(member))).collect();
         let mut measurement = real::run(cell, members, self.member_bytes, cancel)?;
         measurement.notes = self.notes(cell, measurement.notes);
         Ok(measurement)

@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use stripewise_host::MemberSpec;
 
 use super::real::{self, memory_available, print_mib};
+use super::volume::has_bitmap;
 use super::{CellError, Measurement, Target, TargetKind, TargetOptions};
 use crate::cell::Cell;
 use crate::workload::{parse_size, print_size};
@@ -74,6 +75,10 @@ impl Target for MemoryTarget {
     }
 
     fn check(&self, cell: &Cell) -> Result<(), String> {
+        if has_bitmap(cell) {
+            return Err("bitmap internal: members in memory hold data alone; use --on model or files:DIR, or take none"
+                .to_owned());
+        }
         real::check(cell, self.member_bytes)
     }
 

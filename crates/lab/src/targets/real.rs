@@ -11,7 +11,7 @@ use stripewise_format::luks::Encryption;
 use stripewise_host::{Array, ArrayConfig, CryptLayer, Layers, MemberSpec, RunReport};
 use stripewise_sim::Cipher;
 
-use super::volume::{beyond, checked_sectors, recovered_early, recovery_figures, replay, volume};
+use super::volume::{beyond, checked_sectors, has_bitmap, recovered_early, recovery_figures, replay, volume};
 use super::{CellError, Measurement, named};
 use crate::cell::Cell;
 use crate::plan::{CellTarget, Work};
@@ -133,6 +133,7 @@ fn check_shards(cell: &Cell) -> Result<(), String> {
     let shards = shards(cell);
     let of_one = match (cell.parameters.cache(), cell.parameters.work) {
         (Some(_), _) => "a page cache is of one thread; set shards to 1, or direct to 1",
+        (None, _) if has_bitmap(cell) => "a bitmap is kept by one thread; set shards to 1, or bitmap to none",
         (None, Work::Rebuild) => "a recovery is of one thread; set shards to 1",
         _ => return Ok(()),
     };

@@ -336,3 +336,20 @@ fn a_recovery_that_ends_before_the_job_says_what_would_be_right() {
     let error = rebuild("1m").error.unwrap();
     assert!(error.contains("larger members") && error.contains("300ms"), "{error}");
 }
+
+/// The bitmap lies between the superblock and the data of each file, where mdadm has it.
+#[test]
+fn an_array_of_files_keeps_a_bitmap_and_one_in_memory_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = PLAN.replace("[factors]", "[array]\nbitmap = \"internal\"\n[factors]");
+    let plan = || Plan::parse("tiny.toml", &plan).unwrap();
+    let options = StudyOptions { keep: true, ..StudyOptions::default() };
+    run(&Study::new(plan(), &format!("files:{}", folder.path().display()), options).unwrap());
+    let is_bitmap = |entry: std::io::Result<fs::DirEntry>| {
+        let bytes = fs::read(entry.unwrap().path()).unwrap();
+        bytes[8192..8196] == *b"bitm"
+    };
+    assert!(fs::read_dir(folder.path()).unwrap().all(is_bitmap));
+    let refused = Study::new(plan(), "memory:8m", StudyOptions::default()).map(drop).unwrap_err();
+    assert!(format!("{refused:#}").contains("members in memory hold data alone"), "{refused:#}");
+}

@@ -47,12 +47,25 @@ pub(super) fn volume(cell: &Cell, device_sectors: u64) -> Result<VolumeConfig, S
         sync: SyncConfig { speed, ..SyncConfig::DEFAULT },
         ..VolumeConfig::new(geometry, parameters.policy()?)
     };
-    if is_array && array.has_bitmap {
+    if has_bitmap(cell) {
         let devices = Devices { sectors: device_sectors, data_offset_sectors: None, size_sectors: None };
         let bitmap = Bitmap { chunk_bytes: array.bitmap_chunk, delay_seconds: array.bitmap_delay };
         label(&mut volume, devices, bitmap)?;
     }
     Ok(volume)
+}
+
+/// Where the data begin on devices of that many sectors.
+pub(super) fn data_offset_sectors(cell: &Cell, device_sectors: u64) -> Result<u64, String> {
+    Ok(volume(cell, device_sectors)?.metadata.map_or(0, |metadata| {
+        let mut members = metadata.members.iter().flatten();
+        members.next().map_or(0, |member| member.superblock.data_offset_sectors())
+    }))
+}
+
+/// Whether the cell's array keeps a bitmap.
+pub(super) fn has_bitmap(cell: &Cell) -> bool {
+    cell.parameters.target == CellTarget::Array && cell.parameters.array.has_bitmap
 }
 
 /// The sectors of the cell's target; refuses arrays that cannot be and jobs that do not fit.

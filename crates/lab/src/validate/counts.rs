@@ -336,6 +336,21 @@ mod tests {
         assert_eq!((sent.sectors_read, sent.sectors_written), (3776, 2616));
     }
 
+    /// The figures are those of md of Linux 6.1: a page for each request whose bit is clear, on every member.
+    #[test]
+    fn bitmap_pages_are_written_as_often_as_by_md() {
+        let shape = Shape {
+            level: 5,
+            members: 5,
+            missing: 0,
+            chunk_kib: 64,
+            stripe_cache_size: 256,
+            bitmap_chunk_kib: Some(64),
+        };
+        let sent = sent(shape, 8, 0, 200);
+        assert_eq!((sent.sectors_read, sent.writes, sent.sectors_written), (3192, 1270, 4070));
+    }
+
     #[test]
     fn the_quick_grid_is_part_of_the_kinds_of_the_whole() {
         let whole = grid(false);
