@@ -67,9 +67,11 @@ pub struct SyncPolicy {
     pub cache_quarters: u32,
     /// and sectors of each member.
     pub rows_sectors_max: u64,
-    /// Sectors of each member that it has under way on levels of copies (md: `RESYNC_DEPTH` requests of
-    /// `RESYNC_BLOCK_SIZE`).
+    /// Sectors of each member that it has under way on RAID-1 (md: 32 requests, raid1.c's `RESYNC_DEPTH`, of
+    /// `RESYNC_BLOCK_SIZE`, 64 KiB),
     pub copies_sectors: u64,
+    /// and on RAID-10 (md: raid10.c's `RESYNC_DEPTH` is of 32 MiB).
+    pub raid10_sectors: u64,
     /// How long it rests when the stripe cache was full and has room again. md sleeps a jiffy, which takes half of one on
     /// average before Linux 4.8, whose timers take one more; a jiffy is 4 ms on distributions' kernels (HZ=250).
     pub full_rest: Nanos,
@@ -157,6 +159,7 @@ impl Policy {
                 cache_quarters: 4,
                 rows_sectors_max: u64::MAX,
                 copies_sectors: 32 * 128,
+                raid10_sectors: 512 * 128,
                 full_rest: Nanos::from_millis(2),
             },
         }
@@ -227,6 +230,7 @@ impl Policy {
                 cache_quarters: 3,
                 rows_sectors_max: 2048,
                 copies_sectors: 2048,
+                raid10_sectors: 2048,
                 full_rest: Nanos(0),
             },
             ..Self::linux_6_1()

@@ -7,6 +7,7 @@
 
 mod error;
 mod expand;
+mod own_work;
 mod parameter;
 mod preset;
 mod table;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use stripewise_engine::cache::{CacheConfig, CacheError, CachePolicy, DirtyLimit};
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
-use stripewise_engine::units::Nanos;
 use stripewise_sim::{Cipher, CryptConfig};
 
 use super::table::PARAMETERS;
@@ -138,7 +137,7 @@ pub struct ArraySpec {
     pub stripe_cache_size: u32,
     /// Threads that serve a real array, each with stripes of its own.
     pub shards: u32,
-    /// Members that have failed, from slot 0 on.
+    /// Members that have failed: the first that the layout survives the loss of together.
     pub failed: u16,
     /// Whether it keeps an internal write-intent bitmap.
     pub has_bitmap: bool,
@@ -356,37 +355,6 @@ impl Parameters {
         Ok(())
     }
 
-    fn check_sync(&self) -> Result<(), Fault> {
-        let ArraySpec { level, failed, speed_limit_min, speed_limit_max, .. } = self.array;
-        if speed_limit_min > speed_limit_max {
-            let message = format!(
-                "speed_limit_min of {speed_limit_min} KiB/s is above speed_limit_max of {speed_limit_max}; \
-                 lower it"
-            );
-            return Err(Fault::of("speed_limit_min", message));
-        }
-        let is_array = self.target == CellTarget::Array;
-        if self.work.syncs() && (!is_array || level.parity_count() == 0) {
-            let message = format!("work {} needs an array with parity, level 4, 5 or 6", self.work.name());
-            return Err(Fault::of("work", message));
-        }
-        if self.work.recovers() && failed == 0 {
-            let message = format!("work {} needs failed members; set failed to 1 or more", self.work.name());
-            return Err(Fault::of("failed", message));
-        }
-        let runs_for_a_time = matches!(self.work, Work::Rebuild | Work::Resync | Work::Recover);
-        if runs_for_a_time && self.job.runtime == Nanos(0) {
-            let message =
-                format!("work {} is measured over a time; set runtime to 1s or more", self.work.name());
-            return Err(Fault::of("runtime", message));
-        }
-        if self.work == Work::Rebuild && !self.job.time_based {
-            let message = "with work rebuild the job runs for its runtime; set time_based to 1";
-            return Err(Fault::of("time_based", message));
-        }
-        Ok(())
-    }
-
     fn check_trace(&self) -> Result<(), Fault> {
         match (self.work, &self.trace) {
             (Work::Trace, None) => {
@@ -440,7 +408,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    fn of(key: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn of(key: &'static str, message: impl Into<String>) -> Self {
         Self { key: Some(key), message: message.into() }
     }
 }

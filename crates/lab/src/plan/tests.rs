@@ -195,12 +195,62 @@ fn faults_of_a_recovery_beside_a_job_name_file_line_and_key() {
     let text = Plan::parse("small.toml", &text)
         .and_then(|p| p.resolve(Choices::default()).and_then(|r| p.expand(&r)));
     let text = text.unwrap_err().to_string();
-    assert!(text.starts_with("small.toml:11: ") && text.contains("array with parity"), "{text}");
+    assert!(text.starts_with("small.toml:11: ") && text.contains("level 1 on two or more members"), "{text}");
     assert!(
         refused("failed = 1", "runtime = \"0s\"\ntime_based = 0")
             .starts_with("small.toml:12: work rebuild is measured over a time")
     );
     assert!(refused("failed = 1", "runtime = \"1s\"\ntime_based = 0").contains("set time_based to 1"));
+}
+
+#[test]
+fn as_many_members_fail_as_the_layout_survives() {
+    use stripewise_engine::level::Level;
+    use stripewise_engine::units::Slot;
+    let slots = |level, layout: Option<&str>, count, failed| {
+        let mut parameters = Parameters::default();
+        (parameters.array.level, parameters.array.layout) = (level, layout.map(str::to_owned));
+        (parameters.rig.count, parameters.array.failed) = (count, failed);
+        let slots = parameters.failed_slots().map_err(String::from)?;
+        Ok::<_, String>(slots.into_iter().map(|Slot(slot)| slot).collect::<Vec<_>>())
+    };
+    for (level, layout, count, failed, expected) in [
+        (Level::Raid0, None, 4, 0, &[][..]),
+        (Level::Raid1, None, 2, 1, &[0]),
+        (Level::Raid1, None, 4, 3, &[0, 1, 2]),
+        (Level::Raid5, None, 5, 1, &[0]),
+        (Level::Raid6, None, 6, 2, &[0, 1]),
+        (Level::Raid10, None, 4, 2, &[0, 2]),
+        (Level::Raid10, Some("n3"), 6, 4, &[0, 1, 3, 4]),
+        (Level::Raid10, Some("f2"), 5, 2, &[0, 2]),
+        (Level::Raid10, Some("o2"), 4, 2, &[0, 2]),
+    ] {
+        assert_eq!(slots(level, layout, count, failed).unwrap(), expected, "{level} {layout:?} of {count}");
+    }
+    for (level, layout, count, failed, most) in [
+        (Level::Raid0, None, 4, 1, 0),
+        (Level::Raid1, None, 2, 2, 1),
+        (Level::Raid5, None, 5, 2, 1),
+        (Level::Raid10, None, 4, 3, 2),
+        (Level::Raid10, Some("f2"), 5, 3, 2),
+    ] {
+        let error = slots(level, layout, count, failed).unwrap_err();
+        let wanted = format!("survives the loss of {most}, but failed is {failed}");
+        assert!(error.contains(&wanted), "{error}");
+    }
+}
+
+#[test]
+fn levels_without_redundancy_have_no_work_of_their_own() {
+    for (level, count, is_refused) in
+        [("raid0", "4", true), ("raid1", "1", true), ("raid1", "2", false), ("raid10", "2", false)]
+    {
+        let mut parameters = Parameters::default();
+        for (name, value) in [("count", count), ("level", level), ("work", "resync"), ("runtime", "1s")] {
+            parameters.set(name, value).unwrap();
+        }
+        assert_eq!(parameters.check_sync().is_err(), is_refused, "{level} of {count}");
+    }
 }
 
 const PARTS: &str = r#"

@@ -312,10 +312,14 @@ speed_limit_max = [4000]
 "#;
 
 fn rebuild(member: &str) -> crate::results::CellResult {
+    on_memory(REBUILD, member)
+}
+
+fn on_memory(plan: &str, member: &str) -> crate::results::CellResult {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::open(folder.path()).unwrap();
     let on = format!("memory:{member}");
-    let study = Study::new(Plan::parse("tiny.toml", REBUILD).unwrap(), &on, StudyOptions::default()).unwrap();
+    let study = Study::new(Plan::parse("tiny.toml", plan).unwrap(), &on, StudyOptions::default()).unwrap();
     let outcome = study.run(&mut store, &Arc::default(), |_| {}).unwrap();
     results(&store, outcome.run, &Weights::default()).unwrap().cells.remove(0)
 }
@@ -329,6 +333,18 @@ fn a_job_beside_a_recovery_in_real_time() {
     let rate = cell.figures["sync_kib_s"];
     assert!(rate > 0.0 && rate <= 4000.0 * (1.0 + 1.0 / 0.3) * 1.5, "{rate}");
     assert!((cell.figures["sync_total_kib"] - 65_536.0).abs() < 1.0);
+}
+
+#[test]
+fn copies_are_recovered_beside_a_job_in_real_time() {
+    for array in
+        ["level = \"raid1\"\nraid_devices = 3", "level = \"raid10\"\nlayout = \"f2\"\nraid_devices = 4"]
+    {
+        let plan = REBUILD.replace("failed = 1", &format!("{array}\nfailed = 2"));
+        let cell = on_memory(&plan, "64m");
+        assert_eq!(cell.error, None, "{array}");
+        assert!(cell.read.ios > 0 && cell.figures["sync_kib_s"] > 0.0, "{array}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use stripewise_engine::array::sync::{SpeedLimits, SyncConfig};
 use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::level::{Layout, Level};
-use stripewise_engine::units::{SECTOR_BYTES, Slot};
+use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_engine::volume::{Volume, VolumeConfig};
 
 use std::sync::Arc;
@@ -32,11 +32,10 @@ pub(super) fn volume(cell: &Cell, device_sectors: u64) -> Result<VolumeConfig, S
         chunk_sectors: if level.has_chunks() { array.chunk / SECTOR_BYTES } else { 0 },
         member_sectors: vec![device_sectors; parameters.members().into()],
     };
-    let is_array = parameters.target == CellTarget::Array;
-    let missing = (0..array.failed).filter(|_| is_array).map(Slot);
+    let missing = parameters.failed_slots()?;
     let (failed, recovering) = match parameters.work {
-        Work::Recover | Work::Rebuild => (Vec::new(), missing.map(|slot| (slot, 0)).collect()),
-        Work::Job | Work::Resync | Work::Mkfs | Work::Trace => (missing.collect(), Vec::new()),
+        Work::Recover | Work::Rebuild => (Vec::new(), missing.into_iter().map(|slot| (slot, 0)).collect()),
+        Work::Job | Work::Resync | Work::Mkfs | Work::Trace => (missing, Vec::new()),
     };
     let speed = SpeedLimits { min_kib: array.speed_limit_min, max_kib: array.speed_limit_max };
     let mut volume = VolumeConfig {

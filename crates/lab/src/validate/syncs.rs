@@ -18,7 +18,7 @@ use super::engine::Shape;
 use super::kernel::{GuestCell, GuestResult, GuestSync};
 use super::times::{CPU_SHARE_MAX, DATA_OFFSET_KIB, DriveSetup, QUEUE_DEPTH, SEEDS, with_control};
 
-/// From the start, until it is watched.
+/// From the first sectors that are done, until it is watched.
 const RAMP: Nanos = Nanos::from_millis(500);
 /// How long it is watched.
 const WATCHED: Nanos = Nanos::from_millis(3000);

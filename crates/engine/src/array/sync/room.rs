@@ -32,6 +32,7 @@ impl Room {
                 let sectors = (rows * u64::from(sync.cache_quarters) / 4).min(sync.rows_sectors_max);
                 (sectors, sectors * u64::from(policy.cache_wake_quarters) / 4, sync.full_rest)
             }
+            Shape::Raid10(_) => (sync.raid10_sectors, u64::MAX, Nanos(0)),
             _ => (sync.copies_sectors, u64::MAX, Nanos(0)),
         };
         Self { sectors, wake_sectors, rest, is_full: false, rests_until: None }
@@ -74,6 +75,8 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geometry::GeometrySpec;
+    use crate::level::{Layout, Level};
 
     fn room(sectors: u64, wake_sectors: u64, rest: Nanos) -> Room {
         Room { sectors, wake_sectors, rest, is_full: false, rests_until: None }
@@ -105,6 +108,21 @@ mod tests {
         assert!(!room.may_begin(Instant(0), 16, 4096));
         assert!(room.may_begin(Instant(0), 15, 3840));
         assert_eq!(room.rests_until(), None);
+    }
+
+    /// md's `RESYNC_DEPTH`s, in sectors.
+    #[test]
+    fn raid10_has_a_window_of_its_own() {
+        let sectors = |level| {
+            let spec = GeometrySpec {
+                level,
+                layout: Layout::default_of(level),
+                chunk_sectors: if level == Level::Raid1 { 0 } else { 128 },
+                member_sectors: vec![1 << 20; 4],
+            };
+            Room::new(&Geometry::new(&spec).unwrap(), &Policy::linux_6_1(), 256).sectors
+        };
+        assert_eq!((sectors(Level::Raid1), sectors(Level::Raid10)), (2 << 11, 32 << 11));
     }
 
     #[test]
