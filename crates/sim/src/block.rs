@@ -654,13 +654,13 @@ mod tests {
     /// As `REQ_PREFLUSH`: those that wait share a flush, nothing of theirs goes before it has ended, and others wait for it.
     #[test]
     fn writes_behind_a_flush_go_when_it_has_ended() {
-        let limits =
-            QueueLimits { request_sectors_max: 1024, nr_requests: 128, expire_ns: [u64::MAX; 2], batch: 16 };
-        let (mut queue, mut fanout, mut done) = (BlockQueue::new(limits, 4), Fanout::default(), Vec::new());
-        queue.add(0, CommandOp::Write, (800, 8), Tag(1), &mut fanout);
+        let limits = QueueLimits { request_sectors_max: 1024, expire_ns: [u64::MAX; 2], ..LIMITS };
+        let (mut queue, mut fanout, mut done) =
+            (BlockQueue::new(limits, None, 4), Fanout::default(), Vec::new());
+        queue.add(0, CommandOp::Write, (800, 8), Tag(1), None, &mut fanout);
         let (first, ..) = queue.next(0, &mut fanout).unwrap();
-        queue.add_behind_flush(CommandOp::WriteFua, (16, 8), Tag(2));
-        queue.add_behind_flush(CommandOp::WriteFua, (64, 8), Tag(3));
+        queue.add_behind_flush(0, CommandOp::WriteFua, (16, 8), Tag(2), &mut fanout);
+        queue.add_behind_flush(0, CommandOp::WriteFua, (64, 8), Tag(3), &mut fanout);
         assert!(queue.next(0, &mut fanout).is_none(), "a flush goes alone");
         queue.complete(1, first, &mut fanout, &mut done);
         let (flush, op, ..) = queue.next(1, &mut fanout).unwrap();
