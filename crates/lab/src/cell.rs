@@ -35,7 +35,7 @@ pub struct Cell {
 
 impl Cell {
     /// The cell of those parameters. Its seed derives from the plan's seed, the replicate and every parameter
-    /// but `following`, the subject and what changes with it, and [`SAME_REQUESTS`], so that the values
+    /// but `following`, the subject and what changes with it, and what asks for the same requests (`SAME_REQUESTS`), so that the values
     /// compared meet the same requests.
     pub fn new(
         mut parameters: Parameters,
