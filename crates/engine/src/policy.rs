@@ -57,6 +57,9 @@ pub struct SyncPolicy {
     pub window_sectors: u64,
     /// Length of a pause.
     pub pause: Nanos,
+    /// Above the least speed beside others it waits until what it has under way has ended, and goes on, rather than pause until
+    /// the average has fallen (md since 4.1).
+    pub drains_beside_others: bool,
     /// The speed is averaged over so many marks …
     pub marks: usize,
     /// … this long apart.
@@ -153,6 +156,7 @@ impl Policy {
             sync: SyncPolicy {
                 window_sectors: 256,
                 pause: Nanos::from_millis(500),
+                drains_beside_others: false,
                 marks: 10,
                 mark_interval: Nanos::from_millis(3000),
                 idle: IdleTest { sectors: 4096, own_io_counts: true },
@@ -198,7 +202,7 @@ impl Policy {
             degraded_reads: DegradedReads::ThroughCache,
             raid6_rmw_level: RmwLevel::Cheaper,
             rows_in_turn: Some(2048),
-            sync: SyncPolicy { full_rest: Nanos::from_millis(6), ..before.sync },
+            sync: SyncPolicy { full_rest: Nanos::from_millis(6), drains_beside_others: true, ..before.sync },
             ..before
         }
     }
@@ -223,6 +227,7 @@ impl Policy {
             sync: SyncPolicy {
                 window_sectors: 1024,
                 pause: Nanos::from_millis(20),
+                drains_beside_others: false,
                 marks: 10,
                 mark_interval: Nanos::from_millis(500),
                 idle: IdleTest { sectors: 64, own_io_counts: false },

@@ -1,7 +1,8 @@
 //! How fast the array works by itself: full speed when idle, the least speed under load, never above the greatest.
 //!
 //! As md (md.c, `md_do_sync`): after every window of sectors the average speed is compared with the bounds, and if it
-//! is above the greatest, or above the least while others use the members, the work pauses.
+//! is above the greatest, or above the least while others use the members, the work pauses. Since 4.1 ("allow resync to go faster
+//! when there is competing IO") md only waits, in the second case, until what it has under way has ended.
 
 use std::collections::VecDeque;
 
@@ -32,13 +33,22 @@ pub(crate) struct Speed {
     /// Sectors begun when the speed was last looked at.
     looked_at: u64,
     pause: Option<Instant>,
+    /// What is under way must end first.
+    is_draining: bool,
     /// What was counted of each member when they were last found busy: others' sectors, less its own under way where such count.
     counted: Vec<i64>,
 }
 
 impl Speed {
     pub(crate) fn new(limits: SpeedLimits) -> Self {
-        Self { limits, marks: VecDeque::new(), looked_at: 0, pause: None, counted: Vec::new() }
+        Self {
+            limits,
+            marks: VecDeque::new(),
+            looked_at: 0,
+            pause: None,
+            is_draining: false,
+            counted: Vec::new(),
+        }
     }
 
     /// Begins anew.
@@ -47,6 +57,7 @@ impl Speed {
         self.marks.push_back((core.now, 0));
         self.looked_at = 0;
         self.pause = None;
+        self.is_draining = false;
         self.counted.clear();
         self.counted.extend(core.foreground_sectors.iter().map(|&sectors| sectors as i64));
     }
@@ -68,6 +79,10 @@ impl Speed {
         if self.pause.is_some_and(|until| core.now < until) {
             return false;
         }
+        if self.is_draining && begun > done {
+            return false;
+        }
+        self.is_draining = false;
         let was_paused = self.pause.take().is_some();
         if !was_paused && begun - self.looked_at < policy.window_sectors {
             return true;
@@ -76,11 +91,16 @@ impl Speed {
         self.mark(policy, core.now, done);
         let speed = self.kib_per_second(core.now, done);
         let is_idle = self.is_idle(core, policy.idle, begun - done);
-        if speed > u64::from(self.limits.min_kib) && (speed > u64::from(self.limits.max_kib) || !is_idle) {
+        if speed <= u64::from(self.limits.min_kib) {
+            return true;
+        }
+        let is_too_fast = speed > u64::from(self.limits.max_kib);
+        if is_too_fast || !is_idle && !policy.drains_beside_others {
             self.pause = Some(core.now + policy.pause);
             return false;
         }
-        true
+        self.is_draining = !is_idle && begun > done;
+        !self.is_draining
     }
 
     fn mark(&mut self, policy: &SyncPolicy, now: Instant, done: u64) {

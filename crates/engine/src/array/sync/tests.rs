@@ -397,6 +397,28 @@ fn goes_on(limits: SpeedLimits, ms: u64, done: u64, others: u64) -> bool {
     speed.may_begin(&core, done, done)
 }
 
+/// As md since 4.1: beside others what is under way ends first, and nothing is waited for but that.
+#[test]
+fn above_the_least_speed_beside_others_what_is_under_way_ends_first() {
+    let geometry = Geometry::new(&spec(Level::Raid5, 3)).unwrap();
+    let mut core = Core::new(geometry, Policy::linux_6_1(), false, 0);
+    let mut speed = Speed::new(SpeedLimits { min_kib: 1_000, max_kib: 10_000 });
+    speed.start(&core);
+    core.now = Instant::ZERO + Nanos::from_millis(9_000);
+    core.foreground_sectors[1] += 65;
+    assert!(!speed.may_begin(&core, 40_000, 39_000), "others are busy");
+    assert!(!speed.may_begin(&core, 40_000, 39_900) && speed.paused_until().is_none());
+    assert!(speed.may_begin(&core, 40_000, 40_000), "all has ended");
+    assert!(speed.may_begin(&core, 40_128, 40_000), "until the next look");
+    core.foreground_sectors[1] += 65;
+    assert!(!speed.may_begin(&core, 40_256, 40_000), "they are busy again");
+    assert!(speed.may_begin(&core, 40_256, 40_256));
+    assert!(
+        !speed.may_begin(&core, 400_000, 400_000) && speed.paused_until().is_some(),
+        "above the greatest"
+    );
+}
+
 #[test]
 fn speed_is_full_when_idle_least_under_load_and_never_above_the_greatest() {
     let limits = SpeedLimits { min_kib: 1_000, max_kib: 10_000 };
