@@ -163,8 +163,9 @@ fn parity_is_right_by_the_log_after_a_writer_was_killed() {
             }
         }
     });
-    // Ten times what is looked for below, on however slow a machine.
-    while fed.load(Ordering::Relaxed) < 1_000 {
+    // Half as much again as the eight pieces of 1 MiB that may be under way: what is looked for below has ended, on however slow
+    // a machine.
+    while fed.load(Ordering::Relaxed) < 2_500 {
         std::thread::sleep(Duration::from_millis(10));
     }
     child.kill().unwrap();
