@@ -230,11 +230,6 @@ pub enum CreateError {
         /// The level.
         level: Level,
     },
-    /// A bitmap chunk that cannot be.
-    BitmapChunk {
-        /// The chunk asked for.
-        chunk_bytes: u32,
-    },
     /// The level has no room for missing members.
     MissingAtLevel(Level),
     /// The level has no spares.
@@ -302,12 +297,6 @@ impl fmt::Display for CreateError {
                 write!(
                     f,
                     "a chunk of {chunk_bytes} bytes is not possible; {level}'s is a power of two, 4K to 1G"
-                )
-            }
-            Self::BitmapChunk { chunk_bytes } => {
-                write!(
-                    f,
-                    "a bitmap chunk of {chunk_bytes} bytes is not possible; it is a power of two from 4K"
                 )
             }
             Self::MissingAtLevel(level) => {

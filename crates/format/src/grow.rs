@@ -10,7 +10,6 @@ use crate::create::Area;
 use crate::level::Layout;
 use crate::placement::{BitmapPlace, Consistency, PlacementError, Plan};
 use crate::superblock::Superblock;
-use crate::superblock_0::Superblock0;
 use crate::superblock_1::{Minor, Superblock1};
 use crate::time::Timestamp;
 
@@ -24,11 +23,6 @@ const BLOCK_SECTORS: u64 = 8;
 pub enum GrowError {
     /// The array cannot have one.
     Placement(PlacementError),
-    /// No bit stands for so much.
-    Chunk {
-        /// Bytes asked for.
-        chunk_bytes: u32,
-    },
     /// What lies around its place leaves too little room.
     Room {
         /// Sectors that the bitmap takes.
@@ -42,12 +36,6 @@ impl fmt::Display for GrowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Placement(error) => error.fmt(f),
-            Self::Chunk { chunk_bytes } => {
-                write!(
-                    f,
-                    "a bitmap chunk of {chunk_bytes} bytes is not possible; it is a power of two from 4K"
-                )
-            }
             Self::Room { needed_sectors, free_sectors } => write!(
                 f,
                 "the bitmap takes {needed_sectors} sectors and {free_sectors} are free at its place; take a larger --bitmap-chunk"
@@ -81,9 +69,6 @@ pub struct Changed {
 /// # Errors
 /// The level has none, the chunk is no power of two, or it is too small for what mdadm keeps for bitmaps.
 pub fn place_bitmap(array: &Superblock, chunk_bytes: Option<u32>) -> Result<BitmapPlace, GrowError> {
-    if let Some(chunk_bytes) = chunk_bytes.filter(|bytes| !bytes.is_power_of_two()) {
-        return Err(GrowError::Chunk { chunk_bytes });
-    }
     let level = array.level();
     let plan = Plan {
         level,
@@ -112,10 +97,7 @@ pub fn with_bitmap(
         return Err(GrowError::Room { needed_sectors, free_sectors });
     }
     let mut member = member.clone();
-    match &mut member {
-        Superblock::V0(superblock) => superblock.state |= Superblock0::BITMAP_PRESENT,
-        Superblock::V1(superblock) => superblock.set_bitmap(place.offset_sectors),
-    }
+    member.set_bitmap(Some(place.offset_sectors));
     let mut head = BitmapSuperblock::new(member.bitmap_uuid(), place.sync_size_sectors, place.chunk_bytes);
     head.events = update.events;
     let bytes = place.to_bytes(&head, member.metadata());
@@ -126,10 +108,7 @@ pub fn with_bitmap(
 /// A member without a bitmap; its superblock lies at a sector.
 pub fn without_bitmap(member: &Superblock, at_sector: u64, update: Update) -> Changed {
     let mut member = member.clone();
-    match &mut member {
-        Superblock::V0(superblock) => superblock.state &= !Superblock0::BITMAP_PRESENT,
-        Superblock::V1(superblock) => superblock.clear_bitmap_and_ppl(),
-    }
+    member.set_bitmap(None);
     Changed { bitmap: None, superblock: superblock_area(member, at_sector, update) }
 }
 
@@ -144,9 +123,7 @@ fn superblock_area(mut member: Superblock, at_sector: u64, update: Update) -> Ar
             superblock.utime = update.utime;
         }
     }
-    let mut bytes = member.to_bytes();
-    bytes.resize(bytes.len().next_multiple_of(512), 0);
-    Area { at_sector, bytes }
+    Area { at_sector, bytes: member.to_bytes() }
 }
 
 /// Sectors from the bitmap's place to the next that is taken, or before it where it ends at the superblock.

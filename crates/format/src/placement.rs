@@ -126,6 +126,11 @@ pub enum PlacementError {
         /// The least there can be.
         least_sectors: u64,
     },
+    /// A bitmap chunk that cannot be.
+    BitmapChunk {
+        /// The chunk asked for.
+        chunk_bytes: u32,
+    },
     /// The bitmap would not fit its room.
     BitmapChunkTooSmall {
         /// The chunk asked for.
@@ -171,6 +176,12 @@ impl fmt::Display for PlacementError {
                 write!(
                     f,
                     "a bitmap chunk of {chunk_bytes} bytes is too small; {least_bytes} is the least that fits"
+                )
+            }
+            Self::BitmapChunk { chunk_bytes } => {
+                write!(
+                    f,
+                    "a bitmap chunk of {chunk_bytes} bytes is not possible; it is a power of two from 4K"
                 )
             }
             Self::NoRoomForBitmap => f.write_str("there is no room for a bitmap"),

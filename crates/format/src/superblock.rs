@@ -186,9 +186,24 @@ impl Superblock {
 
     /// The sector of the internal bitmap of a superblock at `at_sector`.
     pub fn bitmap_sector(&self, at_sector: u64) -> Option<u64> {
+        at_sector.checked_add_signed(self.bitmap_offset_sectors()?.into())
+    }
+
+    /// From the superblock to the internal bitmap, in sectors.
+    pub fn bitmap_offset_sectors(&self) -> Option<i32> {
         match self {
-            Self::V0(superblock) => superblock.has_bitmap().then_some(at_sector + 8),
-            Self::V1(superblock) => at_sector.checked_add_signed(superblock.bitmap_offset_sectors()?.into()),
+            Self::V0(superblock) => superblock.has_bitmap().then_some(8),
+            Self::V1(superblock) => superblock.bitmap_offset_sectors(),
+        }
+    }
+
+    /// Gives the array an internal bitmap at an offset, and no PPL, or leaves it without either. 0.90 records no offset.
+    pub fn set_bitmap(&mut self, offset_sectors: Option<i32>) {
+        match (self, offset_sectors) {
+            (Self::V0(superblock), Some(_)) => superblock.state |= Superblock0::BITMAP_PRESENT,
+            (Self::V0(superblock), None) => superblock.state &= !Superblock0::BITMAP_PRESENT,
+            (Self::V1(superblock), Some(offset)) => superblock.set_bitmap(offset),
+            (Self::V1(superblock), None) => superblock.clear_bitmap_and_ppl(),
         }
     }
 

@@ -113,11 +113,7 @@ impl Cell {
 }
 
 fn leave_out_later(printed: &mut BTreeMap<String, String>) {
-    for (name, before) in LATER {
-        if printed.get(name).is_some_and(|value| value == before) {
-            printed.remove(name);
-        }
-    }
+    printed.retain(|name, value| !LATER.contains(&(name.as_str(), value.as_str())));
 }
 
 #[derive(Serialize)]

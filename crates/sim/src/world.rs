@@ -217,7 +217,7 @@ impl<D: Data> World<D> {
         let has_stripes = matches!(stack.volume().geometry().shape(), Shape::Parity(_));
         let payload = crypt.map(|c| c.payload(stack.volume().geometry().array_sectors()));
         stack.raise(payload.as_ref(), cache)?;
-        let data_offset_sectors = data_offset_sectors(&config.volume);
+        let data_offset_sectors = config.volume.data_offset_sectors();
         let used = config.volume.geometry.member_sectors.iter().map(|sectors| data_offset_sectors + sectors);
         let attached = rig.attach(&used.collect::<Vec<_>>()).map_err(SimError::Rig)?;
         let mut members = Vec::with_capacity(attached.len());
@@ -682,12 +682,6 @@ impl<D: Data> World<D> {
             cpu_busy_share: share(self.cpu.busy_ns()) / self.cpu.cores() as f64,
         }
     }
-}
-
-/// Where the members' data begin, which is the same on all.
-fn data_offset_sectors(volume: &VolumeConfig) -> u64 {
-    let mut members = volume.metadata.iter().flat_map(|metadata| metadata.members.iter().flatten());
-    members.next().map_or(0, |member| member.superblock.data_offset_sectors())
 }
 
 fn touch(member: &mut Member, slot: u32, touched: &mut Vec<u32>) {

@@ -65,11 +65,8 @@ impl GrowArgs {
             uuid: self.uuid,
             name: self.name.clone(),
             run: self.run,
-            force: false,
-            readonly: false,
-            overlay: None,
             destroy: self.destroy.clone(),
-            layout: None,
+            ..SelectArgs::default()
         }
     }
 }

@@ -15,7 +15,7 @@ use stripewise_host::{Access, Array, ArrayConfig};
 use crate::exit::Impossible;
 
 /// Which members, and how they are taken.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct SelectArgs {
     /// Members, in any order.
     #[arg(value_name = "MEMBER")]

@@ -78,6 +78,12 @@ impl VolumeConfig {
             metadata: None,
         }
     }
+
+    /// Where the members' data begin, which is the same on all.
+    pub fn data_offset_sectors(&self) -> u64 {
+        let mut members = self.metadata.iter().flat_map(|metadata| metadata.members.iter().flatten());
+        members.next().map_or(0, |member| member.superblock.data_offset_sectors())
+    }
 }
 
 /// Why there can be no such volume.

@@ -2,11 +2,10 @@
 
 use super::{CreateError, Request, SLOTS_MAX_V0, SLOTS_MAX_V1, Sizes};
 use crate::level::{Layout, Level, Raid0Layout};
-use crate::placement::{Consistency, Metadata};
+use crate::placement::Metadata;
 
 const CHUNK_SECTORS_MIN: u32 = 8;
 const CHUNK_SECTORS_MAX: u32 = 2 << 20;
-const BITMAP_CHUNK_BYTES_MIN: u32 = 4096;
 
 /// Refuses what no sizes can make right.
 pub(super) fn shape(request: &Request) -> Result<(), CreateError> {
@@ -70,14 +69,7 @@ fn chunks(request: &Request) -> Result<(), CreateError> {
     if !is_possible || chunk > CHUNK_SECTORS_MAX {
         return Err(CreateError::Chunk { chunk_bytes: u64::from(chunk) * 512, level });
     }
-    match plan.consistency {
-        Consistency::Bitmap { chunk_bytes: Some(chunk_bytes) }
-            if chunk_bytes < BITMAP_CHUNK_BYTES_MIN || !chunk_bytes.is_power_of_two() =>
-        {
-            Err(CreateError::BitmapChunk { chunk_bytes })
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 fn missing(request: &Request) -> Result<(), CreateError> {

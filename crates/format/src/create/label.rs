@@ -80,9 +80,8 @@ impl Array<'_> {
         let label = |(device, place): (&Numbered, &Placement)| {
             let superblock = superblock(*device, place);
             let logs = self.logs(&superblock, place);
-            let mut bytes = superblock.to_bytes();
-            bytes.resize(bytes.len().next_multiple_of(512), 0);
-            let superblock_area = Area { at_sector: place.super_offset_sectors, bytes };
+            let superblock_area =
+                Area { at_sector: place.super_offset_sectors, bytes: superblock.to_bytes() };
             Label { member: device.member, slot: self.slot_of(*device), superblock, logs, superblock_area }
         };
         self.numbering.devices.iter().zip(self.places).map(label).collect()

@@ -4,7 +4,7 @@ use super::{Metadata, PlacementError};
 use crate::bitmap::{BitmapSuperblock, SUPERBLOCK_BYTES, area_bytes, bits};
 use crate::superblock_1::Minor;
 
-const CHUNK_BYTES_MIN: u64 = 4096;
+pub(super) const CHUNK_BYTES_MIN: u32 = 4096;
 const CHUNK_BYTES_DEFAULT: u64 = 64 << 20;
 /// The most that mdadm fills when it chooses the chunk.
 const CHOSEN_ROOM_SECTORS: u64 = 256;
@@ -92,8 +92,8 @@ pub(super) fn place(
 /// The least chunk, doubling from 4 KiB, whose bits fit.
 fn least_chunk(room_bytes: u64, sync_size_sectors: u64) -> u64 {
     let bits_max = (room_bytes - SUPERBLOCK_BYTES as u64) * 8;
-    let mut chunk = CHUNK_BYTES_MIN;
-    let mut bits = sync_size_sectors / (CHUNK_BYTES_MIN / 512) + 1;
+    let mut chunk = u64::from(CHUNK_BYTES_MIN);
+    let mut bits = sync_size_sectors / (chunk / 512) + 1;
     while bits > bits_max {
         chunk *= 2;
         bits = bits.div_ceil(2);

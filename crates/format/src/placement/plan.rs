@@ -68,6 +68,11 @@ impl Plan {
             (_, Consistency::Bitmap { .. }) if matches!(self.level, Level::Linear | Level::Raid0) => {
                 Err(PlacementError::NoBitmapAtLevel(self.level))
             }
+            (_, Consistency::Bitmap { chunk_bytes: Some(chunk_bytes) })
+                if chunk_bytes < bitmap::CHUNK_BYTES_MIN || !chunk_bytes.is_power_of_two() =>
+            {
+                Err(PlacementError::BitmapChunk { chunk_bytes })
+            }
             (Metadata::V0, _) if self.data_offset_sectors.is_some() => Err(PlacementError::NoDataOffsetInV0),
             _ => Ok(()),
         }

@@ -13,8 +13,6 @@ use stripewise_engine::assembly::{Assembly, Candidate as Offered, Consistency, O
 use stripewise_format::create::Area;
 use stripewise_format::grow::{GrowError, Update, place_bitmap, with_bitmap, without_bitmap};
 use stripewise_format::placement::BitmapPlace;
-use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_0::Superblock0;
 use stripewise_format::time::Timestamp;
 
 use super::assemble::{AssembleError, Assembled, Found};
@@ -146,32 +144,17 @@ fn even_out(candidates: &mut [Offered]) -> bool {
     let Some(freshest) = candidates.iter().max_by_key(|one| one.superblock.events()).cloned() else {
         return false;
     };
-    let has_bitmap = |one: &Offered| one.superblock.bitmap_sector(one.at_sector).is_some();
+    let bitmap = freshest.superblock.bitmap_offset_sectors();
     let mut any = false;
     for one in candidates {
-        if one.superblock.events() + 1 == freshest.superblock.events()
-            && has_bitmap(one) != has_bitmap(&freshest)
-        {
-            copy_bitmap(&mut one.superblock, &freshest.superblock);
+        let is_behind = one.superblock.events() + 1 == freshest.superblock.events();
+        if is_behind && one.superblock.bitmap_offset_sectors().is_some() != bitmap.is_some() {
+            one.superblock.set_bitmap(bitmap);
             one.bitmap.clone_from(&freshest.bitmap);
             any = true;
         }
     }
     any
-}
-
-/// Has one superblock say of the bitmap what another does.
-fn copy_bitmap(to: &mut Superblock, from: &Superblock) {
-    match (to, from) {
-        (Superblock::V0(to), Superblock::V0(from)) => {
-            to.state = to.state & !Superblock0::BITMAP_PRESENT | from.state & Superblock0::BITMAP_PRESENT;
-        }
-        (Superblock::V1(to), Superblock::V1(from)) => match from.bitmap_offset_sectors() {
-            Some(offset) => to.set_bitmap(offset),
-            None => to.clear_bitmap_and_ppl(),
-        },
-        (Superblock::V0(_), Superblock::V1(_)) | (Superblock::V1(_), Superblock::V0(_)) => {}
-    }
 }
 
 /// Refuses an array in the midst of something, and answers whether it has a bitmap.

@@ -7,6 +7,9 @@ use stripewise_engine::units::{Nanos, PAGE_SECTORS, Slot};
 
 use super::parameter::{ArraySpec, CellTarget, Fault, Parameters, Work};
 
+/// Chunks of a member: more than any layout of copies takes to repeat.
+const CHUNKS: u64 = 1 << 20;
+
 impl Parameters {
     /// The members that have failed: the first that the layout survives the loss of together. On levels with parity these are
     /// slot 0 and those after it; of two copies side by side one of each.
@@ -88,6 +91,3 @@ impl Parameters {
         Ok(())
     }
 }
-
-/// Chunks of a member: more than any layout of copies takes to repeat.
-const CHUNKS: u64 = 1 << 20;

@@ -72,24 +72,25 @@ fn stripe_cache_size(values: &Values) -> Vec<String> {
     entries.map(|n| format!("echo {n} > /sys/block/md0/md/stripe_cache_size")).into_iter().collect()
 }
 
+const NO_BITMAP: &str = "mdadm --grow --bitmap=none /dev/md0";
+
 fn bitmap(values: &Values) -> Vec<String> {
-    if values.get("bitmap").is_some_and(|kind| kind == "none") {
-        return vec!["mdadm --grow --bitmap=none /dev/md0".to_owned()];
-    }
+    let is_none = values.get("bitmap").is_some_and(|kind| kind == "none");
+    vec![if is_none { NO_BITMAP.to_owned() } else { internal_bitmap(values) }]
+}
+
+/// mdadm changes no bitmap: the old one goes first.
+fn other_bitmap(values: &Values) -> Vec<String> {
+    vec![NO_BITMAP.to_owned(), internal_bitmap(values)]
+}
+
+fn internal_bitmap(values: &Values) -> String {
     let option = |name: &str, option: &str| {
         let value = values.get(name).filter(|value| *value != "default");
         value.map_or_else(String::new, |value| format!(" --{option}={value}"))
     };
     let (chunk, delay) = (option("bitmap_chunk", "bitmap-chunk"), option("bitmap_delay", "delay"));
-    vec![format!("mdadm --grow --bitmap=internal{chunk}{delay} /dev/md0")]
-}
-
-/// mdadm changes no bitmap: the old one goes first.
-fn other_bitmap(values: &Values) -> Vec<String> {
-    let mut commands = vec!["mdadm --grow --bitmap=none /dev/md0".to_owned()];
-    let internal = Values::from([("bitmap".to_owned(), "internal".to_owned())]);
-    commands.extend(bitmap(&values.iter().map(|(k, v)| (k.clone(), v.clone())).chain(internal).collect()));
-    commands
+    format!("mdadm --grow --bitmap=internal{chunk}{delay} /dev/md0")
 }
 
 fn readahead(values: &Values) -> Vec<String> {

@@ -56,10 +56,7 @@ pub(super) fn volume(cell: &Cell, device_sectors: u64) -> Result<VolumeConfig, S
 
 /// Where the data begin on devices of that many sectors.
 pub(super) fn data_offset_sectors(cell: &Cell, device_sectors: u64) -> Result<u64, String> {
-    Ok(volume(cell, device_sectors)?.metadata.map_or(0, |metadata| {
-        let mut members = metadata.members.iter().flatten();
-        members.next().map_or(0, |member| member.superblock.data_offset_sectors())
-    }))
+    Ok(volume(cell, device_sectors)?.data_offset_sectors())
 }
 
 /// Whether the cell's array keeps a bitmap.

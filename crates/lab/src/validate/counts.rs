@@ -250,6 +250,15 @@ fn compare(cell: CountCell, result: &GuestResult) -> Result<CountRow> {
 mod tests {
     use super::*;
 
+    const RAID5: Shape = Shape {
+        level: 5,
+        members: 5,
+        missing: 0,
+        chunk_kib: 64,
+        stripe_cache_size: 256,
+        bitmap_chunk_kib: None,
+    };
+
     fn sent(shape: Shape, block_sectors: u64, shift_sectors: u64, count: u64) -> Sent {
         let requests = Requests {
             order: Order::Random,
@@ -265,14 +274,7 @@ mod tests {
     /// The figures are those of md of Linux 6.1.
     #[test]
     fn a_request_larger_than_the_stripe_cache_reads_no_more_than_its_ends_need() {
-        let shape = Shape {
-            level: 5,
-            members: 3,
-            missing: 0,
-            chunk_kib: 64,
-            stripe_cache_size: 256,
-            bitmap_chunk_kib: None,
-        };
+        let shape = Shape { level: 5, members: 3, ..RAID5 };
         let sent = sent(shape, 8192, 8, 8);
         assert_eq!((sent.sectors_read, sent.sectors_written), (128, 98_368));
     }
@@ -280,37 +282,16 @@ mod tests {
     /// The figures are those of md of Linux 6.1, of a list it was given.
     #[test]
     fn small_writes_read_and_write_as_md_does() {
-        let shape = Shape {
-            level: 5,
-            members: 5,
-            missing: 0,
-            chunk_kib: 64,
-            stripe_cache_size: 256,
-            bitmap_chunk_kib: None,
-        };
+        let shape = RAID5;
         assert_eq!(sent(shape, 8, 0, 200).sectors_written, 3200);
-        let shape = Shape {
-            level: 6,
-            members: 6,
-            missing: 0,
-            chunk_kib: 64,
-            stripe_cache_size: 256,
-            bitmap_chunk_kib: None,
-        };
+        let shape = Shape { level: 6, members: 6, ..RAID5 };
         assert_eq!(sent(shape, 8, 0, 200).sectors_written, 4800);
     }
 
     /// As md of Linux 6.1: what is read to rebuild a missing chunk is what else is wanted.
     #[test]
     fn a_read_of_whole_stripes_reads_a_degraded_array_once() {
-        let shape = Shape {
-            level: 5,
-            members: 5,
-            missing: 1,
-            chunk_kib: 64,
-            stripe_cache_size: 256,
-            bitmap_chunk_kib: None,
-        };
+        let shape = Shape { missing: 1, ..RAID5 };
         for block_sectors in [512, 2048, 8192] {
             let requests = Requests {
                 order: Order::Sequential,
@@ -328,14 +309,7 @@ mod tests {
     /// The figures are those of md of Linux 6.1, which has no use for what it reads.
     #[test]
     fn a_write_beside_lost_parity_reads_as_md_does() {
-        let shape = Shape {
-            level: 5,
-            members: 5,
-            missing: 1,
-            chunk_kib: 64,
-            stripe_cache_size: 256,
-            bitmap_chunk_kib: None,
-        };
+        let shape = Shape { missing: 1, ..RAID5 };
         let sent = sent(shape, 8, 0, 200);
         assert_eq!((sent.sectors_read, sent.sectors_written), (3776, 2616));
     }

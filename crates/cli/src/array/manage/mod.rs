@@ -67,11 +67,8 @@ impl PlaceArgs {
             uuid: self.uuid,
             name: self.name.clone(),
             run: self.run,
-            force: false,
-            readonly: false,
-            overlay: None,
             destroy: self.destroy.clone(),
-            layout: None,
+            ..SelectArgs::default()
         }
     }
 

@@ -305,6 +305,7 @@ fn to_bad_edge(core: &Core, sector: u64) -> u64 {
     });
     edges.min().unwrap_or(u64::MAX)
 }
+
 /// A member did not take a write of several pages: it is written page by page where it can be listed which it does not
 /// take. Answers whether it is.
 fn narrow(core: &mut Core, out: &mut ActionQueue, record: &IoRecord, error: IoError) -> bool {
