@@ -44,6 +44,7 @@ impl LinearShape {
         self.ends[self.index(sector)] - sector
     }
 
+    #[inline(never)]
     pub(super) fn place(&self, sector: u64) -> Place {
         let index = self.index(sector);
         Place { slot: Slot(index as u16), sector: sector - self.start(index) }

@@ -214,6 +214,7 @@ impl Geometry {
     /// If the sector or the copy is beyond the array's.
     pub fn place(&self, sector: u64, copy: u16) -> Place {
         assert!(sector < self.array_sectors && copy < self.copies(), "sector or copy beyond the array");
+        // Each shape's is a function of its own, which leaves this one without registers to save, and mirrors quick.
         match &self.shape {
             Shape::Linear(l) => l.place(sector),
             Shape::Raid0(r) => r.place(sector),

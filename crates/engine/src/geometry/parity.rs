@@ -155,6 +155,7 @@ impl ParityShape {
         self.stripe(member_sector >> self.chunk_shift)
     }
 
+    #[inline(never)]
     pub(super) fn place(&self, sector: u64) -> Place {
         self.locate(sector).0
     }

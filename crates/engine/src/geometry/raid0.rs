@@ -61,6 +61,7 @@ impl Raid0Shape {
         self.array_sectors
     }
 
+    #[inline(never)]
     pub(super) fn place(&self, sector: u64) -> Place {
         self.locate(sector).0
     }

@@ -105,6 +105,7 @@ impl Raid10Shape {
     }
 
     /// Where a copy of an array sector lies: near copies first, then those of each far copy.
+    #[inline(never)]
     pub fn place(&self, sector: u64, copy: u16) -> Place {
         let (near, far) = (u64::from(self.layout.near), u64::from(self.layout.far));
         let (near_copy, far_copy) = (u64::from(copy) % near, u64::from(copy) / near);
