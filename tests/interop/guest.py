@@ -205,9 +205,9 @@ def create(words, members, spares, seed, wait, bad=()):
     return answer
 
 
-def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle=False, force=False):
-    """mdadm --assemble of just these images; then what is asked for, in this order: state, add and wait for recovery,
-    write, hash, check; stopped."""
+def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle=False, force=False, grow=()):
+    """mdadm --assemble of just these images; then what is asked for, in this order: state, mdadm --grow and wait for what
+    follows, add and wait for recovery, write, hash, check; stopped."""
     devices = attach(members)
     words = (["--run"] if partial else []) + (["--force"] if force else [])
     answer = {"said": run("mdadm", "--assemble", ARRAY, *words, *devices)}
@@ -215,6 +215,10 @@ def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle
     hurry()
     if settle:
         wait_idle()
+    if grow:
+        run("mdadm", "--grow", ARRAY, *grow)
+        wait_idle()
+        answer.update(seen())
     for path in add:
         run("mdadm", "--manage", ARRAY, "--add", *attach([path]))
     if add:
@@ -223,6 +227,7 @@ def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle
     fill(answer, seed, ranges, False)
     if check:
         answer["mismatch_cnt"] = check_redundancy()
+    answer["detail"] = run("mdadm", "-D", ARRAY)
     stop()
     return answer
 

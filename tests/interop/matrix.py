@@ -22,6 +22,7 @@ import tempfile
 import time
 import traceback
 
+import grown
 import shapes
 import unfinished
 from case import Case
@@ -52,7 +53,7 @@ def cases(options):
             if origin == "stripewise" or shape.mdadm_can():
                 made.append(Case(origin, shape, number + (origin == "mdadm")))
     if options.random is None:
-        made += unfinished.cases()
+        made += unfinished.cases() + grown.cases()
     patterns = [f"*{pattern}*" for pattern in options.only or ["*"]]
     return [case for case in made if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)]
 

@@ -163,38 +163,6 @@ class Unfinished(Case):
         self.content.write(self.seed + 1, [[1 << 20, 300_032]])
         self._finish(whole, how_far=True)
 
-    def grown(self):
-        """stripewise gives the kernel's array a bitmap and takes it away, and each change is cut off after some members."""
-        self.step = "the kernel"
-        answer = self.guest.request("create", words=self.shape.words(), members=self.words, spares=[], seed=self.seed, wait=True)
-        self.content = Content(answer["size"])
-        self.content.write(self.seed, [[0, answer["size"]]])
-        chunk = self.draw.choice((["--bitmap-chunk", "64K"], []))
-        for words, has_bitmap in ((["internal", *chunk], True), (["none"], False), (["internal", *chunk], True)):
-            self.step = f"stripewise grow --bitmap {' '.join(words)}"
-            before = {path: pathlib.Path(path).read_bytes() for path in self.draw.sample(self.members, self.draw.randint(1, len(self.members) - 1))}
-            self._host("grow", "--bitmap", *words, *self._shuffled(self.members))
-            self._same_reading(self.members)
-            for path, whole in before.items():
-                self._head_of_before(path, whole)
-            if self.draw.random() < 0.5:
-                self._host("grow", "--bitmap", *words, *self._shuffled(self.members))
-            answer = self._kernel(f"the kernel after {self.step}", ranges=True, check=True)
-            if (answer["bitmap"] not in ("none", None)) != has_bitmap:
-                raise Wrong(f"the kernel's bitmap is {answer['bitmap']}")
-            self._same_reading(self.members)
-        self._without_some()
-
-    def _head_of_before(self, path, whole):
-        """The member's superblock and what is around it, from before the change."""
-        data = SECTOR * self._data_sector(path)
-        with open(path, "r+b") as image:
-            if data:
-                image.write(whole[:data])
-            else:
-                image.seek(len(whole) - (128 << 10))
-                image.write(whole[-(128 << 10):])
-
     # From stripewise.
     def host_part_way(self):
         """stripewise begins a long resync or recovery beside a short write, and leaves it."""
@@ -364,8 +332,6 @@ def cases():
     add("md-crash-ppl-degraded", Shape("5", equal(4, 12 * MIB), chunk=64, ppl=True), Shape("5", equal(3, 12 * MIB), chunk=16, ppl=True, metadata="1.1"))
     add("md-stale", Shape("5", equal(4, 12 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 12 * MIB), bitmap=True, metadata="1.0"),
         Shape("10", equal(4, 12 * MIB), chunk=64, bitmap=True))
-    add("grown", Shape("5", equal(4, 12 * MIB), chunk=64), Shape("1", equal(2, 12 * MIB), metadata="1.0"), Shape("6", equal(5, 12 * MIB), chunk=64, metadata="1.1"),
-        Shape("10", equal(4, 12 * MIB), chunk=64), Shape("5", equal(3, 12 * MIB), chunk=64, metadata="0.90"))
     add("host-part-way", first("5", equal(3, big), chunk=64), first("5", equal(3, big), chunk=64), first("6", equal(4, big), chunk=64),
         first("1", equal(2, 4 * big), bitmap=True), first("10", equal(4, big), chunk=64), first("1", equal(2, 4 * big), metadata="0.90"))
     add("host-crash", Shape("5", equal(3, 24 * MIB), chunk=64, bitmap=True), Shape("1", equal(2, 24 * MIB), bitmap=True),

@@ -1,4 +1,4 @@
-//! `grow --bitmap`: a bitmap for arrays that exist, all or nothing.
+//! `grow`: arrays that exist are changed by their superblocks and logs alone, all members or none.
 
 mod common;
 
@@ -19,8 +19,9 @@ fn run(folder: &Path, words: &str, names: &[String]) -> Output {
 fn made(options: &str, count: usize) -> (TempDir, Vec<String>) {
     let folder = TempDir::new().unwrap();
     let names: Vec<String> = (0..count).map(|n| format!("{n}.img")).collect();
-    for name in &names {
-        std::fs::write(folder.path().join(name), vec![0xa5; MEMBER_BYTES]).unwrap();
+    for (index, name) in names.iter().enumerate() {
+        // No two alike, nor one the sum of others, so that what is not resynced is found.
+        std::fs::write(folder.path().join(name), vec![1 << index; MEMBER_BYTES]).unwrap();
     }
     let output =
         run(folder.path(), &format!("create --uuid 01234567:89abcdef:01234567:89abcdef {options}"), &names);
@@ -93,6 +94,21 @@ fn what_is_refused_changes_nothing() {
         ("-l 5 -n 3 -c 64 --force".to_owned(), "-b internal", 0, "a resync or recovery is due"),
         ("-l 5 -n 3 -c 64".to_owned(), "-b internal", 0, "a resync or recovery is due"),
         ("-l 0 -n 3 -c 64".to_owned(), "-b internal", 0, "raid0"),
+        ("-l 0 -n 3 -c 64".to_owned(), "-z max", 0, "uses all of each member"),
+        ("-l linear -n 3".to_owned(), "-z max", 0, "uses all of each member"),
+        (format!("{clean} -z 4M"), "-z 3M", 0, "mdadm --grow --array-size"),
+        (format!("{clean} -z 4M"), "-z 4M", 0, "4096K of each member are used already"),
+        (clean.to_owned(), "-z max", 0, "7168K of each member are used already"),
+        (format!("{clean} -z 4M"), "-z 9M", 0, "0.img: has 7168K for data, less than the 9216K"),
+        (format!("{clean} -z 4M -e 1.0"), "-z 9M", 0, "its superblock lies behind them"),
+        (format!("{clean} -z 4M -k ppl"), "-z max", 0, "--consistency-policy resync"),
+        (format!("{clean} -z 4M"), "-z max --run", 1, "a member is missing"),
+        ("-l 5 -n 3 -c 64 -z 4M".to_owned(), "-z max", 0, "a recovery is due"),
+        ("-l 10 -n 3 -c 64 -p f2 -z 4M --assume-clean".to_owned(), "-z max", 0, "far copies"),
+        (format!("{clean} -z 4M"), "-b internal -z max", 0, "cannot be used with"),
+        (format!("{clean} -b internal"), "-b none --assume-clean", 0, "--assume-clean needs --size"),
+        (format!("{clean} -z 4M"), "-z max --bitmap-chunk 64K", 0, "--bitmap-chunk needs --bitmap internal"),
+        (clean.to_owned(), "", 0, "required"),
         (format!("{clean} -b none"), "-b internal", 1, "--run"),
         (format!("{clean} -b none"), "-b internal --bitmap-chunk 96K", 0, "power of two"),
         (format!("{clean} -b none"), "-b internal --bitmap-chunk 4G", 0, "at most 2G"),
@@ -150,5 +166,149 @@ fn a_member_that_was_missing_comes_back_by_a_whole_recovery() {
     assert!(stderr(&left_out).contains("is left out"), "{}", stderr(&left_out));
     let added = run(path, "add 0.img --array", &names[1..]);
     assert!(added.status.success(), "{}", stderr(&added));
+    assert!(run(path, "check", &names).status.success());
+}
+
+/// Bytes of the array.
+fn content(folder: &Path, names: &[String]) -> Vec<u8> {
+    let read = run(folder, "read", names);
+    assert!(read.status.success(), "{}", stderr(&read));
+    read.stdout
+}
+
+/// Bytes that are no pattern of the members'.
+fn some(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 31 + at / 4096 * 7) as u8).collect()
+}
+
+#[test]
+fn more_of_each_member_is_used_and_resynced_and_the_rest_is_as_before() {
+    for version in ["0.90", "1.0", "1.1", "1.2"] {
+        for (options, count) in [
+            ("-l 1 -n 2", 2),
+            ("-l 1 -n 2 -b internal --bitmap-chunk 64K", 2),
+            ("-l 4 -n 3 -c 64", 3),
+            ("-l 5 -n 3 -c 64 -b internal --bitmap-chunk 4K", 3),
+            ("-l 6 -n 4 -c 64", 4),
+            ("-l 10 -n 3 -c 64 -b internal", 3),
+            ("-l 10 -n 3 -c 64 -p o2", 3),
+        ] {
+            let words = format!("{version} {options}");
+            let (folder, names) = made(&format!("-e {version} {options} -z 2M --assume-clean"), count);
+            let path = folder.path();
+            let data = some(content(path, &names).len());
+            let written = common::run(path, &format!("write {}", names.join(" ")), &data);
+            assert!(written.status.success(), "{words}: {}", stderr(&written));
+            for size in ["4100K", "max"] {
+                let before = content(path, &names).len();
+                let grown = run(path, &format!("grow --size {size}"), &names);
+                assert!(grown.status.success(), "{words}: {}", stderr(&grown));
+                let told = String::from_utf8_lossy(&grown.stdout).into_owned();
+                assert!(told.contains("what is new is resynced"), "{words}: {told}");
+                let detail = json(path, &format!("detail --json {}", names.join(" ")));
+                // How much is in sync: what the array used before, and no more.
+                let (done, total) = (&detail["sync"]["done_bytes"], &detail["sync"]["total_bytes"]);
+                let (done, total) = (done.as_u64().unwrap(), total.as_u64().unwrap());
+                let now = content(path, &names);
+                assert_eq!(
+                    now.len() as u64 * done / total,
+                    before as u64,
+                    "{words}, {size}: {done} of {total}"
+                );
+                assert!(run(path, "assemble", &names).status.success(), "{words}, {size}");
+                let checked = run(path, "check", &names);
+                assert!(checked.status.success(), "{words}, {size}: {}", stderr(&checked));
+                assert!(content(path, &names)[..data.len()] == data, "{words}, {size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_new_is_not_resynced_if_it_is_taken_as_in_sync() {
+    for bitmap in ["none", "internal"] {
+        let (folder, names) = made(&format!("-l 5 -n 3 -c 64 -z 2M -b {bitmap} --assume-clean"), 3);
+        let path = folder.path();
+        assert!(run(path, "repair", &names).status.success());
+        let grown = run(path, "grow -z max --assume-clean", &names);
+        assert!(grown.status.success(), "{}", stderr(&grown));
+        assert_eq!(
+            run(path, "check --readonly", &names).status.code(),
+            Some(4),
+            "{bitmap}: nothing was resynced"
+        );
+    }
+}
+
+#[test]
+fn a_size_that_was_cut_off_is_finished() {
+    for (version, bitmap) in [("0.90", "internal"), ("1.0", "none"), ("1.2", "internal"), ("1.2", "none")] {
+        for again in ["-z 4M", "-z max", "-b none"] {
+            let create = format!("-e {version} -l 5 -n 3 -c 64 -b {bitmap} -z 2M --assume-clean");
+            let (folder, names) = made(&create, 3);
+            let path = folder.path();
+            assert!(run(path, "repair", &names).status.success());
+            let before = all(path, &names);
+            assert!(run(path, "grow -z 4M", &names).status.success());
+            for (name, whole) in names.iter().zip(&before).skip(1) {
+                std::fs::write(path.join(name), whole).unwrap();
+            }
+            let cut_off = all(path, &names);
+            let words = format!("{version}, {bitmap}, {again}");
+            assert_eq!(run(path, "assemble", &names).status.code(), Some(2), "{words}");
+            let finished = run(path, &format!("grow {again}"), &names);
+            if again == "-b none" {
+                // Now there is a resync to be done, or no bitmap.
+                assert_eq!(
+                    finished.status.code(),
+                    if bitmap == "none" { Some(0) } else { Some(2) },
+                    "{words}"
+                );
+                assert_eq!(all(path, &names) == cut_off, bitmap != "none", "{words}");
+                continue;
+            }
+            assert!(finished.status.success(), "{words}: {}", stderr(&finished));
+            assert!(run(path, "assemble", &names).status.success(), "{words}");
+            assert!(run(path, "check", &names).status.success(), "{words}");
+            let used = json(path, "examine --json 2.img")["devices"][0]["superblocks"][0].clone();
+            let wanted = if again == "-z 4M" { 4 << 20 } else { 7 << 20 };
+            assert!(used.to_string().contains(&format!(":{wanted}")) || version != "1.2", "{words}: {used}");
+        }
+    }
+}
+
+#[test]
+fn members_that_were_made_larger_have_more_room() {
+    let larger = |path: &Path, names: &[String]| {
+        for name in names {
+            let file = std::fs::OpenOptions::new().write(true).open(path.join(name)).unwrap();
+            file.set_len(2 * MEMBER_BYTES as u64).unwrap();
+        }
+    };
+    let (folder, names) = made("-l 1 -n 2 --assume-clean", 2);
+    larger(folder.path(), &names);
+    let grown = run(folder.path(), "grow -z max", &names);
+    assert!(
+        String::from_utf8_lossy(&grown.stdout).starts_with("15360K of each of 2 members"),
+        "{}",
+        stderr(&grown)
+    );
+    assert!(run(folder.path(), "assemble", &names).status.success());
+    let (folder, names) = made("-e 1.0 -l 1 -n 2 --assume-clean", 2);
+    larger(folder.path(), &names);
+    let refused = run(folder.path(), "grow -z max", &names);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("a device that was made larger"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_resync_that_was_due_is_not_forgotten() {
+    let (folder, names) = made("-l 1 -n 2 -z 2M", 2);
+    let path = folder.path();
+    let grown = run(path, "grow -z max", &names);
+    assert!(grown.status.success(), "{}", stderr(&grown));
+    let detail = json(path, &format!("detail --json {}", names.join(" ")));
+    assert_eq!(detail["sync"]["done_bytes"], 0, "{detail}");
+    assert!(run(path, "assemble", &names).status.success());
     assert!(run(path, "check", &names).status.success());
 }

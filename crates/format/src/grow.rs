@@ -1,7 +1,11 @@
-//! A write-intent bitmap that an existing array is given or relieved of, as by `mdadm --grow --bitmap` (4.2).
+//! Changes of an array that exists which are made of its superblocks and logs alone, as by `mdadm --grow` (4.2): the write-intent
+//! bitmap here, the rest in a file each.
 //!
 //! As there, a new bitmap has every bit set and vouches for nothing that happened before: whoever drives the array clears
 //! the bits of what is in sync.
+
+mod follow;
+mod size;
 
 use std::fmt;
 
@@ -12,6 +16,11 @@ use crate::placement::{BitmapPlace, Consistency, PlacementError, Plan};
 use crate::superblock::Superblock;
 use crate::superblock_1::{Minor, Superblock1};
 use crate::time::Timestamp;
+
+pub use follow::{follow, is_left_behind};
+pub use size::{
+    Resized, SizeError, bitmap_area, bitmap_room_sectors, resize_bitmap, room_sectors, settle_size, with_size,
+};
 
 /// Sectors between a 0.90 superblock and the end of what is kept for it.
 const V0_ROOM_SECTORS: u64 = 120;
@@ -58,8 +67,8 @@ pub struct Update {
 /// A member as it is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// The bitmap, to be written before the superblock.
-    pub bitmap: Option<Area>,
+    /// Bitmap and logs, to be written before the superblock.
+    pub logs: Vec<Area>,
     /// The superblock.
     pub superblock: Area,
 }
@@ -102,27 +111,18 @@ pub fn with_bitmap(
     head.events = update.events;
     let bytes = place.to_bytes(&head, member.metadata());
     let bitmap = member.bitmap_sector(at_sector).map(|at_sector| Area { at_sector, bytes });
-    Ok(Changed { bitmap, superblock: superblock_area(member, at_sector, update) })
+    Ok(Changed { logs: bitmap.into_iter().collect(), superblock: superblock_area(member, at_sector, update) })
 }
 
 /// A member without a bitmap; its superblock lies at a sector.
 pub fn without_bitmap(member: &Superblock, at_sector: u64, update: Update) -> Changed {
     let mut member = member.clone();
     member.set_bitmap(None);
-    Changed { bitmap: None, superblock: superblock_area(member, at_sector, update) }
+    Changed { logs: Vec::new(), superblock: superblock_area(member, at_sector, update) }
 }
 
 fn superblock_area(mut member: Superblock, at_sector: u64, update: Update) -> Area {
-    match &mut member {
-        Superblock::V0(superblock) => {
-            superblock.events = update.events;
-            superblock.utime_seconds = update.utime.seconds() as u32;
-        }
-        Superblock::V1(superblock) => {
-            superblock.events = update.events;
-            superblock.utime = update.utime;
-        }
-    }
+    member.set_events(update.events, update.utime);
     Area { at_sector, bytes: member.to_bytes() }
 }
 
@@ -194,7 +194,7 @@ mod tests {
         let place = place_bitmap(&end, None).unwrap();
         assert_eq!(place.offset_sectors, -16);
         let changed = with_bitmap(&end, 25_165_808, &place, update(5)).unwrap();
-        assert_eq!(changed.bitmap.unwrap().at_sector, 25_165_792);
+        assert_eq!(changed.logs[0].at_sector, 25_165_792);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::superblock_1::{Minor, PplArea};
 
 pub use bitmap::BitmapPlace;
 pub use plan::Plan;
+pub(crate) use plan::V0_SIZE_SECTORS_MAX;
 
 /// The version of the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

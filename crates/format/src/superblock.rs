@@ -5,7 +5,8 @@ use std::fmt;
 use crate::level::{Layout, Level};
 use crate::placement::Metadata;
 use crate::superblock_0::{self, Disk, Superblock0, Superblock0Error};
-use crate::superblock_1::{Minor, Role, Superblock1, Superblock1Error, Unsupported};
+use crate::superblock_1::{MAX_SECTOR, Minor, PplArea, Role, Superblock1, Superblock1Error, Unsupported};
+use crate::time::Timestamp;
 use crate::uuid::Uuid;
 
 /// A superblock.
@@ -228,6 +229,56 @@ impl Superblock {
         match self {
             Self::V0(superblock) => superblock.resync_offset_sectors(),
             Self::V1(superblock) => superblock.resync_offset_sectors,
+        }
+    }
+
+    /// Makes the array use so many sectors of each member, of which this one has `room_sectors` at least.
+    pub fn set_size_sectors(&mut self, size_sectors: u64, room_sectors: u64) {
+        match self {
+            Self::V0(superblock) => superblock.size_kib = (size_sectors / 2) as u32,
+            Self::V1(superblock) => {
+                superblock.size_sectors = size_sectors;
+                superblock.data_size_sectors = superblock.data_size_sectors.max(room_sectors);
+            }
+        }
+    }
+
+    /// Says that the sectors before one are in sync; [`crate::superblock_1::MAX_SECTOR`] when all are. 0.90 has room for 32 bits:
+    /// beyond them nothing is taken as in sync. To be called when the events are set, of which 0.90 keeps a copy.
+    pub fn set_resync_offset_sectors(&mut self, sectors: u64) {
+        match self {
+            Self::V0(superblock) if sectors == MAX_SECTOR => {
+                superblock.state |= Superblock0::CLEAN;
+                superblock.recovery_checkpoint_sectors = 0;
+            }
+            Self::V0(superblock) => {
+                superblock.state &= !Superblock0::CLEAN;
+                superblock.checkpoint_events = superblock.events;
+                superblock.recovery_checkpoint_sectors = u32::try_from(sectors).unwrap_or(0);
+            }
+            Self::V1(superblock) => superblock.resync_offset_sectors = sectors,
+        }
+    }
+
+    /// Counts a change, and says when it was.
+    pub fn set_events(&mut self, events: u64, utime: Timestamp) {
+        match self {
+            Self::V0(superblock) => {
+                superblock.events = events;
+                superblock.utime_seconds = utime.seconds() as u32;
+            }
+            Self::V1(superblock) => {
+                superblock.events = events;
+                superblock.utime = utime;
+            }
+        }
+    }
+
+    /// The partial parity log's area; 0.90 has none.
+    pub fn ppl(&self) -> Option<PplArea> {
+        match self {
+            Self::V0(_) => None,
+            Self::V1(superblock) => superblock.ppl(),
         }
     }
 

@@ -112,7 +112,7 @@ enum PolicyArg {
 
 /// `--size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MaxSize {
+pub(super) enum MaxSize {
     Max,
     Size(Size),
 }
@@ -122,7 +122,7 @@ fn metadata(name: &str) -> Result<Metadata, String> {
         .ok_or_else(|| format!("'{name}' is no metadata version; 0.90, 1.0, 1.1 and 1.2 are"))
 }
 
-fn size_or_max(text: &str) -> Result<MaxSize, String> {
+pub(super) fn size_or_max(text: &str) -> Result<MaxSize, String> {
     if text == "max" { Ok(MaxSize::Max) } else { text.parse().map(MaxSize::Size) }
 }
 

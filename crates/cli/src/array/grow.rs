@@ -1,13 +1,13 @@
-//! `stripewise grow`: the write-intent bitmap of an array that exists.
+//! `stripewise grow`: what an array that exists is given or relieved of by its superblocks and logs alone.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use stripewise_format::uuid::Uuid;
-use stripewise_host::md::grow::{BitmapChange, GrowProblem, Grown, grow_bitmap};
+use stripewise_host::md::grow::{BitmapChange, Change, GrowProblem, Grown, Outcome, grow};
 
-use super::create::{BitmapArg, bitmap_chunk_bytes, now};
+use super::create::{BitmapArg, MaxSize, bitmap_chunk_bytes, now, size_or_max};
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::{Size, host_error};
 use crate::exit::Exit;
@@ -16,7 +16,8 @@ use crate::output::print;
 /// The options of `grow`, mdadm's.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The array is idle: no server has it, and no resync or recovery is due. What is refused changes nothing (exit code 2). \
+    group = ArgGroup::new("change").required(true),
+    after_help = "The array is idle: no server has it, and no recovery is due. One change at a time. What is refused changes nothing (exit code 2). \
 A change that was cut off is finished by the same command."
 )]
 pub(crate) struct GrowArgs {
@@ -39,23 +40,45 @@ pub(crate) struct GrowArgs {
     #[arg(long, value_name = "DEV")]
     destroy: Vec<PathBuf>,
     /// The write-intent bitmap from now on.
-    #[arg(long, short, value_enum)]
-    bitmap: BitmapArg,
+    #[arg(long, short, value_enum, group = "change")]
+    bitmap: Option<BitmapArg>,
     /// What a bit of the bitmap stands for [default: 64M or the least that fits]
     #[arg(long, value_name = "SIZE")]
     bitmap_chunk: Option<Size>,
+    /// How much of each member is used, or max: more than now, resynced when the array is next assembled or served
+    #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max, group = "change")]
+    size: Option<MaxSize>,
+    /// Take what --size adds as in sync
+    #[arg(long)]
+    assume_clean: bool,
 }
 
 impl GrowArgs {
-    fn change(&self) -> Result<BitmapChange> {
-        match (self.bitmap, self.bitmap_chunk) {
-            (BitmapArg::Internal, chunk) => {
-                let chunk_bytes = chunk.map(bitmap_chunk_bytes).transpose().map_err(impossible)?;
-                Ok(BitmapChange::Internal { chunk_bytes })
-            }
-            (BitmapArg::None, None) => Ok(BitmapChange::None),
-            (BitmapArg::None, Some(_)) => Err(impossible("--bitmap-chunk needs --bitmap internal")),
+    fn change(&self) -> Result<Change> {
+        let misplaced = [
+            (self.assume_clean && self.size.is_none(), "--assume-clean needs --size"),
+            (
+                self.bitmap_chunk.is_some() && self.bitmap != Some(BitmapArg::Internal),
+                "--bitmap-chunk needs --bitmap internal",
+            ),
+        ];
+        if let Some((_, why)) = misplaced.iter().find(|(is_so, _)| *is_so) {
+            return Err(impossible(*why));
         }
+        if let Some(size) = self.size {
+            let asked_sectors = match size {
+                MaxSize::Max => None,
+                MaxSize::Size(size) => Some(size.sectors()),
+            };
+            return Ok(Change::Size { asked_sectors, assume_clean: self.assume_clean });
+        }
+        let change = if self.bitmap == Some(BitmapArg::Internal) {
+            let chunk_bytes = self.bitmap_chunk.map(bitmap_chunk_bytes).transpose().map_err(impossible)?;
+            BitmapChange::Internal { chunk_bytes }
+        } else {
+            BitmapChange::None
+        };
+        Ok(Change::Bitmap(change))
     }
 
     fn select(&self) -> SelectArgs {
@@ -76,7 +99,7 @@ pub(crate) fn run(args: &GrowArgs) -> Result<Exit> {
     let select = args.select();
     let found = select.find(Use::Write)?;
     let options = select.options(Use::Write);
-    let grown = grow_bitmap(found, options, change, now()?, &args.destroy).map_err(problem)?;
+    let grown = grow(found, options, change, now()?, &args.destroy).map_err(problem)?;
     tell(&grown.assembled);
     print(&said(&grown))?;
     Ok(Exit::Done)
@@ -87,19 +110,36 @@ fn problem(problem: GrowProblem) -> anyhow::Error {
         GrowProblem::Assemble(stripewise_host::md::assemble::AssembleError::Host(error)) => host_error(error),
         GrowProblem::Assemble(error) => error.into(),
         GrowProblem::Write(error) => error.into(),
-        other @ (GrowProblem::Refused(_) | GrowProblem::Bitmap(_) | GrowProblem::Member(..)) => {
-            impossible(other.to_string())
-        }
+        other @ (GrowProblem::Refused(_)
+        | GrowProblem::Bitmap(_)
+        | GrowProblem::Member(..)
+        | GrowProblem::Size(_)
+        | GrowProblem::MemberSize(..)) => impossible(other.to_string()),
     }
 }
 
 fn said(grown: &Grown) -> String {
     let count = grown.members;
-    match &grown.place {
-        Some(place) => {
+    match grown.outcome {
+        Outcome::Finished => {
+            format!("{count} members have now what a change that was cut off gave to some\n")
+        }
+        Outcome::Bitmap(Some(place)) => {
             let chunk = place.chunk_bytes >> 10;
             format!("{count} members have an internal bitmap now, of {chunk}K a bit\n")
         }
-        None => format!("{count} members have no bitmap any more\n"),
+        Outcome::Bitmap(None) => format!("{count} members have no bitmap any more\n"),
+        Outcome::Size { before_sectors, now_sectors, is_resync_due, bitmap_chunk_bytes } => {
+            let (before, now) = (before_sectors / 2, now_sectors / 2);
+            let chunk = bitmap_chunk_bytes.map_or_else(String::new, |chunk| {
+                format!("a bit of the bitmap stands for {}K now, so that it fits\n", chunk >> 10)
+            });
+            let due = if is_resync_due {
+                "what is new is resynced when the array is next assembled or served\n"
+            } else {
+                ""
+            };
+            format!("{now}K of each of {count} members are used now, before {before}K\n{chunk}{due}")
+        }
     }
 }

@@ -18,7 +18,7 @@ const RAID1_ROUND_SECTORS: u64 = 128;
 const AUTO_BITMAP_SECTORS: u64 = 100 << 21;
 /// The kernel keeps a bit for each member that a log waits for (`ppl_log.disk_flush_bitmap`).
 const PPL_MEMBERS_MAX: u32 = 64;
-const V0_SIZE_SECTORS_MAX: u64 = 4 << 31;
+pub(crate) const V0_SIZE_SECTORS_MAX: u64 = 4 << 31;
 
 /// What is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

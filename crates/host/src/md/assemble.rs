@@ -70,7 +70,8 @@ impl fmt::Display for AssembleError {
             Self::Host(error) => error.fmt(f),
             Self::NoSuperblock(path) => write!(
                 f,
-                "{}: no md superblock is found; leave it out (with --run if the array may start without it)",
+                "{}: no md superblock is found; leave it out (with --run if the array may start without it), or if it is a device \
+                 that was made larger, whose superblock of 0.90 or 1.0 lies where its end was, make it as long as it was",
                 path.display()
             ),
             Self::Superblock(path, error) => write!(

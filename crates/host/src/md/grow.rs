@@ -1,23 +1,42 @@
-//! Gives an idle array a write-intent bitmap, or takes it away (`mdadm --grow --bitmap`): on all members or on none.
+//! Changes an idle array by its superblocks and logs alone (`mdadm --grow`): on all members or on none.
 //!
 //! # Contract
 //! *Ownership.* All members are locked before anything is written, and must be as they were when they were found.
-//! *Ordering.* Bitmaps are on all members before the first superblock names one. *Failure.* After an error every member is put
-//! back. Cut off between two superblocks, the change leaves members that are one event apart and differ in the bitmap alone:
-//! Linux assembles them, and the same change or the opposite one done again makes them alike ([`grow_bitmap`] sees to that).
+//! *Ordering.* Bitmaps and logs are on all members before the first superblock names one. *Failure.* After an error every member
+//! is put back. Cut off between two superblocks, the change leaves members that are one event apart: those that it did not reach
+//! say what the array was. Whoever comes next ([`grow`] with whatever change) first brings them to what the others say, which is
+//! all there is to do if that is what was asked for. At no point are two members more than an event apart.
 
-use std::fmt;
+mod bitmap;
+mod cut_off;
+mod problem;
+mod size;
+
 use std::path::PathBuf;
 
-use stripewise_engine::assembly::{Assembly, Candidate as Offered, Consistency, Options, SlotState};
+use stripewise_engine::assembly::{Assembly, Consistency, Options, SlotState};
 use stripewise_format::create::Area;
-use stripewise_format::grow::{GrowError, Update, place_bitmap, with_bitmap, without_bitmap};
+use stripewise_format::grow::{Changed, Update};
 use stripewise_format::placement::BitmapPlace;
 use stripewise_format::time::Timestamp;
 
 use super::assemble::{AssembleError, Assembled, Found};
-use super::create::{Candidate, MemberWrite, WriteError, write};
-use crate::error::HostError;
+use super::create::{Candidate, MemberWrite, write};
+pub use problem::GrowProblem;
+
+/// What is to become of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Its write-intent bitmap.
+    Bitmap(BitmapChange),
+    /// The part of each member that it uses.
+    Size {
+        /// Sectors; all that every member has if not said.
+        asked_sectors: Option<u64>,
+        /// The new part is taken as in sync.
+        assume_clean: bool,
+    },
+}
 
 /// What is to become of the bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,147 +53,111 @@ pub enum BitmapChange {
 /// What was done.
 #[derive(Clone, Debug)]
 pub struct Grown {
-    /// The array as it was.
+    /// The array as it was, or would have been had the change before not been cut off.
     pub assembled: Assembled,
-    /// The new bitmap, if it has one.
-    pub place: Option<BitmapPlace>,
+    /// What was made of it.
+    pub outcome: Outcome,
     /// Members and spares that say so.
     pub members: usize,
 }
 
-/// Why an array is left as it is.
-#[derive(Debug)]
-pub enum GrowProblem {
-    /// Its members cannot be used, or do not make an array.
-    Assemble(AssembleError),
-    /// It cannot be changed as it is; what it would need to be.
-    Refused(&'static str),
-    /// It can have no such bitmap.
-    Bitmap(GrowError),
-    /// A member can have no such bitmap.
-    Member(PathBuf, GrowError),
-    /// Writing failed.
-    Write(WriteError),
+/// What an array has after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The same change was cut off, and now all members have it.
+    Finished,
+    /// This bitmap, or none.
+    Bitmap(Option<BitmapPlace>),
+    /// So much of each member.
+    Size {
+        /// Sectors used before.
+        before_sectors: u64,
+        /// Sectors used now.
+        now_sectors: u64,
+        /// Whether what is new is to be resynced.
+        is_resync_due: bool,
+        /// Bytes that a bit of its bitmap stands for, where they are more than before.
+        bitmap_chunk_bytes: Option<u32>,
+    },
 }
 
-impl fmt::Display for GrowProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Assemble(error) => error.fmt(f),
-            Self::Refused(why) => f.write_str(why),
-            Self::Bitmap(error) => error.fmt(f),
-            Self::Member(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Write(error) => error.fmt(f),
-        }
-    }
+/// A change that was decided upon, and not yet made.
+struct Decided {
+    outcome: Outcome,
+    /// For each of [`members`].
+    changes: Vec<Changed>,
 }
 
-impl std::error::Error for GrowProblem {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Assemble(error) => Some(error),
-            Self::Write(error) => Some(error),
-            Self::Refused(_) | Self::Bitmap(_) | Self::Member(..) => None,
-        }
-    }
+/// What a change comes to.
+enum Decision {
+    /// The array is so already.
+    Already,
+    Change(Decided),
 }
 
-impl From<AssembleError> for GrowProblem {
-    fn from(error: AssembleError) -> Self {
-        Self::Assemble(error)
-    }
-}
-
-impl From<HostError> for GrowProblem {
-    fn from(error: HostError) -> Self {
-        Self::Assemble(error.into())
-    }
-}
-
-/// Changes the bitmap of an array that nobody uses, at a time.
+/// Changes an array that nobody uses, at a time.
 ///
 /// # Errors
 /// Why it is left as it is; nothing was written then, or all was put back.
-pub fn grow_bitmap(
+pub fn grow(
     mut found: Found,
     options: Options,
-    change: BitmapChange,
+    change: Change,
     utime: Timestamp,
     destroy: &[PathBuf],
 ) -> Result<Grown, GrowProblem> {
     let on_members = found.candidates.clone();
-    let was_cut_off = even_out(&mut found.candidates);
+    let left_behind = cut_off::follow_all(&mut found.candidates);
     let assembled = found.assemble(options)?;
-    let has_bitmap = check(&assembled)?;
-    let place = match change {
-        BitmapChange::Internal { .. } if has_bitmap && !was_cut_off => {
-            return Err(GrowProblem::Refused(
-                "the array has a bitmap; take it away first, with --bitmap none",
-            ));
+    let update = Update { events: assembled.assembly.events + 1, utime };
+    let decision = match change {
+        Change::Bitmap(change) => bitmap::decide(&assembled, change, update)?,
+        Change::Size { asked_sectors, assume_clean } => {
+            size::decide(&assembled, asked_sectors, assume_clean, update)?
         }
-        BitmapChange::None if !has_bitmap && !was_cut_off => {
-            return Err(GrowProblem::Refused("the array has no bitmap"));
-        }
-        BitmapChange::Internal { chunk_bytes } => {
-            let array = &assembled.found.candidates[assembled.assembly.freshest].superblock;
-            Some(place_bitmap(array, chunk_bytes).map_err(GrowProblem::Bitmap)?)
-        }
-        BitmapChange::None => None,
     };
+    if let (Decision::Already, true) = (&decision, left_behind.is_empty()) {
+        return Err(already(change, &assembled));
+    }
     let members = members(&assembled.assembly);
     let paths: Vec<PathBuf> = members.iter().map(|index| assembled.found.paths[*index].clone()).collect();
     let opened = Candidate::open_all(&paths, destroy)?;
-    let update = Update { events: assembled.assembly.events + 1, utime };
-    let mut changes = Vec::new();
     for (index, opened) in members.iter().zip(&opened) {
-        require_same(opened, &on_members[*index])?;
-        changes.push(changed(&assembled, *index, place.as_ref(), update)?);
+        require_same(opened, &on_members[*index].superblock)?;
     }
-    let writes: Vec<MemberWrite> = opened
-        .iter()
-        .zip(&changes)
-        .map(|(candidate, (logs, superblock))| MemberWrite { candidate, clears: false, logs, superblock })
-        .collect();
-    write(&writes).map_err(GrowProblem::Write)?;
-    Ok(Grown { members: members.len(), assembled, place })
+    let finishing = cut_off::finish(&assembled, &members, &left_behind)?;
+    write_all(finishing.iter().map(|(place, changed)| (&opened[*place], changed)))?;
+    let outcome = match decision {
+        Decision::Already => Outcome::Finished,
+        Decision::Change(decided) => {
+            write_all(opened.iter().zip(&decided.changes))?;
+            decided.outcome
+        }
+    };
+    Ok(Grown { members: members.len(), assembled, outcome })
 }
 
-/// What a change that was cut off left an event behind is taken as what it would have become. Answers whether there was any.
-fn even_out(candidates: &mut [Offered]) -> bool {
-    let Some(freshest) = candidates.iter().max_by_key(|one| one.superblock.events()).cloned() else {
-        return false;
-    };
-    let bitmap = freshest.superblock.bitmap_offset_sectors();
-    let mut any = false;
-    for one in candidates {
-        let is_behind = one.superblock.events() + 1 == freshest.superblock.events();
-        if is_behind && one.superblock.bitmap_offset_sectors().is_some() != bitmap.is_some() {
-            one.superblock.set_bitmap(bitmap);
-            one.bitmap.clone_from(&freshest.bitmap);
-            any = true;
+fn already(change: Change, assembled: &Assembled) -> GrowProblem {
+    match change {
+        Change::Bitmap(BitmapChange::Internal { .. }) => {
+            GrowProblem::refused("the array has a bitmap; take it away first, with --bitmap none")
+        }
+        Change::Bitmap(BitmapChange::None) => GrowProblem::refused("the array has no bitmap"),
+        Change::Size { .. } => {
+            let size = assembled.found.candidates[assembled.assembly.freshest].superblock.size_sectors();
+            GrowProblem::Refused(format!("{}K of each member are used already", size / 2))
         }
     }
-    any
 }
 
-/// Refuses an array in the midst of something, and answers whether it has a bitmap.
-fn check(assembled: &Assembled) -> Result<bool, GrowProblem> {
-    let assembly = &assembled.assembly;
-    let is_recovering = assembly.slots.iter().any(|slot| matches!(slot, SlotState::Recovering { .. }))
-        || !assembly.replacements.is_empty()
-        || (assembly.is_degraded() && !assembly.spares.is_empty());
-    let has_redundancy = assembly.consistency != Consistency::None;
-    if has_redundancy && (!assembly.is_clean || assembly.resync_offset_sectors != u64::MAX || is_recovering) {
-        return Err(GrowProblem::Refused(
-            "a resync or recovery is due, during which the bitmap stays as it is; let `stripewise assemble` end it first",
-        ));
-    }
-    if assembly.consistency == Consistency::Ppl {
-        return Err(GrowProblem::Refused(
-            "the array has a partial parity log, beside which there is no bitmap",
-        ));
-    }
-    Ok(assembly.consistency == Consistency::Bitmap)
+fn write_all<'a>(changes: impl Iterator<Item = (&'a Candidate, &'a Changed)>) -> Result<(), GrowProblem> {
+    let changes: Vec<(&Candidate, Vec<Area>, &Area)> =
+        changes.map(|(candidate, changed)| (candidate, changed.logs.clone(), &changed.superblock)).collect();
+    let writes: Vec<MemberWrite> = changes
+        .iter()
+        .map(|(candidate, logs, superblock)| MemberWrite { candidate, clears: false, logs, superblock })
+        .collect();
+    write(&writes).map_err(GrowProblem::Write)
 }
 
 /// The candidates that the array is of, spares included.
@@ -182,27 +165,29 @@ fn members(assembly: &Assembly) -> Vec<usize> {
     assembly.slots.iter().filter_map(|slot| slot.candidate()).chain(assembly.spares.iter().copied()).collect()
 }
 
-fn require_same(opened: &Candidate, offered: &Offered) -> Result<(), AssembleError> {
+fn require_same(
+    opened: &Candidate,
+    offered: &stripewise_format::superblock::Superblock,
+) -> Result<(), AssembleError> {
     let now = opened.probe.found.first().and_then(|found| found.superblock.as_ref().ok());
-    if now == Some(&offered.superblock) {
-        Ok(())
-    } else {
-        Err(AssembleError::Changed(opened.probe.path.clone()))
-    }
+    if now == Some(offered) { Ok(()) } else { Err(AssembleError::Changed(opened.probe.path.clone())) }
 }
 
-/// What is written to a member.
-fn changed(
-    assembled: &Assembled,
-    index: usize,
-    place: Option<&BitmapPlace>,
-    update: Update,
-) -> Result<(Vec<Area>, Area), GrowProblem> {
-    let member = &assembled.found.candidates[index];
-    let changed = match place {
-        Some(place) => with_bitmap(&member.superblock, member.at_sector, place, update)
-            .map_err(|error| GrowProblem::Member(assembled.found.paths[index].clone(), error))?,
-        None => without_bitmap(&member.superblock, member.at_sector, update),
-    };
-    Ok((changed.bitmap.into_iter().collect(), changed.superblock))
+/// Whether a member is being filled, or would be as soon as the array is opened.
+fn is_recovering(assembly: &Assembly) -> bool {
+    assembly.slots.iter().any(|slot| matches!(slot, SlotState::Recovering { .. }))
+        || !assembly.replacements.is_empty()
+        || (assembly.is_degraded() && !assembly.spares.is_empty())
+}
+
+/// Refuses an array in the midst of something.
+fn require_quiet(assembly: &Assembly, what: &str) -> Result<(), GrowProblem> {
+    let has_redundancy = assembly.consistency != Consistency::None;
+    let is_due = !assembly.is_clean || assembly.resync_offset_sectors != u64::MAX;
+    if has_redundancy && (is_due || is_recovering(assembly)) {
+        return Err(GrowProblem::Refused(format!(
+            "a resync or recovery is due, during which {what} stays as it is; let `stripewise assemble` end it first"
+        )));
+    }
+    Ok(())
 }

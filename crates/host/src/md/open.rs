@@ -125,7 +125,7 @@ impl Assembled {
     }
 
     /// The bitmap of a member in sync: the freshest's, or the first that reads.
-    fn bitmap(&self) -> Result<Option<BitmapConfig>, AssembleError> {
+    pub(super) fn bitmap(&self) -> Result<Option<BitmapConfig>, AssembleError> {
         let Self { found, assembly, .. } = self;
         if assembly.consistency != Consistency::Bitmap {
             return Ok(None);

@@ -1,0 +1,73 @@
+//! Why an array is left as it is.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use stripewise_format::grow::{GrowError, SizeError};
+
+use super::super::assemble::AssembleError;
+use super::super::create::WriteError;
+use crate::error::HostError;
+
+/// Why an array is left as it is.
+#[derive(Debug)]
+pub enum GrowProblem {
+    /// Its members cannot be used, or do not make an array.
+    Assemble(AssembleError),
+    /// It cannot be changed as it is; what it would need to be.
+    Refused(String),
+    /// It can have no such bitmap.
+    Bitmap(GrowError),
+    /// A member can have no such bitmap.
+    Member(PathBuf, GrowError),
+    /// It cannot use so much of its members.
+    Size(SizeError),
+    /// A member has not so much.
+    MemberSize(PathBuf, SizeError),
+    /// Writing failed.
+    Write(WriteError),
+}
+
+impl GrowProblem {
+    pub(super) fn refused(why: &str) -> Self {
+        Self::Refused(why.to_owned())
+    }
+}
+
+impl fmt::Display for GrowProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Assemble(error) => error.fmt(f),
+            Self::Refused(why) => f.write_str(why),
+            Self::Bitmap(error) => error.fmt(f),
+            Self::Member(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Size(error) => error.fmt(f),
+            Self::MemberSize(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Write(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for GrowProblem {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Assemble(error) => Some(error),
+            Self::Write(error) => Some(error),
+            Self::Refused(_) | Self::Bitmap(_) | Self::Member(..) | Self::Size(_) | Self::MemberSize(..) => {
+                None
+            }
+        }
+    }
+}
+
+impl From<AssembleError> for GrowProblem {
+    fn from(error: AssembleError) -> Self {
+        Self::Assemble(error)
+    }
+}
+
+impl From<HostError> for GrowProblem {
+    fn from(error: HostError) -> Self {
+        Self::Assemble(error.into())
+    }
+}
