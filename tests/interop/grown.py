@@ -52,6 +52,53 @@ class Grown(Unfinished):
         self._alike(self.members)
         self._without_some()
 
+    def grown_raid_devices(self):
+        """A mirror gets a slot for its spare, loses its first member and then the slot, and gets another that the kernel fills."""
+        self._made_by(("mdadm", "stripewise")[self.number % 2])
+        everyone = self.members + self.spares
+        self._grow("--raid-devices", str(len(everyone)))
+        if self.number % 4 < 2:
+            self._kernel_has(len(everyone), "the kernel recovers the spare", settle=True, check=True)
+        else:
+            self._host("assemble", *self._shuffled(everyone))
+        self.members, self.spares = everyone, []
+        self._kernel_has(len(everyone), "the kernel with one more", check=True)
+        self._alike(self.members)
+        self._without_some()
+        gone, *rest = self.members
+        self.step = "stripewise fails the first"
+        self._host("fail", gone, "--array", *self.members)
+        self.members = rest
+        self._grow("--raid-devices", str(len(rest)))
+        self._kernel_has(len(rest), "the kernel with one fewer", check=True)
+        self._kernel("nothing is due", ranges=True, check=True)
+        self._alike(self.members)
+        self._grow("--raid-devices", str(len(rest) + 1), "--force")
+        self._kernel_has(len(rest) + 1, "the kernel fills the slot", partial=True, add=[gone], check=True)
+        self.members = [*rest, gone]
+        self._kernel("nothing is due then", ranges=True, check=True)
+        self._without_some()
+
+    def grown_raid_devices_by_md(self):
+        """The kernel gives a mirror a slot for its spare."""
+        self._made_by("mdadm")
+        self.members, self.spares = self.members + self.spares, []
+        self._kernel_has(len(self.members), "the kernel grows", grow=[f"--raid-devices={len(self.members)}"])
+        self._host("check", *self._shuffled(self.members))
+        self._alike(self.members)
+        self._without_some()
+
+    def _kernel_has(self, slots, what, partial=False, **how):
+        """The kernel assembles it with so many slots, and has the same bytes; all are filled at its end."""
+        self.step = what
+        answer = self.guest.request("assemble", members=self._shuffled(self.members + self.spares), partial=partial, **how)
+        said = compare.fields(answer["detail"])
+        if (said["Raid Devices"], said["Active Devices"]) != (str(slots), str(slots)):
+            raise Wrong(f"Raid Devices is {said['Raid Devices']}, Active Devices {said['Active Devices']}, not {slots}")
+        if answer.get("mismatch_cnt"):
+            raise Wrong(f"check: mismatch_cnt {answer['mismatch_cnt']}")
+        self._same(answer["sha256"], what)
+
     # What they are made of.
     def _made_by(self, origin):
         """An array whose members held something before, of which a resync has to make sense where it was not written."""
@@ -67,7 +114,7 @@ class Grown(Unfinished):
             self.content = Content(self._size())
         self.content.write(self.seed, [[0, len(self.content.bytes)]])
         if origin == "stripewise":
-            self._host("write", *self.members, stdin=bytes(self.content.bytes))
+            self._host("write", *self.members, *self.spares, stdin=bytes(self.content.bytes))
 
     def _grow(self, *words):
         """Grows, as if cut off after some of the members, and again."""
@@ -135,4 +182,8 @@ def cases():
     # Without a bitmap: Linux 6.1 resyncs nothing of what is new within a chunk of the bitmap that was there before.
     add("grown-size-by-md", Shape("5", equal(3, 12 * MIB), chunk=64, **part), Shape("1", equal(2, 12 * MIB), metadata="1.0", **part),
         Shape("10", equal(4, 12 * MIB), chunk=64, **part), Shape("6", equal(4, 12 * MIB), chunk=64, metadata="0.90", **part))
+    spare = {"spares": 1}
+    add("grown-raid-devices", *(Shape("1", equal(2 + n % 2, 8 * MIB), metadata=version, bitmap=n > 1, **spare)
+                                for n, version in enumerate(["1.2", "0.90", "1.0", "1.1"])), Shape("1", equal(2, 8 * MIB), metadata="0.90", **spare))
+    add("grown-raid-devices-by-md", Shape("1", equal(2, 8 * MIB), bitmap=True, **spare), Shape("1", equal(2, 8 * MIB), metadata="0.90", **spare))
     return made

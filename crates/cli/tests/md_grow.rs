@@ -109,6 +109,15 @@ fn what_is_refused_changes_nothing() {
         (format!("{clean} -b internal"), "-b none --assume-clean", 0, "--assume-clean needs --size"),
         (format!("{clean} -z 4M"), "-z max --bitmap-chunk 64K", 0, "--bitmap-chunk needs --bitmap internal"),
         (clean.to_owned(), "", 0, "required"),
+        (clean.to_owned(), "-n 4", 0, "only raid1 takes another number of raid devices"),
+        ("-l 1 -n 3 --assume-clean".to_owned(), "-n 3", 0, "has 3 raid devices already"),
+        ("-l 1 -n 3 --assume-clean".to_owned(), "-n 2", 0, "3 raid devices are in use"),
+        ("-l 1 -n 3 --assume-clean".to_owned(), "-n 4", 0, "need as many spares, and there are 0"),
+        ("-l 1 -n 3 --assume-clean".to_owned(), "-n 4 --run --force", 1, "a member is missing"),
+        ("-l 1 -n 3 --assume-clean".to_owned(), "-n 2 --run", 1, "a member is missing"),
+        ("-l 1 -n 3".to_owned(), "-n 4 --force", 0, "a resync or recovery is due"),
+        ("-l 1 -n 2 -x 1 --assume-clean".to_owned(), "-n 0", 0, "0 is not in"),
+        ("-l 1 -n 3 --assume-clean".to_owned(), "-b internal --force", 0, "--force needs --raid-devices"),
         (format!("{clean} -b none"), "-b internal", 1, "--run"),
         (format!("{clean} -b none"), "-b internal --bitmap-chunk 96K", 0, "power of two"),
         (format!("{clean} -b none"), "-b internal --bitmap-chunk 4G", 0, "at most 2G"),
@@ -311,4 +320,66 @@ fn a_resync_that_was_due_is_not_forgotten() {
     assert_eq!(detail["sync"]["done_bytes"], 0, "{detail}");
     assert!(run(path, "assemble", &names).status.success());
     assert!(run(path, "check", &names).status.success());
+}
+
+#[test]
+fn a_mirror_gets_slots_for_spares_and_lets_empty_ones_go() {
+    for version in ["0.90", "1.0", "1.2"] {
+        for bitmap in ["none", "internal"] {
+            let create = format!("-e {version} -l 1 -n 2 -x 1 -b {bitmap} --assume-clean");
+            let (folder, names) = made(&create, 3);
+            let (path, words) = (folder.path(), format!("{version}, {bitmap}"));
+            assert!(run(path, "repair", &names).status.success(), "{words}");
+            let data = content(path, &names);
+            let grown = run(path, "grow --raid-devices 3", &names);
+            assert!(grown.status.success(), "{words}: {}", stderr(&grown));
+            let told = String::from_utf8_lossy(&grown.stdout).into_owned();
+            assert!(told.contains("spares are recovered"), "{words}: {told}");
+            assert!(run(path, "assemble", &names).status.success(), "{words}");
+            assert!(content(path, &["2.img --run".to_owned()]) == data, "{words}: the spare has all of it");
+            assert!(run(path, "fail 0.img --array", &names).status.success(), "{words}");
+            let grown = run(path, "grow --raid-devices 2", &names[1..]);
+            assert!(grown.status.success(), "{words}: {}", stderr(&grown));
+            let detail = json(path, "detail --json 1.img 2.img");
+            assert_eq!(
+                (&detail["raid_devices"], &detail["state"][0]),
+                (&2.into(), &"clean".into()),
+                "{words}"
+            );
+            assert_eq!(detail["state"].as_array().unwrap().len(), 1, "{words}: nothing is missing");
+            let refused = run(path, "grow --raid-devices 1 --force", &names[1..]);
+            assert_eq!(refused.status.code(), Some(2), "{words}");
+            let grown = run(path, "grow --raid-devices 4 --force", &names[1..]);
+            assert!(String::from_utf8_lossy(&grown.stdout).contains("slots are empty"), "{}", stderr(&grown));
+            assert!(run(path, "add 0.img --array", &names[1..]).status.success(), "{words}");
+            assert!(content(path, &["0.img --run".to_owned()]) == data, "{words}: it was recovered");
+        }
+    }
+}
+
+#[test]
+fn a_number_of_slots_that_was_cut_off_is_finished() {
+    for version in ["0.90", "1.2"] {
+        for reached in [0, 2] {
+            let (folder, names) = made(&format!("-e {version} -l 1 -n 2 -x 1 --assume-clean"), 3);
+            let path = folder.path();
+            let before = all(path, &names);
+            assert!(run(path, "grow -n 3", &names).status.success());
+            // A member has it, or the spare alone.
+            for (name, whole) in
+                names.iter().zip(&before).enumerate().filter(|(n, _)| *n != reached).map(|(_, one)| one)
+            {
+                std::fs::write(path.join(name), whole).unwrap();
+            }
+            let finished = run(path, "grow -n 3", &names);
+            assert!(finished.status.success(), "{version}: {}", stderr(&finished));
+            assert!(run(path, "assemble", &names).status.success(), "{version}");
+            let detail = json(path, &format!("detail --json {}", names.join(" ")));
+            assert_eq!(
+                (&detail["raid_devices"], &detail["active_devices"]),
+                (&3.into(), &3.into()),
+                "{version}"
+            );
+        }
+    }
 }

@@ -6,6 +6,7 @@
 
 mod follow;
 mod size;
+mod slots;
 
 use std::fmt;
 
@@ -21,6 +22,7 @@ pub use follow::{follow, is_left_behind};
 pub use size::{
     Resized, SizeError, bitmap_area, bitmap_room_sectors, resize_bitmap, room_sectors, settle_size, with_size,
 };
+pub use slots::{SlotsError, check_slots, occupied, with_slots};
 
 /// Sectors between a 0.90 superblock and the end of what is kept for it.
 const V0_ROOM_SECTORS: u64 = 120;

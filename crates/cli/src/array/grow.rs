@@ -48,6 +48,12 @@ pub(crate) struct GrowArgs {
     /// How much of each member is used, or max: more than now, resynced when the array is next assembled or served
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max, group = "change")]
     size: Option<MaxSize>,
+    /// Slots of a raid1 array: more, with a spare for each, or fewer, of which none is in use
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "change")]
+    raid_devices: Option<u32>,
+    /// Leave slots of --raid-devices empty, or make it 1
+    #[arg(long, short = 'f')]
+    force: bool,
     /// Take what --size adds as in sync
     #[arg(long)]
     assume_clean: bool,
@@ -57,6 +63,7 @@ impl GrowArgs {
     fn change(&self) -> Result<Change> {
         let misplaced = [
             (self.assume_clean && self.size.is_none(), "--assume-clean needs --size"),
+            (self.force && self.raid_devices.is_none(), "--force needs --raid-devices"),
             (
                 self.bitmap_chunk.is_some() && self.bitmap != Some(BitmapArg::Internal),
                 "--bitmap-chunk needs --bitmap internal",
@@ -71,6 +78,9 @@ impl GrowArgs {
                 MaxSize::Size(size) => Some(size.sectors()),
             };
             return Ok(Change::Size { asked_sectors, assume_clean: self.assume_clean });
+        }
+        if let Some(asked) = self.raid_devices {
+            return Ok(Change::RaidDevices { asked, force: self.force });
         }
         let change = if self.bitmap == Some(BitmapArg::Internal) {
             let chunk_bytes = self.bitmap_chunk.map(bitmap_chunk_bytes).transpose().map_err(impossible)?;
@@ -114,7 +124,8 @@ fn problem(problem: GrowProblem) -> anyhow::Error {
         | GrowProblem::Bitmap(_)
         | GrowProblem::Member(..)
         | GrowProblem::Size(_)
-        | GrowProblem::MemberSize(..)) => impossible(other.to_string()),
+        | GrowProblem::MemberSize(..)
+        | GrowProblem::Slots(_)) => impossible(other.to_string()),
     }
 }
 
@@ -140,6 +151,16 @@ fn said(grown: &Grown) -> String {
                 ""
             };
             format!("{now}K of each of {count} members are used now, before {before}K\n{chunk}{due}")
+        }
+        Outcome::RaidDevices { before, now, filled, empty } => {
+            let mut text = format!("the array has {now} raid devices now, before {before}\n");
+            if filled > 0 {
+                text += "spares are recovered when it is next assembled or served\n";
+            }
+            if empty > 0 {
+                text += "slots are empty; `stripewise add` fills them\n";
+            }
+            text
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A change that was cut off between two superblocks: the members that it did not reach are an event behind and say what the
 //! array was.
 
-use super::room_sectors;
+use super::{room_sectors, slots};
 use crate::superblock::Superblock;
 use crate::superblock_1::{Features, Superblock1};
 
@@ -13,8 +13,9 @@ pub fn is_left_behind(member: &Superblock, freshest: &Superblock) -> bool {
 }
 
 /// What one of these changes changes.
-fn changed(superblock: &Superblock) -> (u64, bool) {
-    (superblock.size_sectors(), superblock.bitmap_offset_sectors().is_some())
+fn changed(superblock: &Superblock) -> (u64, u32, bool) {
+    let has_bitmap = superblock.bitmap_offset_sectors().is_some();
+    (superblock.size_sectors(), superblock.raid_disks(), has_bitmap)
 }
 
 /// The superblock that a member would have if the change had reached it; none if its device of so many sectors has no room for
@@ -32,6 +33,9 @@ pub fn follow(
             return None;
         }
         new.set_size_sectors(freshest.size_sectors(), room);
+    }
+    if member.raid_disks() != freshest.raid_disks() {
+        slots::renumber(&mut new, freshest.raid_disks());
     }
     match (&mut new, freshest) {
         (Superblock::V0(own), Superblock::V0(array)) => {

@@ -340,22 +340,23 @@ mod tests {
         let head = BitmapSuperblock::new(Uuid([7; 16]), 10 * 128, 64 << 10);
         let mut bits = Bits::clear(10);
         bits.set(3..4);
-        let dirty = |bits: &Bits| bits.dirty_ranges().collect::<Vec<_>>();
+        let dirty =
+            |bits: &Bits| bits.dirty_ranges().map(|range| (range.start, range.end)).collect::<Vec<_>>();
         // The last chunk is not whole: what is new begins in it.
         let head = BitmapSuperblock::new(head.uuid, 10 * 128 - 60, 64 << 10);
         let (new, set) = resize_bitmap(&head, &bits, 20 * 128, 8, true).unwrap();
         assert_eq!((new.chunk_bytes, new.sync_size_sectors), (64 << 10, 20 * 128));
-        assert_eq!(dirty(&set), [3..4, 9..20]);
+        assert_eq!(dirty(&set), [(3, 4), (9, 20)]);
         let (_, set) = resize_bitmap(&head, &bits, 20 * 128, 8, false).unwrap();
-        assert_eq!(dirty(&set), [3..4], "what is new is taken as in sync");
+        assert_eq!(dirty(&set), [(3, 4)], "what is new is taken as in sync");
         let mut stale = head.clone();
         stale.state |= BitmapSuperblock::STATE_STALE;
         let (new, set) = resize_bitmap(&stale, &bits, 20 * 128, 8, false).unwrap();
-        assert_eq!((dirty(&set), new.is_stale()), (vec![0..20], false));
+        assert_eq!((dirty(&set), new.is_stale()), (vec![(0, 20)], false));
         // 3840 bytes of bits in 4 KiB: the chunk is doubled until they are enough.
         let (new, set) = resize_bitmap(&head, &bits, 100_000 * 128, 8, true).unwrap();
         assert_eq!((new.chunk_bytes, new.bits()), (256 << 10, 25_000));
-        assert_eq!(dirty(&set), [0..1, 2..25_000]);
+        assert_eq!(dirty(&set), [(0, 1), (2, 25_000)]);
         assert_eq!(resize_bitmap(&head, &bits, u64::MAX / 2, 8, true).unwrap_err(), SizeError::Bitmap);
     }
 

@@ -11,6 +11,7 @@ mod bitmap;
 mod cut_off;
 mod problem;
 mod size;
+mod slots;
 
 use std::path::PathBuf;
 
@@ -35,6 +36,13 @@ pub enum Change {
         asked_sectors: Option<u64>,
         /// The new part is taken as in sync.
         assume_clean: bool,
+    },
+    /// The slots of a RAID-1.
+    RaidDevices {
+        /// How many.
+        asked: u32,
+        /// One alone, or more than there are members for.
+        force: bool,
     },
 }
 
@@ -79,6 +87,17 @@ pub enum Outcome {
         /// Bytes that a bit of its bitmap stands for, where they are more than before.
         bitmap_chunk_bytes: Option<u32>,
     },
+    /// So many slots.
+    RaidDevices {
+        /// Slots before.
+        before: u32,
+        /// Slots now.
+        now: u32,
+        /// Slots that spares are to be recovered for.
+        filled: u32,
+        /// Slots that nobody is there for.
+        empty: u32,
+    },
 }
 
 /// A change that was decided upon, and not yet made.
@@ -115,6 +134,7 @@ pub fn grow(
         Change::Size { asked_sectors, assume_clean } => {
             size::decide(&assembled, asked_sectors, assume_clean, update)?
         }
+        Change::RaidDevices { asked, force } => slots::decide(&assembled, asked, force, update)?,
     };
     if let (Decision::Already, true) = (&decision, left_behind.is_empty()) {
         return Err(already(change, &assembled));
@@ -146,6 +166,9 @@ fn already(change: Change, assembled: &Assembled) -> GrowProblem {
         Change::Size { .. } => {
             let size = assembled.found.candidates[assembled.assembly.freshest].superblock.size_sectors();
             GrowProblem::Refused(format!("{}K of each member are used already", size / 2))
+        }
+        Change::RaidDevices { asked, .. } => {
+            GrowProblem::Refused(format!("the array has {asked} raid devices already"))
         }
     }
 }

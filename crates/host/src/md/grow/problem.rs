@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use stripewise_format::grow::{GrowError, SizeError};
+use stripewise_format::grow::{GrowError, SizeError, SlotsError};
 
 use super::super::assemble::AssembleError;
 use super::super::create::WriteError;
@@ -24,6 +24,8 @@ pub enum GrowProblem {
     Size(SizeError),
     /// A member has not so much.
     MemberSize(PathBuf, SizeError),
+    /// It cannot have so many slots.
+    Slots(SlotsError),
     /// Writing failed.
     Write(WriteError),
 }
@@ -43,6 +45,7 @@ impl fmt::Display for GrowProblem {
             Self::Member(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Size(error) => error.fmt(f),
             Self::MemberSize(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Slots(error) => error.fmt(f),
             Self::Write(error) => error.fmt(f),
         }
     }
@@ -53,9 +56,12 @@ impl std::error::Error for GrowProblem {
         match self {
             Self::Assemble(error) => Some(error),
             Self::Write(error) => Some(error),
-            Self::Refused(_) | Self::Bitmap(_) | Self::Member(..) | Self::Size(_) | Self::MemberSize(..) => {
-                None
-            }
+            Self::Refused(_)
+            | Self::Bitmap(_)
+            | Self::Member(..)
+            | Self::Size(_)
+            | Self::MemberSize(..)
+            | Self::Slots(_) => None,
         }
     }
 }
