@@ -88,6 +88,39 @@ class Grown(Unfinished):
         self._alike(self.members)
         self._without_some()
 
+    def grown_policy(self):
+        """stripewise takes the partial parity logs away and gives them back; the kernel writes with and without them."""
+        self._made_by(("mdadm", "stripewise")[self.number % 2])
+        if not self.shape.ppl:  # the bad-block log makes room for a small one
+            self._request(update="no-bbl")
+        for policy in ("resync", "ppl") if self.shape.ppl else ("ppl",):
+            self._grow("--consistency-policy", policy)
+            answer = self._kernel(f"the kernel after {self.step}", ranges=True, check=True)
+            self._policy_is(policy, answer)
+            self._alike(self.members)
+            self._host_writes("stripewise writes", self.members)
+            self._kernel(f"the kernel after {self.step}", check=True)
+        self._without_some()
+
+    def grown_policy_by_md(self):
+        """The kernel takes the partial parity logs away and gives them back."""
+        self._made_by("mdadm")
+        for policy in ("resync", "ppl"):
+            self.step = f"the kernel's {policy}"
+            self._policy_is(policy, self._request(grow=[f"--consistency-policy={policy}"]))
+            self._alike(self.members)
+            self._host_writes("stripewise writes", self.members)
+            self._kernel(f"the kernel after {self.step}", check=True)
+
+    def _request(self, **how):
+        return self.guest.request("assemble", members=self._shuffled(self.members), partial=False, **how)
+
+    def _policy_is(self, policy, answer):
+        said = compare.fields(answer["detail"])["Consistency Policy"]
+        ours = json.loads(self._host("detail", "--json", *self.members))["consistency_policy"]
+        if (said, ours) != (policy, policy):
+            raise Wrong(f"the kernel's policy is {said}, stripewise's {ours}, not {policy}")
+
     def _kernel_has(self, slots, what, partial=False, **how):
         """The kernel assembles it with so many slots, and has the same bytes; all are filled at its end."""
         self.step = what
@@ -112,6 +145,7 @@ class Grown(Unfinished):
         else:
             self._host("create", *words, *self.words, *self.spares)
             self.content = Content(self._size())
+        self._learn_uuid()
         self.content.write(self.seed, [[0, len(self.content.bytes)]])
         if origin == "stripewise":
             self._host("write", *self.members, *self.spares, stdin=bytes(self.content.bytes))
@@ -186,4 +220,8 @@ def cases():
     add("grown-raid-devices", *(Shape("1", equal(2 + n % 2, 8 * MIB), metadata=version, bitmap=n > 1, **spare)
                                 for n, version in enumerate(["1.2", "0.90", "1.0", "1.1"])), Shape("1", equal(2, 8 * MIB), metadata="0.90", **spare))
     add("grown-raid-devices-by-md", Shape("1", equal(2, 8 * MIB), bitmap=True, **spare), Shape("1", equal(2, 8 * MIB), metadata="0.90", **spare))
+    logged = {"chunk": 64, "ppl": True}
+    add("grown-policy", *(Shape("5", equal(3 + n, 12 * MIB), metadata=version, **logged) for n, version in enumerate(["1.2", "1.0", "1.1", "1.0"])),
+        Shape("5", equal(3, 12 * MIB), chunk=64), Shape("5", equal(3, 12 * MIB), chunk=64, metadata="1.1"))
+    add("grown-policy-by-md", *(Shape("5", equal(3, 12 * MIB), metadata=version, **logged) for version in ("1.2", "1.0")))
     return made

@@ -205,11 +205,11 @@ def create(words, members, spares, seed, wait, bad=()):
     return answer
 
 
-def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle=False, force=False, grow=()):
+def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle=False, force=False, grow=(), update=None):
     """mdadm --assemble of just these images; then what is asked for, in this order: state, mdadm --grow and wait for what
     follows, add and wait for recovery, write, hash, check; stopped."""
     devices = attach(members)
-    words = (["--run"] if partial else []) + (["--force"] if force else [])
+    words = (["--run"] if partial else []) + (["--force"] if force else []) + ([f"--update={update}"] if update else [])
     answer = {"said": run("mdadm", "--assemble", ARRAY, *words, *devices)}
     answer.update(seen())
     hurry()

@@ -109,6 +109,21 @@ fn what_is_refused_changes_nothing() {
         (format!("{clean} -b internal"), "-b none --assume-clean", 0, "--assume-clean needs --size"),
         (format!("{clean} -z 4M"), "-z max --bitmap-chunk 64K", 0, "--bitmap-chunk needs --bitmap internal"),
         (clean.to_owned(), "", 0, "required"),
+        (format!("{clean} -k ppl"), "-k ppl", 0, "the consistency policy is ppl already"),
+        (clean.to_owned(), "-k resync", 0, "the consistency policy is resync already"),
+        (clean.to_owned(), "-k bitmap", 0, "--bitmap internal gives the array a bitmap"),
+        (
+            clean.to_owned(),
+            "-k ppl",
+            0,
+            "0.img: a partial parity log takes 16 sectors or more and 8 are free",
+        ),
+        (format!("{clean} -b internal"), "-k ppl", 0, "take it away first, with --bitmap none"),
+        (format!("{clean} -b internal"), "-k resync", 0, "take it away first, with --bitmap none"),
+        (format!("{clean} -e 0.90"), "-k ppl", 0, "metadata 0.90 has no PPL"),
+        ("-l 1 -n 3 --assume-clean".to_owned(), "-k ppl", 0, "only raid5 has"),
+        ("-l 0 -n 3 -c 64".to_owned(), "-k resync", 0, "without redundancy"),
+        ("-l 5 -n 3 -c 64 --force -k ppl".to_owned(), "-k resync", 0, "a resync or recovery is due"),
         (clean.to_owned(), "-n 4", 0, "only raid1 takes another number of raid devices"),
         ("-l 1 -n 3 --assume-clean".to_owned(), "-n 3", 0, "has 3 raid devices already"),
         ("-l 1 -n 3 --assume-clean".to_owned(), "-n 2", 0, "3 raid devices are in use"),
@@ -382,4 +397,49 @@ fn a_number_of_slots_that_was_cut_off_is_finished() {
             );
         }
     }
+}
+
+#[test]
+fn partial_parity_logs_go_and_come_back_and_what_was_cut_off_is_finished() {
+    for version in ["1.0", "1.1", "1.2"] {
+        let create = format!("-e {version} -l 5 -n 3 -x 1 -c 64 -k ppl --assume-clean");
+        let (folder, names) = made(&create, 4);
+        let path = folder.path();
+        assert!(run(path, "repair", &names).status.success());
+        let ppl = || described_log(path, &names);
+        let (data, before) = (content(path, &names), ppl());
+        assert!(before.iter().all(|log| !log.is_null()));
+        for (policy, reached) in [("resync", 0), ("ppl", 1), ("resync", 3), ("ppl", 2)] {
+            let held = all(path, &names);
+            let grown = run(path, &format!("grow --consistency-policy {policy}"), &names);
+            assert!(grown.status.success(), "{version}, {policy}: {}", stderr(&grown));
+            // One member has it, and the others nothing of it.
+            for (name, whole) in
+                names.iter().zip(&held).enumerate().filter(|(n, _)| *n != reached).map(|(_, one)| one)
+            {
+                std::fs::write(path.join(name), whole).unwrap();
+            }
+            let finished = run(path, &format!("grow --consistency-policy {policy}"), &names);
+            assert!(finished.status.success(), "{version}, {policy}: {}", stderr(&finished));
+            if policy == "ppl" {
+                assert_eq!(ppl(), before, "{version}");
+            } else {
+                assert!(ppl().iter().all(Value::is_null), "{version}");
+            }
+            let (detail, words) =
+                (json(path, &format!("detail --json {}", names.join(" "))), format!("{version}, {policy}"));
+            assert_eq!(detail["consistency_policy"], policy, "{words}");
+            assert!(run(path, "assemble", &names).status.success(), "{words}");
+            assert!(run(path, "write", &names).status.success(), "{words}");
+            assert!(run(path, "check", &names).status.success(), "{words}");
+            assert!(content(path, &names)[64..] == data[64..], "{words}");
+        }
+    }
+}
+
+/// Where the members have partial parity logs.
+fn described_log(folder: &Path, names: &[String]) -> Vec<Value> {
+    let of =
+        |name| json(folder, &format!("examine --json {name}"))["devices"][0]["superblocks"][0]["ppl"].clone();
+    names.iter().map(of).collect()
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::bitmap::{BitmapSuperblock, written_bytes};
 use crate::create::{Area, SLOTS_MAX_V0, SLOTS_MAX_V1};
 use crate::level::Level;
-use crate::ppl::{self, PplHeader};
+use crate::ppl;
 use crate::superblock::Superblock;
 use crate::superblock_0::{Disk, Superblock0};
 use crate::superblock_1::{Features, Minor, Role, Superblock1};
@@ -185,11 +185,7 @@ fn logs(superblock: &Superblock, at_sector: u64, bitmap: Option<&BitmapSuperbloc
         log(superblock.bblog_offset_sectors.into(), bytes);
     }
     if let Some(area) = superblock.ppl() {
-        let signature = ppl::signature(&superblock.set_uuid);
-        let mut bytes = PplHeader { signature, ..PplHeader::default() }.to_bytes();
-        // An older log of this array further on would be taken for newer than the empty one.
-        bytes.resize(usize::from(area.size_sectors) * 512, 0);
-        log(area.offset_sectors.into(), bytes);
+        log(area.offset_sectors.into(), ppl::empty_log(&superblock.set_uuid, area));
     }
     logs
 }

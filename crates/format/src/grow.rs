@@ -5,6 +5,7 @@
 //! the bits of what is in sync.
 
 mod follow;
+mod ppl;
 mod size;
 mod slots;
 
@@ -19,6 +20,7 @@ use crate::superblock_1::{Minor, Superblock1};
 use crate::time::Timestamp;
 
 pub use follow::{follow, is_left_behind};
+pub use ppl::{check_ppl, ppl_log, with_ppl};
 pub use size::{
     Resized, SizeError, bitmap_area, bitmap_room_sectors, resize_bitmap, room_sectors, settle_size, with_size,
 };
@@ -29,7 +31,7 @@ const V0_ROOM_SECTORS: u64 = 120;
 /// Sectors of a superblock, and of the bad-block log before one at the end.
 const BLOCK_SECTORS: u64 = 8;
 
-/// Why a member gets no bitmap.
+/// Why a member gets no bitmap, or no partial parity log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowError {
     /// The array cannot have one.
@@ -37,6 +39,13 @@ pub enum GrowError {
     /// What lies around its place leaves too little room.
     Room {
         /// Sectors that the bitmap takes.
+        needed_sectors: u64,
+        /// Sectors that are free.
+        free_sectors: u64,
+    },
+    /// What lies around the partial parity log's place leaves too little room.
+    PplRoom {
+        /// Sectors that the least log takes.
         needed_sectors: u64,
         /// Sectors that are free.
         free_sectors: u64,
@@ -50,6 +59,11 @@ impl fmt::Display for GrowError {
             Self::Room { needed_sectors, free_sectors } => write!(
                 f,
                 "the bitmap takes {needed_sectors} sectors and {free_sectors} are free at its place; take a larger --bitmap-chunk"
+            ),
+            Self::PplRoom { needed_sectors, free_sectors } => write!(
+                f,
+                "a partial parity log takes {needed_sectors} sectors or more and {free_sectors} are free at its place; an array that \
+                 is made with --consistency-policy ppl has room for one"
             ),
         }
     }
@@ -80,17 +94,22 @@ pub struct Changed {
 /// # Errors
 /// The level has none, the chunk is no power of two, or it is too small for what mdadm keeps for bitmaps.
 pub fn place_bitmap(array: &Superblock, chunk_bytes: Option<u32>) -> Result<BitmapPlace, GrowError> {
+    let plan = plan_of(array, Consistency::Bitmap { chunk_bytes });
+    plan.place_bitmap(array.size_sectors(), chunk_bytes).map_err(GrowError::Placement)
+}
+
+/// What an array would be made by.
+fn plan_of(array: &Superblock, consistency: Consistency) -> Plan {
     let level = array.level();
-    let plan = Plan {
+    Plan {
         level,
         layout: array.layout().unwrap_or_else(|| Layout::default_of(level)),
         raid_disks: array.raid_disks(),
         chunk_sectors: array.chunk_sectors(),
         metadata: array.metadata(),
-        consistency: Consistency::Bitmap { chunk_bytes },
+        consistency,
         data_offset_sectors: None,
-    };
-    plan.place_bitmap(array.size_sectors(), chunk_bytes).map_err(GrowError::Placement)
+    }
 }
 
 /// A member with a bitmap; its superblock lies at a sector.
@@ -116,7 +135,7 @@ pub fn with_bitmap(
     Ok(Changed { logs: bitmap.into_iter().collect(), superblock: superblock_area(member, at_sector, update) })
 }
 
-/// A member without a bitmap; its superblock lies at a sector.
+/// A member without a bitmap, or without a partial parity log; its superblock lies at a sector.
 pub fn without_bitmap(member: &Superblock, at_sector: u64, update: Update) -> Changed {
     let mut member = member.clone();
     member.set_bitmap(None);

@@ -3,6 +3,7 @@
 
 use crate::bytes::{put, u32_at, u64_at};
 use crate::error::{FieldError, require, structure_error};
+use crate::superblock_1::PplArea;
 use crate::uuid::Uuid;
 
 /// `PPL_HEADER_SIZE`.
@@ -63,6 +64,13 @@ pub struct PplHeader {
     pub generation: u64,
     /// `entries`, `entries_count` of them.
     pub entries: Vec<PplEntry>,
+}
+
+/// The bytes of a log of nothing, over all of its area: an older log of this array further on would be taken for newer.
+pub(crate) fn empty_log(set_uuid: &Uuid, area: PplArea) -> Vec<u8> {
+    let mut bytes = PplHeader { signature: signature(set_uuid), ..PplHeader::default() }.to_bytes();
+    bytes.resize(usize::from(area.size_sectors) * 512, 0);
+    bytes
 }
 
 /// The signature of an array's logs: the sum of its UUID.

@@ -104,7 +104,7 @@ pub(super) enum BitmapArg {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PolicyArg {
+pub(super) enum PolicyArg {
     Resync,
     Bitmap,
     Ppl,

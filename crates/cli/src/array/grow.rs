@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 use stripewise_format::uuid::Uuid;
-use stripewise_host::md::grow::{BitmapChange, Change, GrowProblem, Grown, Outcome, grow};
+use stripewise_host::md::grow::{BitmapChange, Change, GrowProblem, Grown, Outcome, Policy, grow};
 
-use super::create::{BitmapArg, MaxSize, bitmap_chunk_bytes, now, size_or_max};
+use super::create::{BitmapArg, MaxSize, PolicyArg, bitmap_chunk_bytes, now, size_or_max};
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::{Size, host_error};
 use crate::exit::Exit;
@@ -51,6 +51,9 @@ pub(crate) struct GrowArgs {
     /// Slots of a raid1 array: more, with a spare for each, or fewer, of which none is in use
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "change")]
     raid_devices: Option<u32>,
+    /// What makes a raid5 array consistent again after a crash: partial parity logs, or a resync
+    #[arg(long, short = 'k', value_enum, group = "change")]
+    consistency_policy: Option<PolicyArg>,
     /// Leave slots of --raid-devices empty, or make it 1
     #[arg(long, short = 'f')]
     force: bool,
@@ -81,6 +84,16 @@ impl GrowArgs {
         }
         if let Some(asked) = self.raid_devices {
             return Ok(Change::RaidDevices { asked, force: self.force });
+        }
+        match self.consistency_policy {
+            Some(PolicyArg::Resync) => return Ok(Change::Policy(Policy::Resync)),
+            Some(PolicyArg::Ppl) => return Ok(Change::Policy(Policy::Ppl)),
+            Some(PolicyArg::Bitmap) => {
+                return Err(impossible(
+                    "--consistency-policy is resync or ppl here; --bitmap internal gives the array a bitmap",
+                ));
+            }
+            None => {}
         }
         let change = if self.bitmap == Some(BitmapArg::Internal) {
             let chunk_bytes = self.bitmap_chunk.map(bitmap_chunk_bytes).transpose().map_err(impossible)?;
@@ -162,5 +175,7 @@ fn said(grown: &Grown) -> String {
             }
             text
         }
+        Outcome::Policy(Policy::Ppl) => format!("{count} members have a partial parity log now\n"),
+        Outcome::Policy(Policy::Resync) => format!("{count} members have no partial parity log any more\n"),
     }
 }

@@ -5,7 +5,7 @@ use crate::bitmap::BitmapSuperblock;
 use crate::device_flags::DeviceFlags;
 use crate::level::Level;
 use crate::placement::{Metadata, Placement};
-use crate::ppl::{self, PplHeader};
+use crate::ppl;
 use crate::superblock::Superblock;
 use crate::superblock_0::{Disk, Superblock0};
 use crate::superblock_1::{Features, MAX_SECTOR, Role, Superblock1};
@@ -191,9 +191,7 @@ impl Array<'_> {
             logs.extend(at(offset.into()).map(|at_sector| Area { at_sector, bytes }));
         }
         if let Some(area) = place.ppl {
-            let signature = ppl::signature(&self.request.set_uuid);
-            let mut bytes = PplHeader { signature, ..PplHeader::default() }.to_bytes();
-            bytes.resize(usize::from(area.size_sectors) * 512, 0);
+            let bytes = ppl::empty_log(&self.request.set_uuid, area);
             logs.extend(at(area.offset_sectors.into()).map(|at_sector| Area { at_sector, bytes }));
         }
         logs

@@ -1,9 +1,9 @@
 //! A change that was cut off between two superblocks: the members that it did not reach are an event behind and say what the
 //! array was.
 
-use super::{room_sectors, slots};
+use super::{ppl, room_sectors, slots};
 use crate::superblock::Superblock;
-use crate::superblock_1::{Features, Superblock1};
+use crate::superblock_1::Superblock1;
 
 /// Whether a change that `freshest` tells of did not reach a member.
 pub fn is_left_behind(member: &Superblock, freshest: &Superblock) -> bool {
@@ -13,9 +13,9 @@ pub fn is_left_behind(member: &Superblock, freshest: &Superblock) -> bool {
 }
 
 /// What one of these changes changes.
-fn changed(superblock: &Superblock) -> (u64, u32, bool) {
+fn changed(superblock: &Superblock) -> (u64, u32, bool, bool) {
     let has_bitmap = superblock.bitmap_offset_sectors().is_some();
-    (superblock.size_sectors(), superblock.raid_disks(), has_bitmap)
+    (superblock.size_sectors(), superblock.raid_disks(), has_bitmap, superblock.ppl().is_some())
 }
 
 /// The superblock that a member would have if the change had reached it; none if its device of so many sectors has no room for
@@ -45,19 +45,24 @@ pub fn follow(
             own.utime_seconds = array.utime_seconds;
             own.events = array.events;
         }
-        (Superblock::V1(own), Superblock::V1(array)) => follow_1(own, array),
+        (Superblock::V1(own), Superblock::V1(array)) => follow_1(own, array)?,
         _ => return None,
     }
     Some(new)
 }
 
-fn follow_1(own: &mut Superblock1, array: &Superblock1) {
-    let logs = Features::BITMAP_OFFSET | Features::PPL | Features::MULTIPLE_PPLS;
-    own.features = own.features.without(logs) | array.features.common(logs);
-    own.bitmap_or_ppl = array.bitmap_or_ppl;
+fn follow_1(own: &mut Superblock1, array: &Superblock1) -> Option<()> {
+    match (array.ppl(), own.ppl(), array.bitmap_offset_sectors()) {
+        (Some(_), Some(_), _) => {}
+        // A log behind the data lies where this member's data end.
+        (Some(_), None, _) => own.set_ppl(ppl::ppl_area(own).ok()?),
+        (None, _, Some(offset)) => own.set_bitmap(offset),
+        (None, _, None) => own.clear_bitmap_and_ppl(),
+    }
     own.resync_offset_sectors = array.resync_offset_sectors;
     own.utime = array.utime;
     own.events = array.events;
+    Some(())
 }
 
 #[cfg(test)]

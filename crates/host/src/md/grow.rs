@@ -9,6 +9,7 @@
 
 mod bitmap;
 mod cut_off;
+mod policy;
 mod problem;
 mod size;
 mod slots;
@@ -44,6 +45,17 @@ pub enum Change {
         /// One alone, or more than there are members for.
         force: bool,
     },
+    /// What makes it whole after a crash.
+    Policy(Policy),
+}
+
+/// What makes a RAID-5 without a bitmap whole after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// A resync.
+    Resync,
+    /// Partial parity logs.
+    Ppl,
 }
 
 /// What is to become of the bitmap.
@@ -98,6 +110,8 @@ pub enum Outcome {
         /// Slots that nobody is there for.
         empty: u32,
     },
+    /// This.
+    Policy(Policy),
 }
 
 /// A change that was decided upon, and not yet made.
@@ -134,6 +148,7 @@ pub fn grow(
         Change::Size { asked_sectors, assume_clean } => {
             size::decide(&assembled, asked_sectors, assume_clean, update)?
         }
+        Change::Policy(policy) => policy::decide(&assembled, policy, update)?,
         Change::RaidDevices { asked, force } => slots::decide(&assembled, asked, force, update)?,
     };
     if let (Decision::Already, true) = (&decision, left_behind.is_empty()) {
@@ -167,6 +182,8 @@ fn already(change: Change, assembled: &Assembled) -> GrowProblem {
             let size = assembled.found.candidates[assembled.assembly.freshest].superblock.size_sectors();
             GrowProblem::Refused(format!("{}K of each member are used already", size / 2))
         }
+        Change::Policy(Policy::Resync) => GrowProblem::refused("the consistency policy is resync already"),
+        Change::Policy(Policy::Ppl) => GrowProblem::refused("the consistency policy is ppl already"),
         Change::RaidDevices { asked, .. } => {
             GrowProblem::Refused(format!("the array has {asked} raid devices already"))
         }

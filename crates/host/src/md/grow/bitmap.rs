@@ -27,7 +27,8 @@ pub(super) fn decide(
     require_quiet(assembly, "the bitmap")?;
     if assembly.consistency == Consistency::Ppl {
         return Err(GrowProblem::refused(
-            "the array has a partial parity log, beside which there is no bitmap",
+            "the array has a partial parity log, beside which there is no bitmap; take it away first, with \
+             --consistency-policy resync",
         ));
     }
     let changed = |index| changed(assembled, index, place.as_ref(), update);

@@ -1,7 +1,7 @@
 //! A change that was cut off is brought to its end.
 
 use stripewise_engine::assembly::Candidate as Offered;
-use stripewise_format::grow::{Changed, bitmap_area, follow, is_left_behind};
+use stripewise_format::grow::{Changed, bitmap_area, follow, is_left_behind, ppl_log};
 
 use super::{Area, Assembled, GrowProblem};
 
@@ -39,8 +39,9 @@ pub(super) fn finish(
         let bitmap = bitmap.as_ref().and_then(|bitmap| {
             bitmap_area(&member.superblock, member.at_sector, &bitmap.superblock, &bitmap.bits)
         });
+        let log = ppl_log(&member.superblock, member.at_sector);
         let superblock = Area { at_sector: member.at_sector, bytes: member.superblock.to_bytes() };
-        (place, Changed { logs: bitmap.into_iter().collect(), superblock })
+        (place, Changed { logs: bitmap.into_iter().chain(log).collect(), superblock })
     });
     Ok(finished.collect())
 }

@@ -16,9 +16,9 @@ pub enum GrowProblem {
     Assemble(AssembleError),
     /// It cannot be changed as it is; what it would need to be.
     Refused(String),
-    /// It can have no such bitmap.
+    /// It can have no such bitmap, or no partial parity log.
     Bitmap(GrowError),
-    /// A member can have no such bitmap.
+    /// A member can have none.
     Member(PathBuf, GrowError),
     /// It cannot use so much of its members.
     Size(SizeError),
