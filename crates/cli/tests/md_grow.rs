@@ -268,12 +268,14 @@ fn what_is_new_is_not_resynced_if_it_is_taken_as_in_sync() {
 fn a_size_that_was_cut_off_is_finished() {
     for (version, bitmap) in [("0.90", "internal"), ("1.0", "none"), ("1.2", "internal"), ("1.2", "none")] {
         for again in ["-z 4M", "-z max", "-b none"] {
-            let create = format!("-e {version} -l 5 -n 3 -c 64 -b {bitmap} -z 2M --assume-clean");
+            let chunk = if bitmap == "none" { "" } else { "--bitmap-chunk 64K" };
+            let create = format!("-e {version} -l 5 -n 3 -c 64 -b {bitmap} {chunk} -z 2M --assume-clean");
             let (folder, names) = made(&create, 3);
             let path = folder.path();
             assert!(run(path, "repair", &names).status.success());
             let before = all(path, &names);
             assert!(run(path, "grow -z 4M", &names).status.success());
+            let whole = described(path, &names);
             for (name, whole) in names.iter().zip(&before).skip(1) {
                 std::fs::write(path.join(name), whole).unwrap();
             }
@@ -292,6 +294,9 @@ fn a_size_that_was_cut_off_is_finished() {
                 continue;
             }
             assert!(finished.status.success(), "{words}: {}", stderr(&finished));
+            if again == "-z 4M" {
+                assert_eq!(described(path, &names), whole, "{words}");
+            }
             assert!(run(path, "assemble", &names).status.success(), "{words}");
             assert!(run(path, "check", &names).status.success(), "{words}");
             let used = json(path, "examine --json 2.img")["devices"][0]["superblocks"][0].clone();

@@ -20,7 +20,7 @@ use crate::superblock_1::{Minor, Superblock1};
 use crate::time::Timestamp;
 
 pub use follow::{follow, is_left_behind};
-pub use ppl::{check_ppl, ppl_log, with_ppl};
+pub use ppl::{check_ppl, with_ppl};
 pub use size::{
     Resized, SizeError, bitmap_area, bitmap_room_sectors, resize_bitmap, room_sectors, settle_size, with_size,
 };

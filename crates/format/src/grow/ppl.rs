@@ -37,7 +37,7 @@ pub fn with_ppl(member: &Superblock, at_sector: u64, update: Update) -> Result<C
 }
 
 /// The empty log of a member that has a place for it.
-pub fn ppl_log(member: &Superblock, at_sector: u64) -> Option<Area> {
+fn ppl_log(member: &Superblock, at_sector: u64) -> Option<Area> {
     let area = member.ppl()?;
     let at_sector = at_sector.checked_add_signed(area.offset_sectors.into())?;
     Some(Area { at_sector, bytes: empty_log(&member.set_uuid(), area) })

@@ -1,8 +1,11 @@
 //! A change that was cut off is brought to its end.
 
 use stripewise_engine::assembly::Candidate as Offered;
-use stripewise_format::grow::{Changed, bitmap_area, follow, is_left_behind, ppl_log};
+use stripewise_format::bitmap::{BitmapSuperblock, Bits};
+use stripewise_format::grow::{Changed, bitmap_area, follow, is_left_behind};
 
+use super::super::assemble::look;
+use super::super::probe;
 use super::{Area, Assembled, GrowProblem};
 
 /// Takes what a change that was cut off left an event behind as what it would have become. Answers which those are.
@@ -25,7 +28,8 @@ pub(super) fn follow_all(candidates: &mut [Offered]) -> Vec<usize> {
     followed
 }
 
-/// What members that were left behind lack: for each its place among `members`.
+/// What members that were left behind lack: for each its place among `members`. They have the bitmap of the others, whatever is in its
+/// place; the place of a partial parity log was written before, and the log of a clean array says nothing.
 pub(super) fn finish(
     assembled: &Assembled,
     members: &[usize],
@@ -33,15 +37,32 @@ pub(super) fn finish(
 ) -> Result<Vec<(usize, Changed)>, GrowProblem> {
     let places = members.iter().enumerate().filter(|(_, index)| left_behind.contains(index));
     let places: Vec<(usize, usize)> = places.map(|(place, index)| (place, *index)).collect();
-    let bitmap = if places.is_empty() { None } else { assembled.bitmap()? };
+    let reached = members.iter().find(|index| !left_behind.contains(index));
+    let bitmap = match reached {
+        Some(index) if !places.is_empty() => bitmap_of(assembled, *index)?,
+        _ => None,
+    };
     let finished = places.into_iter().map(|(place, index)| {
         let member = &assembled.found.candidates[index];
-        let bitmap = bitmap.as_ref().and_then(|bitmap| {
-            bitmap_area(&member.superblock, member.at_sector, &bitmap.superblock, &bitmap.bits)
-        });
-        let log = ppl_log(&member.superblock, member.at_sector);
+        let bitmap = bitmap
+            .as_ref()
+            .and_then(|bitmap| bitmap_area(&member.superblock, member.at_sector, &bitmap.0, &bitmap.1));
         let superblock = Area { at_sector: member.at_sector, bytes: member.superblock.to_bytes() };
-        (place, Changed { logs: bitmap.into_iter().chain(log).collect(), superblock })
+        (place, Changed { logs: bitmap.into_iter().collect(), superblock })
     });
     Ok(finished.collect())
+}
+
+/// The bitmap of a member that the change reached.
+fn bitmap_of(assembled: &Assembled, index: usize) -> Result<Option<(BitmapSuperblock, Bits)>, GrowProblem> {
+    let (found, member) = (&assembled.found, &assembled.found.candidates[index]);
+    let (_, source) = look(&found.paths[index], None)?;
+    probe::read_bitmap(&*source, member.device_sectors, &member.superblock, member.at_sector).map_err(
+        |error| {
+            GrowProblem::Refused(format!(
+                "{}: {error}; the change that was cut off cannot be finished with it",
+                member.label
+            ))
+        },
+    )
 }
