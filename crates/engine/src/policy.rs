@@ -41,6 +41,18 @@ pub enum DegradedReads {
     Merged,
 }
 
+/// What is read of a row that has lost something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DegradedRows {
+    /// What is needed.
+    Needed,
+    /// All that is left where something is rebuilt. It is where what is lost is written in part, and where two are lost and one
+    /// of them is parity or is written (md of 6.1; it makes a difference to RAID-6 alone).
+    WholeToRebuild,
+    /// And where a row of RAID-6 is written at all, though it be written whole (md of 3.2 and before).
+    WholeToWrite,
+}
+
 /// When the members count as left alone by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTest {
@@ -93,6 +105,8 @@ pub struct Policy {
     pub aligned_reads_bypass_cache: bool,
     /// What of that holds on degraded arrays.
     pub degraded_reads: DegradedReads,
+    /// What is read of rows that have lost something.
+    pub degraded_rows: DegradedRows,
     /// A write whose stripe has lost parity reads what RCW would need (md does, to no use).
     pub lost_parity_is_read_for: bool,
     /// Delayed partial stripes start only while fewer stripes than this are reading (md's `IO_THRESHOLD`).
@@ -140,6 +154,7 @@ impl Policy {
             name: "linux-2.6.18",
             aligned_reads_bypass_cache: false,
             degraded_reads: DegradedReads::ThroughCache,
+            degraded_rows: DegradedRows::WholeToWrite,
             lost_parity_is_read_for: true,
             preread_active_max: 1,
             unplug_requests: 4,
@@ -200,6 +215,7 @@ impl Policy {
         Self {
             name: "linux-6.1",
             degraded_reads: DegradedReads::ThroughCache,
+            degraded_rows: DegradedRows::WholeToRebuild,
             raid6_rmw_level: RmwLevel::Cheaper,
             rows_in_turn: Some(2048),
             sync: SyncPolicy { full_rest: Nanos::from_millis(6), drains_beside_others: true, ..before.sync },
@@ -213,6 +229,7 @@ impl Policy {
         Self {
             name: "stripewise",
             degraded_reads: DegradedReads::Merged,
+            degraded_rows: DegradedRows::Needed,
             lost_parity_is_read_for: false,
             preread_active_max: u32::MAX,
             unplug_requests: 64,

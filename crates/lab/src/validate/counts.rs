@@ -314,6 +314,32 @@ mod tests {
         assert_eq!((sent.sectors_read, sent.sectors_written), (3776, 2616));
     }
 
+    /// The figures are those of md of Linux 6.1, which reads P and Q to rebuild one block, and whole rows where two are lost.
+    #[test]
+    fn a_degraded_raid_6_reads_whole_rows_as_md_does() {
+        let raid6 = |missing| Shape { level: 6, members: 6, missing, ..RAID5 };
+        let requests = |is_write, block_sectors, shift_sectors| Requests {
+            order: Order::Random,
+            is_write,
+            block_sectors,
+            shift_sectors,
+            threads: 1,
+            count: 200,
+        };
+        for (missing, requests, read, written) in [
+            (1, requests(false, 8, 0), 2624, 0),
+            (1, requests(true, 8, 0), 4784, 3992),
+            (1, requests(true, 8, 1), 11560, 7984),
+            (1, requests(false, 128, 0), 41984, 0),
+            (2, requests(false, 128, 0), 50432, 0),
+            (2, requests(true, 8, 0), 5560, 3152),
+            (2, requests(true, 128, 8), 88848, 50840),
+        ] {
+            let sent = Sent::of(&engine(&CountCell { shape: raid6(missing), requests }).unwrap());
+            assert_eq!((sent.sectors_read, sent.sectors_written), (read, written), "{missing} {requests:?}");
+        }
+    }
+
     /// The figures are those of md of Linux 6.1: a page for each request whose bit is clear, on every member.
     #[test]
     fn bitmap_pages_are_written_as_often_as_by_md() {

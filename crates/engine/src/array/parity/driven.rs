@@ -14,6 +14,8 @@ pub(super) struct Driven {
     /// How the request ended.
     pub(super) result: IoResult,
     pub(super) computed: Vec<Kernel>,
+    /// The members that were read.
+    pub(super) read: Vec<MemberIndex>,
     /// The members that were written to.
     pub(super) written: Vec<MemberIndex>,
 }
@@ -48,7 +50,8 @@ pub(super) fn drive_one(
     answer: impl Fn(&MemberIo) -> IoResult,
 ) -> Driven {
     let mut volume = Volume::new(config).unwrap();
-    let (mut out, mut computed, mut written) = (ActionQueue::default(), Vec::new(), Vec::new());
+    let (mut out, mut computed) = (ActionQueue::default(), Vec::new());
+    let (mut read, mut written) = (Vec::new(), Vec::new());
     let mut ended = None;
     while !inputs.is_empty() {
         volume.handle(Instant::ZERO, inputs.remove(0), &mut out);
@@ -56,8 +59,10 @@ pub(super) fn drive_one(
         for action in &out.actions {
             match action {
                 Action::Io(io) => {
-                    if io.op == Op::Write {
-                        written.push(io.member);
+                    match io.op {
+                        Op::Read => read.push(io.member),
+                        Op::Write => written.push(io.member),
+                        _ => {}
                     }
                     let result = answer(io);
                     let place = if result.is_ok() { inputs.len() } else { first };
@@ -75,5 +80,5 @@ pub(super) fn drive_one(
         out.clear();
     }
     volume.check_invariants();
-    Driven { result: ended.expect("a request ends"), computed, written }
+    Driven { result: ended.expect("a request ends"), computed, read, written }
 }

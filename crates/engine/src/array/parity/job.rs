@@ -20,6 +20,7 @@ use crate::array::slots::SlotSet;
 use crate::array::sync::{Found, JobKind, Mismatch};
 use crate::io::{ActionQueue, Kernel, Op, OperandList, Role, Verdict};
 use crate::mutation::{self, Mutation};
+use crate::policy::DegradedRows;
 use crate::units::{MemberIndex, PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// What an operation knows as a job.
@@ -147,6 +148,9 @@ impl Parity {
             }
             planned => planned?,
         };
+        let is_rebuilt = !op.job.writes.union(op.job.replacements).and(view.lost).is_empty();
+        let is_whole = is_rebuilt && core.policy.degraded_rows != DegradedRows::Needed;
+        let read = if is_whole && !read.is_empty() { view.left() } else { read };
         Ok(WritePlan { read, recover, method: WriteMethod::NoParity })
     }
 

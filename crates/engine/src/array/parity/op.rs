@@ -26,7 +26,7 @@ use crate::array::slots::SlotSet;
 use crate::geometry::StripeMap;
 use crate::io::{ActionQueue, IoError, IoResult, Op, Tag, Verdict};
 use crate::mutation::{self, Mutation};
-use crate::policy::RmwLevel;
+use crate::policy::{DegradedRows, RmwLevel};
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 /// What the operation is for.
@@ -245,6 +245,22 @@ impl Parity {
     }
 
     fn plan(core: &Core, op: &StripeOp, view: &StripeView) -> Result<WritePlan, TooMuchLost> {
+        let plan = Self::plan_needed(core, op, view)?;
+        let rows = core.policy.degraded_rows;
+        if rows == DegradedRows::Needed || view.lost.is_empty() {
+            return Ok(plan);
+        }
+        if !plan.recover.is_empty() {
+            return Ok(WritePlan { read: view.left(), ..plan });
+        }
+        if op.kind == Kind::Write && view.is_read_whole(rows) {
+            return Ok(WritePlan { read: view.left(), ..plan_anew(view)? });
+        }
+        Ok(plan)
+    }
+
+    /// Plans to read no more than is needed.
+    fn plan_needed(core: &Core, op: &StripeOp, view: &StripeView) -> Result<WritePlan, TooMuchLost> {
         if op.kind == Kind::Read {
             let wanted = op.pieces.iter().map(|p| op.map.data_slot(p.data)).collect();
             let (read, recover) = view.plan_fetch(wanted)?;
@@ -307,7 +323,7 @@ impl Parity {
 
     /// Plans, and asks for the pages that are missing.
     fn read_missing(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
-        if op.is_whole_write() && !core.read_only {
+        if op.is_whole_write() && !core.read_only && !reads_beside_whole_writes(core, op) {
             op.parity = parity_slots(op.map.p, op.map.q).minus(core.failed);
             op.plan = WritePlan::whole(!op.parity.is_empty());
             return self.set_prereading(op, false);
@@ -629,6 +645,13 @@ fn is_spoilt(core: &Core, op: &StripeOp) -> bool {
     op.rows.1 - op.rows.0 > 1 && !op.unreadable.minus(core.failed).is_empty()
 }
 
+/// Whether what is written whole is read for, too: md's habit on degraded RAID-6.
+fn reads_beside_whole_writes(core: &Core, op: &StripeOp) -> bool {
+    core.policy.degraded_rows == DegradedRows::WholeToWrite
+        && op.map.q.is_some()
+        && !core.lost(op.range.end()).is_empty()
+}
+
 /// Whether less may be lost of each slot that an operation reads, or of each of its rows, than of all together.
 fn may_split(core: &Core, op: &StripeOp) -> bool {
     if op.kind == Kind::Read && op.pieces.iter().any(|p| p.data != op.pieces[0].data) {
@@ -645,6 +668,7 @@ mod tests {
     use crate::array::sync::SyncConfig;
     use crate::io::{IoError, Kernel, Op};
     use crate::level::Level;
+    use crate::policy::Policy;
     use crate::units::{MemberIndex, Slot};
     use crate::volume::VolumeConfig;
 
@@ -668,6 +692,30 @@ mod tests {
             _ => Ok(()),
         });
         assert!(driven.result.is_err(), "two members of a RAID-5 are gone");
+    }
+
+    /// A RAID-6 of four, the last member lost: chunk 0 is written, the first row whole or in part.
+    fn read_beside(policy: Policy, sectors: u64) -> Vec<u16> {
+        let lost = VolumeConfig { policy, failed: vec![Slot(3)], ..config(Level::Raid6, 4) };
+        let driven = drive_one(&lost, vec![write(sectors)], |_| Ok(()));
+        assert_eq!(driven.result, Ok(()));
+        let mut read: Vec<u16> = driven.read.iter().map(|m| m.0).collect();
+        read.sort_unstable();
+        read
+    }
+
+    #[test]
+    fn old_md_reads_whole_rows_of_a_degraded_raid_6_for_every_write() {
+        // The first row is Q, two of data, P, which is lost.
+        assert_eq!(
+            read_beside(Policy::linux_3_2(), 8),
+            [0, 1, 2],
+            "all that is left, what is overwritten as well"
+        );
+        assert_eq!(read_beside(Policy::linux_6_1(), 8), [2]);
+        assert_eq!(read_beside(Policy::linux_3_2(), 256), [0, 1, 2], "though it is written whole");
+        assert!(read_beside(Policy::linux_6_1(), 256).is_empty());
+        assert!(read_beside(Policy::stripewise(), 256).is_empty());
     }
 
     /// Where P and Q may differ, adding to both leaves them so: what was written would be another thing to each of them.

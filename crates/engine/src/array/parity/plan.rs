@@ -8,7 +8,7 @@
 //! | neither | rebuild the lost data first | then RCW |
 
 use crate::array::slots::SlotSet;
-use crate::policy::RmwLevel;
+use crate::policy::{DegradedRows, RmwLevel};
 use crate::units::Slot;
 
 /// What is known of the rows.
@@ -74,6 +74,28 @@ impl StripeView {
     /// The parity slots that can be written.
     pub fn parity(&self) -> SlotSet {
         parity_slots(self.p, self.q).minus(self.failed)
+    }
+
+    /// What can be read and is not known.
+    pub(super) fn left(&self) -> SlotSet {
+        self.data.union(parity_slots(self.p, self.q)).minus(self.lost).minus(self.uptodate)
+    }
+
+    /// Whether a write reads all that is left of the rows, whatever it needs.
+    pub(super) fn is_read_whole(&self, rows: DegradedRows) -> bool {
+        let written = self.covered.union(self.partial);
+        let unknown = self.lost.minus(self.uptodate);
+        match rows {
+            DegradedRows::Needed => false,
+            DegradedRows::WholeToWrite if self.q.is_some() => !self.lost.is_empty(),
+            // Of two that are lost, where parity is one of them or one is written, parity is made anew from all data.
+            DegradedRows::WholeToWrite | DegradedRows::WholeToRebuild => {
+                let anew = written.union(parity_slots(self.p, self.q)).and(unknown);
+                let is_anew = self.lost.len() > 1 && !anew.is_empty();
+                let rebuilt = self.data.minus(self.covered).and(unknown);
+                !self.partial.and(unknown).is_empty() || is_anew && !rebuilt.is_empty()
+            }
+        }
     }
 
     /// What must be read to have these slots' content, and which of them must then be rebuilt.
@@ -256,6 +278,38 @@ mod tests {
                     let whole = WritePlan::whole(!view.parity().is_empty());
                     assert_eq!(plan_write(&view, level), Ok(whole), "{view:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_md_reads_whole() {
+        use DegradedRows::{Needed, WholeToRebuild, WholeToWrite};
+        let slots = |slots: &[u16]| slots.iter().map(|s| Slot(*s)).collect::<SlotSet>();
+        let (data, p, q) = (SlotSet::first(4), Slot(4), Slot(5));
+        for (lost, covered, partial, of_raid6) in [
+            (&[][..], &[0][..], &[][..], [false, false]),
+            (&[0], &[0], &[], [false, true]),
+            (&[0], &[], &[0], [true, true]),
+            (&[0], &[], &[1], [false, true]),
+            (&[4], &[], &[1], [false, true]),
+            (&[0, 1], &[2], &[], [false, true]),
+            (&[0, 1], &[0], &[], [true, true]),
+            (&[0, 1], &[0, 1], &[], [false, true]),
+            (&[0, 4], &[1], &[], [true, true]),
+            (&[0, 4], &[0], &[], [false, true]),
+            (&[4, 5], &[1], &[], [false, true]),
+        ] {
+            let (covered, partial, lost) = (slots(covered), slots(partial), slots(lost));
+            let uptodate = SlotSet::EMPTY;
+            let view = StripeView { data, p, q: Some(q), covered, partial, uptodate, lost, failed: lost };
+            let whole = [WholeToRebuild, WholeToWrite].map(|rows| view.is_read_whole(rows));
+            assert_eq!((whole, view.is_read_whole(Needed)), (of_raid6, false), "{view:?}");
+            assert_eq!(view.left(), SlotSet::first(6).minus(lost));
+            if lost.len() < 2 && !lost.contains(q) {
+                let raid5 = StripeView { q: None, ..view };
+                let whole = [WholeToRebuild, WholeToWrite].map(|rows| raid5.is_read_whole(rows));
+                assert_eq!(whole, [of_raid6[0]; 2], "{raid5:?}");
             }
         }
     }
