@@ -300,6 +300,36 @@ fn a_spare_takes_the_slot_of_a_member_that_fails() {
     }
 }
 
+/// Sectors that each member of a RAID-6 of five gives for the recovery of another.
+fn read_to_recover(policy: Policy) -> Vec<u64> {
+    let config = VolumeConfig { spares: 1, ..VolumeConfig::new(spec(Level::Raid6, 5), policy) };
+    let mut volume = Volume::new(&config).unwrap();
+    let mut read = vec![0; 6];
+    let fail = Input::Admin { id: 1, command: AdminCommand::Fail(Slot(1)) };
+    drive(&mut volume, fail, |action, inputs| match action {
+        Action::Io(io) => {
+            if io.op == Op::Read {
+                read[io.member.0 as usize] += io.range.count;
+            }
+            inputs.push_back(Input::IoDone { tag: io.tag, result: Ok(()) });
+        }
+        Action::Compute(c) => inputs.push_back(Input::Computed { tag: c.tag, verdict: Verdict::Consistent }),
+        _ => {}
+    });
+    read
+}
+
+#[test]
+fn md_reads_all_members_of_a_raid_6_to_recover_one() {
+    // As far as it comes before it rests, for which no time passes here.
+    let whole = read_to_recover(Policy::linux_6_1());
+    let each = whole[0];
+    assert!(each > 0);
+    assert_eq!(whole, [each, 0, each, each, each, 0]);
+    let needed: u64 = read_to_recover(Policy::stripewise()).iter().sum();
+    assert_eq!(needed, 3 * SECTORS, "as many as there are data");
+}
+
 #[test]
 fn what_is_written_back_is_not_read_again_from_a_member_that_took_the_slot_since() {
     for level in [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10] {
