@@ -268,6 +268,26 @@ fn mdadm_exports_the_same_lines() {
 }
 
 #[test]
+fn what_assembly_would_refuse_is_not_created() {
+    let (folder, names) = members(4);
+    let refused = create(folder.path(), "-l 10 -n 4 -c 1024 -p o4 -z 1024", &names);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("at least 8192 (4096 KiB), one chunk of each copy"),
+        "{}",
+        stderr(&refused)
+    );
+    for name in &names {
+        assert!(std::fs::read(folder.path().join(name)).unwrap().iter().all(|byte| *byte == 0xa5), "{name}");
+    }
+    let list = ["0.img", "1.img", "2.img", "missing"].map(str::to_owned);
+    let made = create(folder.path(), "-l 6 -n 4 -c 16 --force", &list);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let opened = stripewise(folder.path(), &["detail", "0.img", "1.img", "2.img"]);
+    assert!(opened.status.success(), "{}", stderr(&opened));
+}
+
+#[test]
 fn a_large_array_lists_every_slot() {
     let (folder, names) = members(40);
     let made = create(folder.path(), "-l 6 -n 40 -c 64", &names);

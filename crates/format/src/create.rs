@@ -45,7 +45,7 @@ pub struct Request {
     pub size_sectors: Option<u64>,
     /// `--assume-clean`: the members are taken as in sync.
     pub assume_clean: bool,
-    /// `--force`: resync rather than recover onto the last member; a single slot.
+    /// `--force`: resync a RAID-4 or RAID-5 rather than recover onto its last member; a single slot.
     pub force: bool,
     /// `--spare-devices`.
     pub spares: u32,
@@ -70,7 +70,8 @@ impl Request {
 
     /// The slot whose device is made a spare, with a number behind all others.
     fn moved(&self) -> Option<usize> {
-        if self.assume_clean || self.force {
+        // A RAID-6 that lacks one cannot be resynced, whatever is forced: mdadm makes one then that Linux does not start.
+        if self.assume_clean || self.force && self.plan.level != Level::Raid6 {
             return None;
         }
         let last = self.plan.raid_disks as usize - 1;

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
+use stripewise_engine::assembly::assemble_new;
 use stripewise_format::create::{self as plan, CreateError, Label, NewArray, NewMember, Request};
 use stripewise_format::device_flags::DeviceFlags;
 use stripewise_format::level::{Layout, Level, Raid0Layout};
@@ -83,7 +84,7 @@ pub(crate) struct CreateArgs {
     /// Where data begin on each member [default: as mdadm chooses]
     #[arg(long, value_name = "SIZE")]
     data_offset: Option<Size>,
-    /// Overwrite members that hold something; resync rather than recover; allow an array of one
+    /// Overwrite members that hold something; resync rather than recover at levels 4 and 5; allow an array of one
     #[arg(long, short)]
     force: bool,
     /// A block device that may be overwritten; may be repeated
@@ -137,6 +138,12 @@ pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
     let mut candidates = args.candidates(&paths)?;
     let request = args.request(plan, &candidates)?;
     let array = plan::create(&request).map_err(|error| args.create_error(&error))?;
+    let device = |member: usize| {
+        let sectors = request.members[member].map_or(0, |new| new.device_sectors);
+        (args.members[member].display().to_string(), sectors)
+    };
+    assemble_new(&array, device)
+        .map_err(|error| Impossible(format!("such an array could not be started: {error}")))?;
     if let Some(path) = &args.overlay {
         args.begin_overlay(path, &mut candidates).map_err(host_error)?;
     }

@@ -17,12 +17,14 @@ mod choose;
 mod collect;
 mod compare;
 mod error;
+mod new;
 mod start;
 mod take_back;
 
 pub use candidate::{Candidate, Offered, Wanted, offered, wanted};
 pub use compare::{Difference, difference};
 pub use error::AssemblyError;
+pub use new::assemble_new;
 
 use stripewise_format::placement::Metadata;
 use stripewise_format::uuid::Uuid;
