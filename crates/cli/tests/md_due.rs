@@ -63,6 +63,25 @@ fn a_resync_makes_copies_equal() {
 }
 
 #[test]
+fn copies_that_may_differ_are_read_from_the_first_by_those_who_write_nothing() {
+    for (level, members) in [("1", "a.img b.img"), ("10", "a.img b.img c.img d.img")] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let names: Vec<&str> = members.split(' ').collect();
+        blanks(folder, &names, 8 << 20);
+        for second in names.iter().skip(1).step_by(2) {
+            fs::write(folder.join(second), pattern(8 << 20)).unwrap();
+        }
+        ok(folder, &format!("create --force -l {level} -n {} {members}", names.len()), b"");
+        for options in ["", "--readonly"] {
+            let read = ok(folder, &format!("read {options} {members}"), b"");
+            assert!(read.iter().all(|byte| *byte == 0), "level {level}, {options}");
+        }
+        assert_eq!(run(folder, &format!("check --readonly {members}"), b"").status.code(), Some(4), "level {level}");
+    }
+}
+
+#[test]
 fn a_member_that_missed_writes_comes_back_by_the_bitmap_when_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

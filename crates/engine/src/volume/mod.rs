@@ -135,7 +135,7 @@ fn take_up(core: &mut Core, config: &VolumeConfig) -> Result<(), VolumeError> {
     core.is_sync_recorded = config.resync_from.is_none();
     core.changes.clear();
     let has_work = config.spares > 0 && !core.failed.is_empty() || config.resync_from.is_some();
-    core.standing_changed |= has_work;
+    core.standing_changed |= has_work && !config.read_only;
     Ok(())
 }
 

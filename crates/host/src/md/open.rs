@@ -55,9 +55,10 @@ impl Assembled {
                     (r.slot, MemberIndex(index as u16), r.offset_sectors.min(self.used_sectors()))
                 })
                 .collect();
-            let is_in_sync = assembly.resync_offset_sectors == u64::MAX || self.logs_made_parity_right();
-            volume.resync_from = (!is_in_sync).then_some(assembly.resync_offset_sectors);
         }
+        // Whoever only reads resyncs nothing, and is to read the copies that a resync would keep.
+        let is_in_sync = assembly.resync_offset_sectors == u64::MAX || self.logs_made_parity_right();
+        volume.resync_from = (!is_in_sync).then_some(assembly.resync_offset_sectors);
         Ok(ArrayConfig::new(volume, members))
     }
 

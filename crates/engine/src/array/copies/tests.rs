@@ -248,6 +248,17 @@ fn what_is_not_resynced_is_read_from_the_copy_that_the_resync_will_keep() {
 }
 
 #[test]
+fn an_array_that_is_only_read_reads_what_its_resync_would_keep_and_waits_for_nothing() {
+    for (level, readers) in [(Level::Raid1, &[0][..]), (Level::Raid10, &[0, 2])] {
+        let mut config = config(level, 4, &[false; 4]);
+        (config.resync_from, config.read_only, config.sync.start) = (Some(0), true, true);
+        let mut bench = Bench::new(&config);
+        assert_eq!(bench.readers(), readers, "{level}");
+        assert_eq!(bench.volume.next_deadline(), None, "{level}: nothing is to be done");
+    }
+}
+
+#[test]
 fn the_flag_goes_with_the_member_and_not_with_the_slot() {
     let mut config = config(Level::Raid1, 2, &[false, false, true]);
     config.sync.start = true;
