@@ -77,7 +77,11 @@ fn copies_that_may_differ_are_read_from_the_first_by_those_who_write_nothing() {
             let read = ok(folder, &format!("read {options} {members}"), b"");
             assert!(read.iter().all(|byte| *byte == 0), "level {level}, {options}");
         }
-        assert_eq!(run(folder, &format!("check --readonly {members}"), b"").status.code(), Some(4), "level {level}");
+        assert_eq!(
+            run(folder, &format!("check --readonly {members}"), b"").status.code(),
+            Some(4),
+            "level {level}"
+        );
     }
 }
 

@@ -12,7 +12,7 @@ use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::Slot;
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::Features;
-use stripewise_host::md::assemble::Assembled;
+use stripewise_host::md::assemble::{AssembleError, Assembled};
 use stripewise_host::md::paths::is_same;
 use stripewise_host::{Array, Manage, ManageError, Managed, RunReport};
 
@@ -149,6 +149,16 @@ pub(super) fn manage(select: &SelectArgs, commands: &[Manage]) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Replaces a member, by a spare that may be named. One that has no superblock is a spare of nothing.
+pub(super) fn replace(select: &SelectArgs, command: Manage, with: Option<&Path>) -> Result<Exit> {
+    manage(select, &[command]).map_err(|error| match error.downcast_ref() {
+        Some(AssembleError::NoSuperblock(path)) if with.is_some_and(|with| is_same(with, path)) => {
+            refusal(ManageError::NoSuchSpare(path.clone()))
+        }
+        _ => error,
+    })
+}
+
 /// Adds devices, which may be among those that were named as the array's.
 pub(super) fn add(select: &SelectArgs, commands: &[Manage], devices: &[PathBuf]) -> Result<Exit> {
     if let Some(named) = select.members.iter().find(|member| devices.iter().any(|d| is_same(d, member))) {
@@ -200,10 +210,12 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
     let is_left = is_unrepaired || found.unread_sectors > 0;
     let is_unread = select.readonly && (tell_unread(&report) | tell_listed(&opened.assembled));
     let is_lost = tell_lost(&status.lost);
-    Ok(match (interrupted, is_left) {
-        (true, _) => Exit::Interrupted,
-        (false, true) => Exit::Mismatches,
-        (false, false) if is_unread || is_lost => Exit::Failed,
+    Ok(match (is_left, is_unread) {
+        _ if interrupted => Exit::Interrupted,
+        // It cannot be compared either, and is the worse news.
+        _ if is_lost => Exit::Failed,
+        (true, _) => Exit::Mismatches,
+        (false, true) => Exit::Failed,
         (false, false) => Exit::Done,
     })
 }

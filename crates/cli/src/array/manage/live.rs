@@ -100,7 +100,8 @@ fn correct(value: &mut Value, array: &ArrayStatus) {
             seat(devices, &path, slot);
         }
         if member.standing == Standing::Failed && !devices.iter().any(|row| row["path"] == path) {
-            let number = member.metadata.as_ref().map(|known| known.superblock.dev_number());
+            let known = member.metadata.as_ref().map(|known| known.superblock.dev_number());
+            let number = known.filter(|number| !is_taken(devices, *number));
             let events = member.metadata.as_ref().map(|known| known.superblock.events());
             let flags = member.metadata.as_ref().map(|known| known.superblock.device_flags());
             let DeviceFlags { is_write_mostly, is_failfast } = flags.unwrap_or_default();
@@ -119,6 +120,11 @@ fn correct(value: &mut Value, array: &ArrayStatus) {
     let (total, before) = (count("total_devices"), count("failed_devices"));
     value["failed_devices"] = (before + failed).into();
     value["total_devices"] = (total + failed).into();
+}
+
+/// Whether another device has a number: with 0.90 it is the slot's, and goes to the member that takes the slot.
+fn is_taken(devices: &[Value], number: u32) -> bool {
+    devices.iter().any(|row| row["number"] == number)
 }
 
 /// Shows a member in the slot that it is filled for. Superblocks of 0.90 call it a spare until that is done.
@@ -155,7 +161,35 @@ pub(crate) fn sync_json(sync: &SyncStatus, array: &ArrayStatus) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use stripewise_engine::metadata::MemberMetadata;
+    use stripewise_format::level::Level;
+    use stripewise_format::superblock::Superblock;
+    use stripewise_format::superblock_1::Superblock1;
+    use stripewise_format::uuid::Uuid;
+    use stripewise_host::MemberStatus;
+
     use super::*;
+
+    #[test]
+    fn a_member_that_failed_has_no_number_that_another_has() {
+        let superblock = |number| {
+            let mut superblock = Superblock1::new(Level::Raid1, 2, 0, Uuid([7; 16]));
+            superblock.dev_number = number;
+            Superblock::V1(Box::new(superblock))
+        };
+        let failed = |number: u32| MemberStatus {
+            path: Some(format!("m{number}").into()),
+            standing: Standing::Failed,
+            filled_sectors: None,
+            metadata: Some(MemberMetadata { superblock: superblock(number), sector: 8, bad_blocks: None }),
+        };
+        let array = ArrayStatus { members: vec![failed(0), failed(3)], ..ArrayStatus::default() };
+        let mut value = json!({"devices": [{"number": 0, "slot": 0, "path": "m5", "state": "active sync"}]});
+        correct(&mut value, &array);
+        let numbers: Vec<&Value> =
+            value["devices"].as_array().unwrap().iter().map(|row| &row["number"]).collect();
+        assert_eq!(numbers, [&json!(0), &Value::Null, &json!(3)]);
+    }
 
     #[test]
     fn a_spare_that_is_filled_is_shown_in_its_slot() {

@@ -134,8 +134,8 @@ pub(crate) struct ReplaceArgs {
 /// `stripewise check` and `stripewise repair`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 nothing disagrees, or all that did is repaired; 1 a part of the array is lost, or with --readonly \
-reads failed or members list bad blocks; 4 something disagrees, or cannot be read from enough members to compare or repair it; 130 interrupted."
+    after_help = "Exit codes: 0 nothing disagrees, or all that did is repaired; 1 a part of the array is lost, whatever else \
+disagrees, or with --readonly reads failed or members list bad blocks; 4 something disagrees, or cannot be read from enough members to compare or repair it; 130 interrupted."
 )]
 pub(crate) struct SyncArgs {
     /// The control socket of the server that has the array: begin there and come back at once.
@@ -262,7 +262,10 @@ pub(crate) fn state(args: &StateArgs) -> Result<Exit> {
 pub(crate) fn replace(args: &ReplaceArgs) -> Result<Exit> {
     let subjects: Vec<PathBuf> = std::iter::once(&args.member).chain(&args.with).cloned().collect();
     let command = Manage::Replace { member: args.member.clone(), with: args.with.clone() };
-    manage(&args.place, &[command], &subjects)
+    match &args.place.control {
+        Some(socket) => served::manage(socket, &[command]),
+        None => idle::replace(&args.place.select(&subjects), command, args.with.as_deref()),
+    }
 }
 
 pub(crate) fn check(args: &SyncArgs) -> Result<Exit> {
