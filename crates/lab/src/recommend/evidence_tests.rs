@@ -124,6 +124,36 @@ fn a_single_run_names_no_winner_and_has_no_interval_anywhere() {
 }
 
 #[test]
+fn equal_values_of_single_runs_are_tied_and_not_called_highest() {
+    let single = |subject: &str, bytes: [u64; 3]| {
+        let values = ["64K", "128K", "256K"].map(str::to_owned);
+        let cells: Vec<CellResult> = (0..3)
+            .map(|place| {
+                let mut cell = cell("randread", "", "", 0, bytes[place]);
+                cell.factors.remove("chunk");
+                cell.factors.insert(subject.to_owned(), values[place].clone());
+                cell
+            })
+            .collect();
+        let fixed = BTreeMap::from([("level".to_owned(), "raid5".to_owned())]);
+        let weights = Weights::default();
+        recommend(&cells, &Question { subject, values: &values, fixed: &fixed, weights: &weights })
+            .recommendation
+    };
+    let judged = single("chunk", [100_000, 99_500, 50_000]);
+    assert_eq!((judged.tied_with.len(), judged.commands.len()), (1, 1));
+    let summary = &judged.summary;
+    assert!(summary.starts_with("chunk 64K is tied with 128K in a single run: "), "{summary}");
+    assert!(summary.contains("less than 1 %") && summary.contains("--replicates 5"), "{summary}");
+    assert!(!summary.contains("highest") && !summary.contains("lower"), "{summary}");
+    let equal = single("stripe_cache_size", [100_000; 3]);
+    assert_eq!((equal.tied_with.len(), equal.commands.len()), (2, 0), "{}", equal.summary);
+    assert!(equal.summary.contains("there is nothing to apply"), "{}", equal.summary);
+    let apart = single("chunk", [100_000, 98_000, 50_000]);
+    assert!(apart.summary.contains("64K scored highest in a single run"), "{}", apart.summary);
+}
+
+#[test]
 fn values_alike_by_the_margin_alone_are_not_called_indistinguishable() {
     let at = |value: &str, share: f64| {
         (0..3).map(|r| cell("read", "", value, r, (1e9 * share) as u64 + u64::from(r))).collect::<Vec<_>>()

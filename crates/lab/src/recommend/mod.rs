@@ -182,7 +182,12 @@ impl Scored {
 
 /// Whether no value is told from another, of something that arrays have a default for.
 fn has_nothing_to_apply(ranking: &[Scored], subject: &str) -> bool {
-    let is_untold = |scored: &Scored| scored.tie() == Some(Tie::Evidence);
+    // Without an interval a tie by the margin is all that can be said.
+    let is_untold = |scored: &Scored| match scored.tie() {
+        Some(Tie::Evidence) => true,
+        Some(Tie::Margin) => scored.ratio.bounds.is_none(),
+        None => false,
+    };
     !must_be_chosen(subject) && ranking.len() > 1 && ranking[1..].iter().all(is_untold)
 }
 

@@ -28,9 +28,25 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
         } else {
             "where some workloads ran only once"
         };
+        let take = format!("take {REPLICATES} replicates (--replicates {REPLICATES})");
+        let alike: Vec<&str> = ranking[1..].iter().filter(|s| s.tie().is_some()).map(name).collect();
+        if !alike.is_empty() {
+            let apply = if has_nothing_to_apply(ranking, subject) {
+                format!("there is nothing to apply; {take} for an interval")
+            } else {
+                format!("{take} for an interval before you apply one")
+            };
+            return format!(
+                "{subject} {} is tied with {} {runs}: they differ by less than {:.0} %, which the study counts as \
+                 alike; {apply}. {reaches}",
+                name(best),
+                alike.join(", "),
+                MARGIN * 100.0
+            );
+        }
         return format!(
             "{subject} {} scored highest {runs}, the next, {}, {:.1} % lower, but no winner can be told without an \
-             interval: take {REPLICATES} replicates (--replicates {REPLICATES}) before you apply it. {reaches}",
+             interval: {take} before you apply it. {reaches}",
             name(best),
             name(next),
             slower(next.ratio.value)

@@ -33,7 +33,8 @@ fn hero(html: &mut Html, results: &StudyResults) {
     html.raw("<div class=\"hero\"><div class=\"verdict\"><p class=\"verdict-label\">");
     html.raw(match (&advice.trade_off, tie) {
         (Some(_), _) => "A trade-off; by the rule below, ",
-        (None, _) if single => "No winner without replicates; highest ",
+        (None, false) if single => "No winner without replicates; highest ",
+        (None, true) if single => "A tie without replicates; ",
         (None, true) => "A tie for the best ",
         (None, false) => "Best ",
     });

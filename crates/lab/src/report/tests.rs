@@ -184,12 +184,26 @@ fn intervals_that_are_none_are_not_drawn() {
     for ranked in &mut results.recommendation.ranking {
         (ranked.score_ci, ranked.ratio_to_best_ci) = (None, None);
     }
+    results.recommendation.tied_with.clear();
     let html = render(&results).unwrap();
     assert!(html.contains("no interval"));
     assert!(html.contains("No winner without replicates; highest chunk"));
     assert!(!html.contains(">best</span>"));
     assert!(!html.contains("class=\"range\""));
     assert!(!html.contains("NaN%"));
+}
+
+#[test]
+fn a_tie_of_single_runs_is_called_one() {
+    let mut results = study(9, "");
+    for ranked in &mut results.recommendation.ranking {
+        (ranked.score_ci, ranked.ratio_to_best_ci) = (None, None);
+    }
+    results.recommendation.tied_with = vec!["64K".to_owned(), "1024K".to_owned()];
+    let html = render(&results).unwrap();
+    assert!(html.contains("A tie without replicates; chunk"));
+    assert!(!html.contains("highest chunk"));
+    assert!(html.contains(">tie</span>"));
 }
 
 #[test]
