@@ -12,6 +12,9 @@ use crate::cell::Cell;
 /// The most cells a study may have, replicates included.
 pub const CELLS_MAX: usize = 1_000_000;
 
+/// Runs of each cell where nobody says.
+const REPLICATES_DEFAULT: u32 = 1;
+
 /// Factors that say what the workload is: throughputs of different workloads have no order.
 const WORKLOAD: [&str; 3] = ["rw", "rwmixread", "trace"];
 
@@ -144,7 +147,7 @@ impl Plan {
                 lists.retain(|name, _| !table.contains_key(name));
             }
             lists.extend(part.factors.clone());
-            replicates = part.replicates.clone().unwrap_or(replicates);
+            replicates = part.replicates.clone().or(replicates);
         }
         let real_overrides = Overrides {
             replicates: document.real.replicates.clone(),
@@ -163,7 +166,7 @@ impl Plan {
         for (_, overrides) in variants.into_iter().filter(|(chosen, _)| *chosen) {
             self.override_with(&mut base, &mut lists, &mut replicates, overrides, part.is_some())?;
         }
-        let replicates = self.replicates(&replicates, choices.replicates)?;
+        let replicates = self.replicates(replicates.as_ref(), choices.replicates)?;
         let factors = self.factors(&base, &lists)?;
         Ok(ResolvedPart { replicates, base, factors })
     }
@@ -200,7 +203,7 @@ impl Plan {
         &self,
         base: &mut Parameters,
         lists: &mut Factors,
-        replicates: &mut Spanned<u32>,
+        replicates: &mut Option<Spanned<u32>>,
         overrides: &Overrides,
         in_part: bool,
     ) -> Result<(), PlanError> {
@@ -221,14 +224,14 @@ impl Plan {
             }
         }
         if let Some(number) = &overrides.replicates {
-            *replicates = number.clone();
+            *replicates = Some(number.clone());
         }
         Ok(())
     }
 
-    fn replicates(&self, written: &Spanned<u32>, chosen: Option<u32>) -> Result<u32, PlanError> {
-        let span = chosen.is_none().then(|| written.span());
-        match chosen.unwrap_or(*written.get_ref()) {
+    fn replicates(&self, written: Option<&Spanned<u32>>, chosen: Option<u32>) -> Result<u32, PlanError> {
+        let span = written.filter(|_| chosen.is_none()).map(Spanned::span);
+        match chosen.or(written.map(|number| *number.get_ref())).unwrap_or(REPLICATES_DEFAULT) {
             0 => Err(self.error(span, "replicates is 0; a study runs each cell at least once")),
             number => Ok(number),
         }

@@ -51,7 +51,7 @@ struct Document {
     subject: Spanned<String>,
     #[serde(default = "default_seed")]
     seed: u64,
-    replicates: Spanned<u32>,
+    replicates: Option<Spanned<u32>>,
     #[serde(default)]
     rig: Table,
     #[serde(default)]

@@ -114,6 +114,20 @@ fn faults_name_file_line_and_key() {
 }
 
 #[test]
+fn a_plan_without_replicates_runs_each_cell_once_unless_an_option_says_otherwise() {
+    let text = SMALL.replace("replicates = 2\n", "").replace("replicates = 1\n", "");
+    let plan = Plan::parse("small.toml", &text).unwrap();
+    let count = |replicates| {
+        let resolved = plan.resolve(Choices { replicates, ..Choices::default() }).unwrap();
+        plan.expand(&resolved).unwrap().cells.len()
+    };
+    assert_eq!(count(Some(3)), 3 * count(None));
+    assert_eq!(count(Some(1)), count(None));
+    let none = plan.resolve(Choices { replicates: Some(0), ..Choices::default() }).unwrap_err().to_string();
+    assert!(none.contains("replicates is 0"), "{none}");
+}
+
+#[test]
 fn layouts_have_their_names_in_full_and_are_not_said_twice() {
     let of = |levels: &str, layouts: &str| {
         let text =
