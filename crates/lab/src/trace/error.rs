@@ -54,6 +54,8 @@ pub enum Problem {
         /// Whole records before the cut.
         records: u64,
     },
+    /// The trace ends within its head.
+    HeadCut,
     /// The end line counts other than the records there are.
     Count {
         /// What it says.
@@ -110,6 +112,10 @@ impl fmt::Display for Problem {
                 f,
                 "the trace is cut short after record {records}: its end line is missing, because the recording was \
                  killed or its disk was full; `trace show` and `trace replay` take what there is with --partial"
+            ),
+            Self::HeadCut => f.write_str(
+                "the trace is cut short within its head of three lines, before any record; there is nothing to take, so \
+                 record it again",
             ),
             Self::Count { said, records } => {
                 let wrong = if said > records { "some are missing" } else { "some were put in" };

@@ -71,7 +71,8 @@ struct Lines<'a, R> {
 }
 
 impl<R: BufRead> Lines<'_, R> {
-    /// The next line; nothing where the file ends, in the middle of a line or not.
+    /// The next line, which may end as those of other systems, by CR LF; nothing where the file ends, in the middle of a line
+    /// or not.
     fn next(&mut self) -> Result<Option<&str>, TraceError> {
         self.text.clear();
         let read = self.from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.text);
@@ -80,6 +81,7 @@ impl<R: BufRead> Lines<'_, R> {
         let Some(text) = self.text.strip_suffix(b"\n") else {
             return if read as u64 == LINE_BYTES_MAX { Err(self.no_line()) } else { Ok(None) };
         };
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
         let Ok(text) = std::str::from_utf8(text) else { return Err(self.no_line()) };
         self.line += 1;
         Ok(Some(text))
@@ -96,7 +98,11 @@ impl<R: BufRead> Lines<'_, R> {
     /// Reads the head; answers the bytes of the device.
     fn head(&mut self) -> Result<u64, TraceError> {
         let file = self.file;
-        let first = self.next()?.ok_or_else(|| Problem::NoTrace.at(file, 1))?;
+        let Some(first) = self.next()? else {
+            let is_begun =
+                !self.text.is_empty() && format!("{MAGIC} {VERSION}\r").as_bytes().starts_with(&self.text);
+            return Err(if is_begun { Problem::HeadCut } else { Problem::NoTrace }.at(file, 1));
+        };
         match first.strip_prefix(MAGIC).map(str::trim) {
             None => return Err(Problem::NoTrace.at(file, 1)),
             Some(version) if version != VERSION.to_string() => {
@@ -104,12 +110,11 @@ impl<R: BufRead> Lines<'_, R> {
             }
             Some(_) => {}
         }
-        let cut = Problem::CutShort { records: 0 };
-        let second = self.next()?.ok_or_else(|| cut.clone().at(file, 2))?;
+        let second = self.next()?.ok_or_else(|| Problem::HeadCut.at(file, 2))?;
         let bytes = second.strip_prefix("device_bytes ").and_then(|n| n.parse().ok());
         let bytes = bytes.ok_or_else(|| Problem::Head("device_bytes N").at(file, 2))?;
         match self.next()? {
-            None => Err(cut.at(file, 3)),
+            None => Err(Problem::HeadCut.at(file, 3)),
             Some(COLUMNS) => Ok(bytes),
             Some(_) => Err(Problem::Head(COLUMNS).at(file, 3)),
         }

@@ -52,7 +52,23 @@ fn a_trace_cut_at_any_byte_is_refused_or_the_line_named() {
             assert_eq!((partial.records.len() as u64, partial.is_cut_short), (records, true));
         }
     }
+    for length in 1..HEAD.len() {
+        for whole_asked in [Whole::Required, Whole::NotRequired] {
+            let error = parse("a.trace", &whole.as_bytes()[..length], whole_asked).unwrap_err();
+            assert_eq!(error.problem, Problem::HeadCut, "{length}: {error}");
+            assert!(!error.to_string().contains("--partial"), "{error}");
+        }
+    }
     assert!(refused("0 W 0 512 - 0 5\n").contains("a.trace:5: the trace is cut short after record 1"));
+}
+
+#[test]
+fn lines_may_end_with_a_carriage_return() {
+    let text = format!("{HEAD}0 W 0 512 - 0 5\n10 R 512 512 f 0 5\nend 2\n");
+    let of = |text: &str| parse("a.trace", text.as_bytes(), Whole::Required);
+    let trace = of(&text.replace('\n', "\r\n")).unwrap();
+    assert_eq!(trace.records, of(&text).unwrap().records);
+    assert!(of(&text.replace("- 0 5\n", "- 0 5\r\r\n")).is_err());
 }
 
 #[test]
