@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -137,9 +138,11 @@ pub enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Folder(path, e) => write!(f, "cannot make the results folder {}: {e}", path.display()),
+            Self::Folder(path, e) => {
+                write!(f, "cannot make the results folder {}: {e}{}", path.display(), advice(e))
+            }
             Self::Absent(path) => write!(f, "there is no {STORE_FILE} in {}", path.display()),
-            Self::Unreachable(path, e) => write!(f, "cannot open {}: {e}", path.display()),
+            Self::Unreachable(path, e) => write!(f, "cannot open {}: {e}{}", path.display(), advice(e)),
             Self::Newer(path, version) => write!(
                 f,
                 "{} has store version {version}, this program knows up to {STORE_VERSION}; \
@@ -175,12 +178,27 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
+/// Which results folder would do.
+fn advice(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotADirectory => "; a results folder is a folder, or a name not taken yet",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "; choose a results folder you may use"
+        }
+        _ => "",
+    }
+}
+
 type Result<T> = std::result::Result<T, StoreError>;
 
 impl Store {
     /// Opens the store of a results folder, made if need be.
     pub fn open(folder: &Path) -> Result<Self> {
-        std::fs::create_dir_all(folder).map_err(|e| StoreError::Folder(folder.to_owned(), e))?;
+        std::fs::create_dir_all(folder).map_err(|e| {
+            // What is there is no folder: the system only says that it exists.
+            let is_file = e.kind() == ErrorKind::AlreadyExists;
+            StoreError::Folder(folder.to_owned(), if is_file { ErrorKind::NotADirectory.into() } else { e })
+        })?;
         let path = folder.join(STORE_FILE);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let store = Self::connect(&path, &path, flags)?;
@@ -193,7 +211,7 @@ impl Store {
     pub fn open_existing(folder: &Path) -> Result<Self> {
         let path = folder.join(STORE_FILE);
         match std::fs::metadata(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(StoreError::Absent(folder.to_owned()));
             }
             Err(error) => return Err(StoreError::Unreachable(path, error)),

@@ -139,6 +139,20 @@ fn a_damaged_store_is_told_as_such() {
 }
 
 #[test]
+fn a_file_is_no_results_folder_and_what_would_be_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for error in [Store::open(&file).unwrap_err(), Store::open_existing(&file).unwrap_err()] {
+        let (StoreError::Folder(_, of) | StoreError::Unreachable(_, of)) = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(of.kind(), std::io::ErrorKind::NotADirectory);
+        assert!(error.to_string().contains("a results folder is a folder"), "{error}");
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_told_as_such() {
     let error = Store::open(Path::new("/proc/nowhere")).unwrap_err();
     assert!(matches!(error, StoreError::Folder(..)), "{error:?}");
