@@ -198,7 +198,7 @@ fn impossible_plans_say_file_line_and_what_would_be_right() {
 fn impossible_arguments_are_refused_with_exit_code_2() {
     let folder = folder_with_plan(SMALL);
     std::fs::write(folder.path().join("small.img"), "small").unwrap();
-    let cases: [(&[&str], &str); 35] = [
+    let cases: [(&[&str], &str); 37] = [
         (&["study", "run", "nosuch"], "chunk-size"),
         (&["study", "run", "nosuch.toml"], "nosuch.toml"),
         (&["study", "run", "plan.toml", "--on", "tape"], "memory"),
@@ -208,10 +208,12 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["study", "run", "plan.toml", "--replicates", "0"], "replicates"),
         (&["study", "show", "nothing-here"], "study run"),
         (&["study", "run", "plan.toml", "--results", "small.img/results"], "small.img/results"),
+        (&["study", "run", "plan.toml", "--results", "small.img"], "a results folder is a folder"),
         (&["models", "show", "nosuch"], "nosuch"),
         (&["bench", "--level", "6", "--raid-devices", "3"], "at least 4"),
         (&["bench", "--level", "7"], "7"),
         (&["bench", "--chunk", "48K"], "power of two"),
+        (&["bench", "--level", "0", "--chunk", "6K"], "multiple of 4K"),
         (&["bench", "--bs", "0"], "bs"),
         (&["bench", "--rw", "sideways"], "randread"),
         (&["bench", "--runtime", "yesterday"], "runtime"),
@@ -257,8 +259,17 @@ fn bench_takes_fios_names_on_every_target() {
         &["--on", "memory", "--member-size", "8m", "--shards", "2"],
         &["--on", "files:.", "--member-size", "8m", "--shards", "3"],
     ] {
-        for level in ["0", "1", "4", "5", "6", "10"] {
+        for (level, chunk) in [
+            ("0", "64k"),
+            ("0", "12k"),
+            ("1", "64k"),
+            ("4", "64k"),
+            ("5", "64k"),
+            ("6", "64k"),
+            ("10", "64k"),
+        ] {
             let mut args = vec!["bench", "--json", "--level", level];
+            args.extend((level != "1").then_some(["--chunk", chunk]).into_iter().flatten());
             args.extend(target);
             args.extend(job);
             let output = stripewise(folder.path(), &args);

@@ -12,7 +12,7 @@ use stripewise_sim::{Cipher, CryptConfig};
 use super::table::PARAMETERS;
 use crate::fs::{BLOCK_BYTES, BLOCK_SECTORS, ExtSpec, FsKind, MkfsYear, XfsSpec};
 use crate::trace::{Speed, Trace};
-use crate::workload::Job;
+use crate::workload::{Job, print_chunk};
 
 /// mdadm's `--delay`, in seconds.
 const BITMAP_DELAY: u32 = 5;
@@ -325,6 +325,7 @@ impl Parameters {
                 return Err(Fault::of("raid_devices", message));
             }
             self.layout().map_err(|e| Fault::of("layout", e))?;
+            self.check_chunk()?;
         }
         self.policy()?;
         self.check_bitmap()?;
@@ -332,6 +333,22 @@ impl Parameters {
         self.check_stack()?;
         self.check_trace()?;
         self.job.check().map_err(|e| Fault::from(e.to_string()))
+    }
+
+    /// Only a raid0's need not be a power of two, in md as here.
+    fn check_chunk(&self) -> Result<(), Fault> {
+        let (level, chunk) = (self.array.level, self.array.chunk);
+        if !level.has_chunks() || level == Level::Raid0 || chunk.is_power_of_two() {
+            return Ok(());
+        }
+        let above = chunk.next_power_of_two();
+        let message = format!(
+            "chunk {}: {level} needs a power of two, such as {} or {}; only raid0 takes other multiples of 4K",
+            print_chunk(chunk),
+            print_chunk(above / 2),
+            print_chunk(above)
+        );
+        Err(Fault::of("chunk", message))
     }
 
     fn check_bitmap(&self) -> Result<(), Fault> {

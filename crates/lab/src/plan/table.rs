@@ -292,8 +292,10 @@ fn members(text: &str) -> Result<u16, String> {
 
 fn chunk(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
-    if bytes < 4096 || !bytes.is_power_of_two() || bytes > 1 << 30 {
-        return Err(format!("'{text}' is no chunk; a chunk is a power of two from 4K to 1024M"));
+    if bytes == 0 || !bytes.is_multiple_of(4096) || bytes > 1 << 30 {
+        return Err(format!(
+            "'{text}' is no chunk; a chunk is a power of two from 4K to 1024M, of raid0 any multiple of 4K up to that"
+        ));
     }
     Ok(bytes)
 }

@@ -128,6 +128,29 @@ fn a_plan_without_replicates_runs_each_cell_once_unless_an_option_says_otherwise
 }
 
 #[test]
+fn a_raid0_has_any_chunk_of_whole_pages_and_other_levels_a_power_of_two() {
+    let of = |levels: &str, chunks: &str| {
+        let text = SMALL.replacen("level = 5\n", "", 1);
+        let text =
+            text.replacen("[\"32K\", \"64K\", \"128K\"]", &format!("[{chunks}]\nlevel = [{levels}]"), 1);
+        let plan = Plan::parse("small.toml", &text)?;
+        plan.expand(&plan.resolve(Choices::default())?)
+    };
+    let cells = of("0, 1", "\"12K\", \"64K\"").unwrap().cells;
+    assert!(cells.iter().any(|cell| cell.factors.get("chunk").is_some_and(|chunk| chunk == "12K")));
+    for level in ["4", "5", "6", "10"] {
+        let error = of(&format!("0, {level}"), "\"12K\", \"64K\"").unwrap_err().to_string();
+        assert!(error.starts_with("small.toml:15: "), "{error}");
+        let words = format!("chunk 12K: raid{level} needs a power of two, such as 8K or 16K; only raid0");
+        assert!(error.contains(&words), "{error}");
+    }
+    for chunk in ["6K", "0", "1025M"] {
+        let error = of("0", &format!("\"{chunk}\"")).unwrap_err().to_string();
+        assert!(error.contains("of raid0 any multiple of 4K"), "{error}");
+    }
+}
+
+#[test]
 fn layouts_have_their_names_in_full_and_are_not_said_twice() {
     let of = |levels: &str, layouts: &str| {
         let text =
