@@ -76,7 +76,7 @@ pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered 
         ));
     }
     if idle > 0 {
-        notes.push(format!("In {idle} workloads no I/O completed within the time; they were not judged."));
+        notes.push(format!("In {idle} workloads no I/O completed within the time; they were not judged. A longer runtime shows more."));
     }
     Gathered { groups, notes, is_explained }
 }
