@@ -23,34 +23,7 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     };
     let slower = |log: f64| (1.0 - log.exp()) * 100.0;
     if next.ratio.bounds.is_none() {
-        let runs = if groups.iter().all(|g| g.logs[0].len() == 1) {
-            "in a single run"
-        } else {
-            "where some workloads ran only once"
-        };
-        let take = format!("take {REPLICATES} replicates (--replicates {REPLICATES})");
-        let alike: Vec<&str> = ranking[1..].iter().filter(|s| s.tie().is_some()).map(name).collect();
-        if !alike.is_empty() {
-            let apply = if has_nothing_to_apply(ranking, subject) {
-                format!("there is nothing to apply; {take} for an interval")
-            } else {
-                format!("{take} for an interval before you apply one")
-            };
-            return format!(
-                "{subject} {} is tied with {} {runs}: they differ by less than {:.0} %, which the study counts as \
-                 alike; {apply}. {reaches}",
-                name(best),
-                alike.join(", "),
-                MARGIN * 100.0
-            );
-        }
-        return format!(
-            "{subject} {} scored highest {runs}, the next, {}, {:.1} % lower, but no winner can be told without an \
-             interval: {take} before you apply it. {reaches}",
-            name(best),
-            name(next),
-            slower(next.ratio.value)
-        );
+        return format!("{} {reaches}", without_interval(ranking, question, groups));
     }
     let tied = |why: Tie| {
         ranking[1..].iter().filter(|s| s.tie() == Some(why)).map(name).collect::<Vec<_>>().join(", ")
@@ -81,6 +54,35 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     };
     let all: Vec<&str> = ranking[1..].iter().filter(|s| s.tie().is_some()).map(name).collect();
     format!("{subject} {} scores highest, but is tied with {}: {why}. {reaches}", name(best), all.join(", "))
+}
+
+/// What single runs say of the best: that it is tied with others, or scored highest.
+fn without_interval(ranking: &[Scored], question: &Question<'_>, groups: &[Group]) -> String {
+    let name = |s: &Scored| question.values[s.value].as_str();
+    let (subject, best, next) = (question.subject, name(&ranking[0]), &ranking[1]);
+    let is_single = groups.iter().all(|g| g.logs[0].len() == 1);
+    let runs = if is_single { "in a single run" } else { "where some workloads ran only once" };
+    let take = format!("take {REPLICATES} replicates (--replicates {REPLICATES})");
+    let alike: Vec<&str> = ranking[1..].iter().filter(|s| s.tie().is_some()).map(name).collect();
+    if alike.is_empty() {
+        return format!(
+            "{subject} {best} scored highest {runs}, the next, {}, {:.1} % lower, but no winner can be told without an \
+             interval: {take} before you apply it.",
+            name(next),
+            (1.0 - next.ratio.value.exp()) * 100.0
+        );
+    }
+    let apply = if has_nothing_to_apply(ranking, subject) {
+        format!("there is nothing to apply; {take} for an interval")
+    } else {
+        format!("{take} for an interval before you apply one")
+    };
+    format!(
+        "{subject} {best} is tied with {} {runs}: they differ by less than {:.0} %, which the study counts as alike; \
+         {apply}.",
+        alike.join(", "),
+        MARGIN * 100.0
+    )
 }
 
 /// What levels differ in besides their speed.
