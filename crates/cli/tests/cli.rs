@@ -471,8 +471,10 @@ fn a_folder_that_cannot_be_written_is_named() {
     let folder = folder_with_plan(SMALL);
     std::fs::write(folder.path().join("taken"), "a file").unwrap();
     let output = stripewise(folder.path(), &["study", "run", "plan.toml", "--results", "taken"]);
-    assert_eq!(code(&output), 1, "{}", stderr(&output));
-    assert!(stderr(&output).contains("taken"), "{}", stderr(&output));
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    let words =
+        "results folder taken: not a directory; a results folder is a folder, or a name not taken yet";
+    assert!(stderr(&output).contains(words), "{}", stderr(&output));
     let full =
         stripewise(folder.path(), &["study", "run", "plan.toml", "--on", "files:.", "--member-size", "900t"]);
     assert!(code(&full) != 0 && stderr(&full).contains("free"), "{}", stderr(&full));
