@@ -53,6 +53,13 @@ pub enum DegradedRows {
     WholeToWrite,
 }
 
+impl DegradedRows {
+    /// Whether a write to a degraded row reads all that is left of it, whatever it covers.
+    pub(crate) const fn are_read_for_any_write(self, has_q: bool) -> bool {
+        has_q && matches!(self, Self::WholeToWrite)
+    }
+}
+
 /// When the members count as left alone by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTest {

@@ -21,7 +21,6 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     let Some(next) = ranking.get(1) else {
         return format!("{subject} {} is the only value studied.", name(best));
     };
-    let slower = |log: f64| (1.0 - log.exp()) * 100.0;
     if next.ratio.bounds.is_none() {
         return format!("{} {reaches}", without_interval(ranking, question, groups));
     }
@@ -56,6 +55,11 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     format!("{subject} {} scores highest, but is tied with {}: {why}. {reaches}", name(best), all.join(", "))
 }
 
+/// By how many per cent what stands at this logarithm of a ratio is slower.
+fn slower(log: f64) -> f64 {
+    (1.0 - log.exp()) * 100.0
+}
+
 /// What single runs say of the best: that it is tied with others, or scored highest.
 fn without_interval(ranking: &[Scored], question: &Question<'_>, groups: &[Group]) -> String {
     let name = |s: &Scored| question.values[s.value].as_str();
@@ -69,7 +73,7 @@ fn without_interval(ranking: &[Scored], question: &Question<'_>, groups: &[Group
             "{subject} {best} scored highest {runs}, the next, {}, {:.1} % lower, but no winner can be told without an \
              interval: {take} before you apply it.",
             name(next),
-            (1.0 - next.ratio.value.exp()) * 100.0
+            slower(next.ratio.value)
         );
     }
     let apply = if has_nothing_to_apply(ranking, subject) {

@@ -343,14 +343,7 @@ mod tests {
     /// The figures are those of md of Linux 6.1: a page for each request whose bit is clear, on every member.
     #[test]
     fn bitmap_pages_are_written_as_often_as_by_md() {
-        let shape = Shape {
-            level: 5,
-            members: 5,
-            missing: 0,
-            chunk_kib: 64,
-            stripe_cache_size: 256,
-            bitmap_chunk_kib: Some(64),
-        };
+        let shape = Shape { bitmap_chunk_kib: Some(64), ..RAID5 };
         let sent = sent(shape, 8, 0, 200);
         assert_eq!((sent.sectors_read, sent.writes, sent.sectors_written), (3192, 1270, 4070));
     }

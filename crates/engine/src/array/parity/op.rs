@@ -647,8 +647,7 @@ fn is_spoilt(core: &Core, op: &StripeOp) -> bool {
 
 /// Whether what is written whole is read for, too: md's habit on degraded RAID-6.
 fn reads_beside_whole_writes(core: &Core, op: &StripeOp) -> bool {
-    core.policy.degraded_rows == DegradedRows::WholeToWrite
-        && op.map.q.is_some()
+    core.policy.degraded_rows.are_read_for_any_write(op.map.q.is_some())
         && !core.lost(op.range.end()).is_empty()
 }
 

@@ -87,7 +87,7 @@ impl StripeView {
         let unknown = self.lost.minus(self.uptodate);
         match rows {
             DegradedRows::Needed => false,
-            DegradedRows::WholeToWrite if self.q.is_some() => !self.lost.is_empty(),
+            _ if rows.are_read_for_any_write(self.q.is_some()) => !self.lost.is_empty(),
             // Of two that are lost, where parity is one of them or one is written, parity is made anew from all data.
             DegradedRows::WholeToWrite | DegradedRows::WholeToRebuild => {
                 let anew = written.union(parity_slots(self.p, self.q)).and(unknown);
