@@ -326,7 +326,9 @@ fn a_served_array_is_managed_by_its_control_socket() {
     assert!(text.contains("State : clean") && text.contains("faulty   "), "{text}");
     let failed = |row: &serde_json::Value| row["state"] == "faulty" && row["slot"].is_null();
     assert!(detail()["devices"].as_array().unwrap().iter().any(failed), "{}", detail());
-    assert!(says(folder, "remove b.img --control c.sock").contains("removed"));
+    let removed = says(folder, "remove failed --control c.sock");
+    assert!(removed.starts_with("stripewise: removed ") && removed.contains("b.img"), "{removed}");
+    assert_eq!(says(folder, "remove failed --control c.sock"), "stripewise: no member is failed\n");
     assert!(says(folder, "check --control c.sock").contains("check"));
     assert!(says(folder, "action idle --control c.sock").contains("idle"));
     says(folder, "stop --control c.sock");

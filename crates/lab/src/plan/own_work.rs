@@ -2,7 +2,7 @@
 
 use stripewise_engine::array::slots::SlotSet;
 use stripewise_engine::array::survives;
-use stripewise_engine::geometry::{Geometry, GeometrySpec};
+use stripewise_engine::geometry::{Geometry, GeometryError, GeometrySpec};
 use stripewise_engine::units::{Nanos, PAGE_SECTORS, Slot};
 
 use super::parameter::{ArraySpec, CellTarget, Fault, Parameters, Work};
@@ -35,16 +35,7 @@ impl Parameters {
 
     /// As many members as the array can do without, the first of those that can be lost together.
     fn expendable(&self) -> Result<SlotSet, Fault> {
-        let level = self.array.level;
-        // What survives is a matter of slots: any chunk and size will do.
-        let chunk_sectors = if level.has_chunks() { PAGE_SECTORS } else { 0 };
-        let spec = GeometrySpec {
-            level,
-            layout: self.layout().map_err(|e| Fault::of("layout", e))?,
-            chunk_sectors,
-            member_sectors: vec![CHUNKS * PAGE_SECTORS; self.members().into()],
-        };
-        let geometry = Geometry::new(&spec).map_err(|e| Fault::from(e.to_string()))?;
+        let geometry = self.geometry()?;
         let mut lost = SlotSet::EMPTY;
         for slot in (0..self.members()).map(Slot) {
             let with_it = lost.union(SlotSet::one(slot));
@@ -53,6 +44,25 @@ impl Parameters {
             }
         }
         Ok(lost)
+    }
+
+    /// The array's geometry as far as slots go, with any chunk and size.
+    ///
+    /// # Errors
+    /// No array is laid out so: too many members for the level, or a layout that these members have no place for.
+    pub(super) fn geometry(&self) -> Result<Geometry, Fault> {
+        let level = self.array.level;
+        let spec = GeometrySpec {
+            level,
+            layout: self.layout().map_err(|e| Fault::of("layout", e))?,
+            chunk_sectors: if level.has_chunks() { PAGE_SECTORS } else { 0 },
+            member_sectors: vec![CHUNKS * PAGE_SECTORS; self.members().into()],
+        };
+        Geometry::new(&spec).map_err(|e| {
+            let of_members =
+                matches!(e, GeometryError::TooFewMembers { .. } | GeometryError::TooManyMembers { .. });
+            Fault::of(if of_members { "raid_devices" } else { "layout" }, e.to_string())
+        })
     }
 
     /// Refuses work of its own that the array does not have, and members lost that it does not survive.

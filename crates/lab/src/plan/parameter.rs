@@ -324,7 +324,7 @@ impl Parameters {
                 let message = format!("raid_devices is {members}, but the rig's count of drives is {count}");
                 return Err(Fault::of("raid_devices", message));
             }
-            self.layout().map_err(|e| Fault::of("layout", e))?;
+            self.geometry()?;
             self.check_chunk()?;
         }
         self.policy()?;

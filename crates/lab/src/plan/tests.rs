@@ -278,6 +278,30 @@ fn as_many_members_fail_as_the_layout_survives() {
 }
 
 #[test]
+fn what_no_array_is_laid_out_as_is_refused_with_the_plan() {
+    let check = |level: &str, layout: Option<&str>, count: &str| {
+        let mut parameters = Parameters::default();
+        for (name, value) in [("count", count), ("level", level)] {
+            parameters.set(name, value).unwrap();
+        }
+        if let Some(layout) = layout {
+            parameters.set("layout", layout).unwrap();
+        }
+        parameters.check().map_err(|fault| (fault.key, fault.message))
+    };
+    assert_eq!(check("raid6", None, "255"), Ok(()));
+    assert_eq!(check("raid5", None, "384"), Ok(()));
+    assert_eq!(check("raid10", Some("f2"), "5"), Ok(()));
+    let (key, message) = check("raid6", None, "256").unwrap_err();
+    assert_eq!((key, message.as_str()), (Some("raid_devices"), "raid6 on 256 members: it takes at most 255"));
+    for (layout, count) in [("n3", "2"), ("n1", "4"), ("o3", "2")] {
+        let (key, message) = check("raid10", Some(layout), count).unwrap_err();
+        assert_eq!(key, Some("layout"), "{message}");
+        assert!(message.starts_with(&format!("layout {layout}")), "{message}");
+    }
+}
+
+#[test]
 fn levels_without_redundancy_have_no_work_of_their_own() {
     for (level, count, is_refused) in
         [("raid0", "4", true), ("raid1", "1", true), ("raid1", "2", false), ("raid10", "2", false)]

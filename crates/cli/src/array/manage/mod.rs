@@ -27,6 +27,9 @@ The array is one that a server has (--control SOCKET), or an idle one: its membe
 --scan. What is refused changes nothing (exit code 2). On an idle array the work that is due runs to its end; Ctrl-C \
 records how far it came (exit code 130).";
 
+/// mdadm's word for every member that has failed.
+const ALL_FAILED: &str = "failed";
+
 /// Where the array is.
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
@@ -81,7 +84,7 @@ impl PlaceArgs {
 #[derive(Debug, Args)]
 #[command(after_help = PLACES)]
 pub(crate) struct MembersArgs {
-    /// Members of the array.
+    /// Members of the array; for remove also `failed`, all that have failed (a file of that name is ./failed).
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
     #[command(flatten)]
@@ -225,8 +228,18 @@ pub(crate) fn fail(args: &MembersArgs) -> Result<Exit> {
 }
 
 pub(crate) fn remove(args: &MembersArgs) -> Result<Exit> {
-    let commands: Vec<Manage> = args.members.iter().cloned().map(Manage::Remove).collect();
-    manage(&args.place, &commands, &args.members)
+    let mut members = args.members.clone();
+    if let Some(place) = members.iter().position(|member| member.as_os_str() == ALL_FAILED) {
+        // An idle array has let go of those that were failed.
+        let failed = args.place.control.as_deref().map(served::failed).transpose()?.unwrap_or_default();
+        members.splice(place..=place, failed);
+        if members.is_empty() {
+            print("stripewise: no member is failed\n")?;
+            return Ok(Exit::Done);
+        }
+    }
+    let commands: Vec<Manage> = members.iter().cloned().map(Manage::Remove).collect();
+    manage(&args.place, &commands, &members)
 }
 
 pub(crate) fn add(args: &AddArgs, how: AddHow) -> Result<Exit> {

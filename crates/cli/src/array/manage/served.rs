@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Value, json};
@@ -38,6 +38,14 @@ pub(crate) fn ask(socket: &Path, command: &Value) -> Result<Value> {
 /// What a server has to say of its array.
 pub(crate) fn detail(socket: &Path) -> Result<Value> {
     Ok(ask(socket, &json!({ "command": "detail" }))?["detail"].take())
+}
+
+/// The members that have failed and are not removed.
+pub(super) fn failed(socket: &Path) -> Result<Vec<PathBuf>> {
+    let detail = detail(socket)?;
+    let devices = detail["devices"].as_array().into_iter().flatten();
+    let failed = devices.filter(|device| device["state"] == "faulty");
+    Ok(failed.filter_map(|device| device["path"].as_str().map(PathBuf::from)).collect())
 }
 
 /// Sends commands one after the other, and prints what each did.
