@@ -286,6 +286,49 @@ def part_way(members, create=(), add=None, replace=None, at=0, seed=0):
     return answer
 
 
+def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None, run_on=False):
+    """An array, made and written whole if there is a `create`, else assembled as it is, that is reshaped by `grow` (`mdadm --grow`)
+    and stopped when the sector `at` of each member is reached, or at the end. With `run_on` a reshape goes on by itself."""
+    devices = attach(members)
+    if create:
+        answer = {"said": run("mdadm", "--create", ARRAY, "--run", *create, *devices)}
+        hurry()
+        wait_idle()
+        write_ranges(seed, [[0, array_bytes()]])
+    else:
+        answer = {"said": run("mdadm", "--assemble", ARRAY, *(["--run"] if partial else []), *devices)}
+        hurry()
+    if add:
+        run("mdadm", "--manage", ARRAY, "--add", *attach(add))
+    if at is not None:
+        attribute("sync_max", at)
+    if grow:
+        answer["grown"] = run("mdadm", "--grow", ARRAY, *grow)
+    if at is not None:
+        wait_held(at)
+        answer["position"] = attribute("reshape_position")
+        answer["direction"] = attribute("reshape_direction")
+    elif grow or run_on:
+        wait_idle()
+    answer.update(seen())
+    answer["sha256"] = digest()
+    if at is None and not int(answer["degraded"] or 0):
+        answer["mismatch_cnt"] = check_redundancy()
+    answer["detail"] = run("mdadm", "-D", ARRAY)
+    if at is not None:
+        attribute("sync_action", "frozen")
+    stop()
+    return answer
+
+
+def wait_held(at):
+    deadline = time.monotonic() + SYNC_LIMIT_S
+    while (attribute("sync_completed") or "none").split(" /")[0] != str(at):
+        if time.monotonic() > deadline:
+            raise Refused(f"sync_completed is {attribute('sync_completed')}, sync_action {attribute('sync_action')}; held at {at}")
+        time.sleep(0.05)
+
+
 def crash(members, create, ranges, seed):
     """An array that is written whole, then in `ranges`; beside each member a copy of what it held at that moment, with
     the array still active."""
@@ -310,7 +353,8 @@ def examine_bitmap(path):
     return run("mdadm", "--examine-bitmap", *attach([path]))
 
 
-OPERATIONS = {"create": create, "assemble": assemble, "examine_bitmap": examine_bitmap, "part_way": part_way, "crash": crash}
+OPERATIONS = {"create": create, "assemble": assemble, "examine_bitmap": examine_bitmap, "part_way": part_way, "crash": crash,
+              "reshape": reshape}
 
 
 def serve(log):

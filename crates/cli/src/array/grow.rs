@@ -1,25 +1,32 @@
-//! `stripewise grow`: what an array that exists is given or relieved of by its superblocks and logs alone.
+//! `stripewise grow`: what an array that exists is given or relieved of by its superblocks and logs alone; and reshapes, which move
+//! its data.
+
+mod reshape;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{ArgGroup, Args};
+use serde::Serialize;
 use stripewise_format::uuid::Uuid;
+use stripewise_host::md::assemble::Assembled;
 use stripewise_host::md::grow::{BitmapChange, Change, GrowProblem, Grown, Outcome, Policy, grow};
 
 use super::create::{BitmapArg, MaxSize, PolicyArg, bitmap_chunk_bytes, now, size_or_max};
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::{Size, host_error};
 use crate::exit::Exit;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 /// The options of `grow`, mdadm's.
 #[derive(Debug, Args)]
 #[command(
-    group = ArgGroup::new("change").required(true),
-    after_help = "The array is idle: no server has it, and no recovery is due. One change at a time. What is refused changes nothing (exit code 2). \
-A change that was cut off is finished by the same command."
+    group = ArgGroup::new("change").required(true).multiple(true),
+    after_help = "The array is idle: no server has it, and no recovery is due. One change at a time, but --raid-devices, --chunk and --layout go together. \
+What is refused changes nothing (exit code 2). A change that was cut off is finished by the same command; a reshape, which moves all data of a raid4, \
+raid5 or raid6 array, by --continue, here or in Linux (mdadm --assemble). Ctrl-C ends it where it is."
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct GrowArgs {
     /// All members, in any order; spares too.
     #[arg(value_name = "MEMBER")]
@@ -48,9 +55,19 @@ pub(crate) struct GrowArgs {
     /// How much of each member is used, or max: more than now, resynced when the array is next assembled or served
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max, group = "change")]
     size: Option<MaxSize>,
-    /// Slots of a raid1 array: more, with a spare for each, or fewer, of which none is in use
+    /// Slots: of a raid1 array more, with a spare for each, or fewer, of which none is in use; of raid4, raid5 and raid6 more, with a
+    /// spare for each, for which the array is reshaped
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "change")]
     raid_devices: Option<u32>,
+    /// The chunk from now on, for which a raid4, raid5 or raid6 array is reshaped
+    #[arg(long, short, value_name = "SIZE", group = "change")]
+    chunk: Option<Size>,
+    /// The layout from now on, in mdadm's names, for which a raid5 or raid6 array is reshaped
+    #[arg(long, short = 'p', value_name = "LAYOUT", group = "change")]
+    layout: Option<String>,
+    /// Go on with a reshape that was cut off, here or in Linux
+    #[arg(long = "continue", group = "change")]
+    resume: bool,
     /// What makes a raid5 array consistent again after a crash: partial parity logs, or a resync
     #[arg(long, short = 'k', value_enum, group = "change")]
     consistency_policy: Option<PolicyArg>,
@@ -60,6 +77,9 @@ pub(crate) struct GrowArgs {
     /// Take what --size adds as in sync
     #[arg(long)]
     assume_clean: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl GrowArgs {
@@ -74,6 +94,19 @@ impl GrowArgs {
         ];
         if let Some((_, why)) = misplaced.iter().find(|(is_so, _)| *is_so) {
             return Err(impossible(*why));
+        }
+        let is_reshape = self.raid_devices.is_some() || self.chunk.is_some() || self.layout.is_some();
+        let changes = [
+            self.bitmap.is_some(),
+            self.size.is_some(),
+            self.consistency_policy.is_some(),
+            self.resume,
+            is_reshape,
+        ];
+        if changes.iter().filter(|is_asked| **is_asked).count() > 1 {
+            return Err(impossible(
+                "one change at a time: --bitmap, --size, --consistency-policy, --continue, or --raid-devices with --chunk and --layout",
+            ));
         }
         if let Some(size) = self.size {
             let asked_sectors = match size {
@@ -121,11 +154,53 @@ pub(crate) fn run(args: &GrowArgs) -> Result<Exit> {
     let change = args.change()?;
     let select = args.select();
     let found = select.find(Use::Write)?;
+    if reshape::is_meant(args, &found) {
+        return reshape::run(args, found, select.options(Use::Write));
+    }
     let options = select.options(Use::Write);
     let grown = grow(found, options, change, now()?, &args.destroy).map_err(problem)?;
     tell(&grown.assembled);
-    print(&said(&grown))?;
+    let said = said(&grown);
+    if args.json {
+        let array = Array::of(&grown.assembled, grown.members);
+        print_json(&Document { array, said: said.lines().map(str::to_owned).collect(), reshape: None })?;
+    } else {
+        print(&said)?;
+    }
     Ok(Exit::Done)
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document {
+    #[serde(flatten)]
+    array: Array,
+    /// What is said without `--json`.
+    said: Vec<String>,
+    reshape: Option<reshape::Told>,
+}
+
+/// Which array it was.
+#[derive(Serialize)]
+struct Array {
+    schema: &'static str,
+    uuid: String,
+    name: String,
+    level: &'static str,
+    members: usize,
+}
+
+impl Array {
+    fn of(assembled: &Assembled, members: usize) -> Self {
+        let assembly = &assembled.assembly;
+        Self {
+            schema: "stripewise.grow/1",
+            uuid: assembly.uuid.to_string(),
+            name: assembly.name.clone(),
+            level: assembly.geometry.level.name(),
+            members,
+        }
+    }
 }
 
 fn problem(problem: GrowProblem) -> anyhow::Error {
@@ -133,12 +208,15 @@ fn problem(problem: GrowProblem) -> anyhow::Error {
         GrowProblem::Assemble(stripewise_host::md::assemble::AssembleError::Host(error)) => host_error(error),
         GrowProblem::Assemble(error) => error.into(),
         GrowProblem::Write(error) => error.into(),
+        other @ GrowProblem::Reshaping(..) => anyhow::Error::new(other),
         other @ (GrowProblem::Refused(_)
         | GrowProblem::Bitmap(_)
         | GrowProblem::Member(..)
         | GrowProblem::Size(_)
         | GrowProblem::MemberSize(..)
-        | GrowProblem::Slots(_)) => impossible(other.to_string()),
+        | GrowProblem::Slots(_)
+        | GrowProblem::Reshape(_)
+        | GrowProblem::MemberReshape(..)) => impossible(other.to_string()),
     }
 }
 

@@ -124,7 +124,14 @@ fn check_supported(candidate: &Candidate) -> Result<(), AssemblyError> {
     if let Some(reason) = candidate.superblock.unsupported() {
         return Err(AssemblyError::Unsupported { label: label(), reason });
     }
-    if candidate.superblock.is_reshaped() { Err(AssemblyError::Reshape { label: label() }) } else { Ok(()) }
+    if !candidate.superblock.is_reshaped() {
+        return Ok(());
+    }
+    let done_percent = match &candidate.superblock {
+        Superblock::V0(_) => None,
+        Superblock::V1(superblock) => superblock.reshaped_percent(),
+    };
+    Err(AssemblyError::Reshape { label: label(), done_percent })
 }
 
 /// The member with the most events among those that hold all their data; one that holds a part, if it is far newer; among

@@ -36,8 +36,8 @@ pub enum AssemblyError {
     TooManySlots { label: String, raid_disks: u32 },
     /// A feature that is not served.
     Unsupported { label: String, reason: Unsupported },
-    /// A reshape is under way.
-    Reshape { label: String },
+    /// A reshape is under way; how far it is, if that is known.
+    Reshape { label: String, done_percent: Option<u8> },
     /// The superblock says no layout where there must be one.
     NoLayout { label: String },
     /// A RAID-0 of several zones whose layout nobody wrote down.
@@ -100,10 +100,15 @@ impl fmt::Display for AssemblyError {
                 write!(f, "{label}: raid_disks is {raid_disks}; at most {MEMBERS_MAX} are supported")
             }
             Self::Unsupported { label, reason } => write!(f, "{label}: {reason}"),
-            Self::Reshape { label } => write!(
-                f,
-                "{label}: the array is being reshaped, which is not supported; let Linux md finish the reshape first"
-            ),
+            Self::Reshape { label, done_percent } => {
+                write!(f, "{label}: the array is being reshaped")?;
+                if let Some(percent) = done_percent {
+                    write!(f, ", and {percent} % is done")?;
+                }
+                f.write_str(
+                    "; `stripewise grow --continue` ends the reshape, and so does Linux (`mdadm --assemble`)",
+                )
+            }
             Self::NoLayout { label } => write!(f, "{label}: layout is not one of this level's"),
             Self::Raid0LayoutUnknown { label } => write!(
                 f,

@@ -127,6 +127,21 @@ impl Candidate {
         paths.iter().map(|path| Self::open_under_overlay(path)).collect()
     }
 
+    /// Reads from an offset of the device on.
+    pub(super) fn read(&self, bytes: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        self.storage.read(bytes, offset_bytes)
+    }
+
+    /// Writes from an offset of the device on.
+    pub(super) fn write(&self, bytes: &[u8], offset_bytes: u64) -> io::Result<()> {
+        self.storage.write(bytes, offset_bytes)
+    }
+
+    /// Makes what was written last.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.storage.flush()
+    }
+
     /// Refuses a member that holds anything.
     pub fn require_blank(&self) -> Result<(), HostError> {
         let holds = |what: String| Err(MemberProblem::Holds { what }.at(&self.probe.path));

@@ -11,6 +11,7 @@ mod bitmap;
 mod cut_off;
 mod policy;
 mod problem;
+mod reshape;
 mod size;
 mod slots;
 
@@ -25,6 +26,7 @@ use stripewise_format::time::Timestamp;
 use super::assemble::{AssembleError, Assembled, Found};
 use super::create::{Candidate, MemberWrite, write};
 pub use problem::GrowProblem;
+pub use reshape::{Asked, ReshapeChange, Reshaped, Watch, reshape, resume};
 
 /// What is to become of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use stripewise_format::grow::{GrowError, SizeError, SlotsError};
+use stripewise_format::grow::{GrowError, ReshapeError, SizeError, SlotsError};
 
 use super::super::assemble::AssembleError;
 use super::super::create::WriteError;
@@ -26,6 +26,12 @@ pub enum GrowProblem {
     MemberSize(PathBuf, SizeError),
     /// It cannot have so many slots.
     Slots(SlotsError),
+    /// It cannot be reshaped so.
+    Reshape(ReshapeError),
+    /// A member has no room for that.
+    MemberReshape(PathBuf, ReshapeError),
+    /// A reshape that is under way came no further, for this member if it is named.
+    Reshaping(Option<PathBuf>, String),
     /// Writing failed.
     Write(WriteError),
 }
@@ -46,6 +52,18 @@ impl fmt::Display for GrowProblem {
             Self::Size(error) => error.fmt(f),
             Self::MemberSize(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Slots(error) => error.fmt(f),
+            Self::Reshape(error) => error.fmt(f),
+            Self::MemberReshape(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Reshaping(path, why) => {
+                if let Some(path) = path {
+                    write!(f, "{}: ", path.display())?;
+                }
+                write!(
+                    f,
+                    "{why}; the array is being reshaped, and what was moved is recorded: `stripewise grow --continue` goes on (with --run \
+                     without a member)"
+                )
+            }
             Self::Write(error) => error.fmt(f),
         }
     }
@@ -61,7 +79,10 @@ impl std::error::Error for GrowProblem {
             | Self::Member(..)
             | Self::Size(_)
             | Self::MemberSize(..)
-            | Self::Slots(_) => None,
+            | Self::Slots(_)
+            | Self::Reshape(_)
+            | Self::MemberReshape(..)
+            | Self::Reshaping(..) => None,
         }
     }
 }

@@ -1,0 +1,195 @@
+//! `stripewise grow --raid-devices`, `--chunk`, `--layout` and `--continue`: all data of an array move.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use stripewise_engine::assembly::Options;
+use stripewise_format::level::{Layout, Level};
+use stripewise_format::time::Timestamp;
+use stripewise_host::md::assemble::Found;
+use stripewise_host::md::grow::{Asked, Reshaped, Watch, reshape, resume};
+
+use super::super::select::{impossible, tell};
+use super::super::signals::{is_watched, stop_flag};
+use super::{Array, Document, GrowArgs, now, problem};
+use crate::exit::Exit;
+use crate::output::{print, print_json};
+use crate::progress::clock;
+
+/// What `--json` says of a reshape: each value before and after.
+#[derive(Serialize)]
+pub(super) struct Told {
+    raid_devices: [u32; 2],
+    chunk_bytes: [u64; 2],
+    layout: [Option<String>; 2],
+    array_bytes: [u64; 2],
+    done_bytes: u64,
+    total_bytes: u64,
+    percent: f64,
+    is_done: bool,
+    is_resync_due: bool,
+}
+
+/// Whether that is what is asked for. Of a level that does not reshape `--raid-devices` is something else.
+pub(super) fn is_meant(args: &GrowArgs, found: &Found) -> bool {
+    let level = found.candidates.first().map(|candidate| candidate.superblock.level());
+    let has_parity = matches!(level, Some(Level::Raid4 | Level::Raid5 | Level::Raid6));
+    let moves = args.resume || args.chunk.is_some() || args.layout.is_some();
+    moves || (args.raid_devices.is_some() && has_parity)
+}
+
+pub(super) fn run(args: &GrowArgs, found: Found, options: Options) -> Result<Exit> {
+    let asked = asked(args)?;
+    let stop = stop_flag()?;
+    let mut progress = Progress::default();
+    // A clock that stands before 1970 is an error at the start, and then stands still.
+    let mut time = now()?;
+    let mut clock = || -> Timestamp {
+        time = now().unwrap_or(time);
+        time
+    };
+    let mut shown = |done, of| {
+        progress.show(done, of);
+        !stop.load(Ordering::Relaxed)
+    };
+    let watch = Watch { clock: &mut clock, progress: &mut shown };
+    let result = match &asked {
+        None => resume(found, options, &args.destroy, watch),
+        Some(asked) => reshape(found, options, asked, &args.destroy, watch),
+    };
+    progress.finish();
+    let reshaped = result.map_err(problem)?;
+    tell(&reshaped.assembled);
+    let said = said(&reshaped);
+    if args.json {
+        let assembly = &reshaped.assembled.assembly;
+        let members = assembly.slots.iter().filter(|slot| slot.candidate().is_some()).count();
+        let array = Array::of(&reshaped.assembled, members + assembly.spares.len());
+        let said = said.lines().map(str::to_owned).collect();
+        print_json(&Document { array, said, reshape: Some(told(&reshaped)) })?;
+    } else {
+        print(&said)?;
+    }
+    Ok(if reshaped.is_done { Exit::Done } else { Exit::Interrupted })
+}
+
+/// None to go on with what began.
+fn asked(args: &GrowArgs) -> Result<Option<Asked>> {
+    if args.resume {
+        return Ok(None);
+    }
+    if args.force {
+        return Err(impossible(
+            "--force leaves slots of a raid1 array empty; a reshape needs a spare for each slot that is added",
+        ));
+    }
+    let chunk_sectors = args.chunk.map(|chunk| u32::try_from(chunk.sectors())).transpose();
+    Ok(Some(Asked {
+        raid_disks: args.raid_devices,
+        chunk_sectors: chunk_sectors.map_err(|_| impossible("the chunk is at most 1G"))?,
+        layout: args.layout.clone(),
+    }))
+}
+
+fn percent(reshaped: &Reshaped) -> f64 {
+    let total = reshaped.change.size_sectors.max(1);
+    (reshaped.done_sectors as f64 / total as f64 * 1000.0).floor() / 10.0
+}
+
+fn layouts(reshaped: &Reshaped) -> [Option<String>; 2] {
+    let level = reshaped.assembled.assembly.geometry.level;
+    let name = |number: u32| {
+        let layout = Layout::from_number(level, number as i32).filter(|_| level != Level::Raid4);
+        layout.map(|layout| layout.to_string())
+    };
+    [name(reshaped.change.layout.0), name(reshaped.change.layout.1)]
+}
+
+fn said(reshaped: &Reshaped) -> String {
+    let change = &reshaped.change;
+    let mut changes = Vec::new();
+    if change.raid_disks.0 != change.raid_disks.1 {
+        changes.push(format!("{} raid devices, before {}", change.raid_disks.1, change.raid_disks.0));
+    }
+    if change.chunk_sectors.0 != change.chunk_sectors.1 {
+        let (before, now) = (change.chunk_sectors.0 / 2, change.chunk_sectors.1 / 2);
+        changes.push(format!("a chunk of {now}K, before {before}K"));
+    }
+    if let [Some(before), Some(now)] = layouts(reshaped)
+        && before != now
+    {
+        changes.push(format!("the layout {now}, before {before}"));
+    }
+    if !reshaped.is_done {
+        return format!(
+            "interrupted: {:.1} % of the reshape is done; `stripewise grow --continue` goes on, and so does Linux (`mdadm --assemble`)\n",
+            percent(reshaped)
+        );
+    }
+    let mut text = if changes.is_empty() {
+        "the reshape had ended, and all members say so now\n".to_owned()
+    } else {
+        format!("the array has {} now\n", changes.join("; "))
+    };
+    let (before, now) = change.array_sectors;
+    if before != now {
+        let (before, now) = (before / 2, now / 2);
+        let _ = writeln!(text, "it holds {now}K now, before {before}K; what is new is zeroes");
+    }
+    if reshaped.is_resync_due {
+        text += "a resync is due, as it was before; it is made when the array is next assembled or served\n";
+    }
+    text
+}
+
+fn told(reshaped: &Reshaped) -> Told {
+    let change = &reshaped.change;
+    let bytes = |sectors: u32| u64::from(sectors) * 512;
+    Told {
+        raid_devices: [change.raid_disks.0, change.raid_disks.1],
+        chunk_bytes: [bytes(change.chunk_sectors.0), bytes(change.chunk_sectors.1)],
+        layout: layouts(reshaped),
+        array_bytes: [change.array_sectors.0 * 512, change.array_sectors.1 * 512],
+        done_bytes: reshaped.done_sectors * 512,
+        total_bytes: change.size_sectors * 512,
+        percent: percent(reshaped),
+        is_done: reshaped.is_done,
+        is_resync_due: reshaped.is_resync_due,
+    }
+}
+
+/// How far the reshape is, on a terminal.
+#[derive(Default)]
+struct Progress {
+    bar: Option<(ProgressBar, Instant, u64)>,
+}
+
+impl Progress {
+    fn show(&mut self, done: u64, of: u64) {
+        if !is_watched() {
+            return;
+        }
+        let (bar, began, from) = self.bar.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("reshape {bar:28} {percent}%  {msg}");
+            let bar = ProgressBar::new(of);
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            (bar, Instant::now(), done)
+        });
+        let seconds = began.elapsed().as_secs_f64();
+        let speed_kib = if seconds > 0.0 { ((done - *from) as f64 / 2.0 / seconds) as u64 } else { 0 };
+        let left_kib = of.saturating_sub(done) / 2;
+        let eta = left_kib.checked_div(speed_kib).map_or_else(String::new, clock);
+        bar.set_position(done);
+        bar.set_message(format!("{speed_kib} KiB/s  ETA {eta}"));
+    }
+
+    fn finish(&mut self) {
+        if let Some((bar, ..)) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
