@@ -286,9 +286,10 @@ def part_way(members, create=(), add=None, replace=None, at=0, seed=0):
     return answer
 
 
-def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None, run_on=False):
+def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None, run_on=False, pause_s=None):
     """An array, made and written whole if there is a `create`, else assembled as it is, that is reshaped by `grow` (`mdadm --grow`)
-    and stopped when the sector `at` of each member is reached, or at the end. With `run_on` a reshape goes on by itself."""
+    and stopped when the sector `at` of each member is reached, or at the end. With `run_on` a reshape goes on by itself, to its end or
+    for a while."""
     devices = attach(members)
     if create:
         answer = {"said": run("mdadm", "--create", ARRAY, "--run", *create, *devices)}
@@ -308,11 +309,14 @@ def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None,
         wait_held(at)
         answer["position"] = attribute("reshape_position")
         answer["direction"] = attribute("reshape_direction")
+    elif pause_s is not None:
+        time.sleep(pause_s)
+        attribute("sync_action", "frozen")
     elif grow or run_on:
         wait_idle()
     answer.update(seen())
-    answer["sha256"] = digest()
-    if at is None and not int(answer["degraded"] or 0):
+    if at is None and pause_s is None:  # a read would wait for a reshape that is held
+        answer["sha256"] = digest()
         answer["mismatch_cnt"] = check_redundancy()
     answer["detail"] = run("mdadm", "-D", ARRAY)
     if at is not None:

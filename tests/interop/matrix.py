@@ -23,6 +23,7 @@ import time
 import traceback
 
 import grown
+import reshaped
 import shapes
 import unfinished
 from case import Case
@@ -53,7 +54,7 @@ def cases(options):
             if origin == "stripewise" or shape.mdadm_can():
                 made.append(Case(origin, shape, number + (origin == "mdadm")))
     if options.random is None:
-        made += unfinished.cases() + grown.cases()
+        made += unfinished.cases() + grown.cases() + reshaped.cases()
     patterns = [f"*{pattern}*" for pattern in options.only or ["*"]]
     return [case for case in made if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)]
 

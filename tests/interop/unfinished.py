@@ -13,6 +13,7 @@ import time
 import compare
 from case import SECTOR, Case, Content, Wrong
 from shapes import MIB, Shape, equal
+from uml import GuestFailed
 
 HELD_AT = 4096  # sectors of each member: a multiple of every chunk here
 PIECE = 5000
@@ -43,6 +44,8 @@ class Unfinished(Case):
         try:
             self._make_images()
             getattr(self, self.how.replace("-", "_"))()
+        except GuestFailed:  # another kernel is booted for the next case
+            raise
         except Exception as error:  # told as the case's finding, with the step
             self._found(f"{type(error).__name__}: {error}")
         return self.findings
