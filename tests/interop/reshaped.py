@@ -345,6 +345,10 @@ def cases():
         made.append(None)  # even and odd ones change places
     for shape, *change in long[:5]:
         add("reshaped-by-turns", shape, *change)
+    # Less room than mdadm takes, which helps itself with a backup.
+    tight = raid("5", 4, big, chunk=512, spares=1)
+    add("reshaped-cut", tight, "--raid-devices=5")
+    add("reshaped-cut-and-continued", tight, "--raid-devices=5", "--layout=ra")
     small = 16 * MIB
     for how in ("reshaped-first", "reshaped-last"):
         for shape, *change in [(raid("5", 3, small, spares=1), "--raid-devices=4"), (raid("5", 4, small), "--chunk=32"), (raid("6", 4, small, bitmap=True), "--layout=ra"),

@@ -23,8 +23,8 @@ use crate::time::Timestamp;
 pub use follow::{follow, is_left_behind};
 pub use ppl::{check_ppl, with_ppl};
 pub use reshape::{
-    Beginning, Course, END_EVENTS, ReshapeError, Room, Target, check_reshape, follow_reshape,
-    move_min_sectors, plan_course, reshape_layout, reshape_room,
+    Beginning, Course, END_EVENTS, ReshapeError, Room, Target, check_reshape, follow_reshape, plan_course,
+    reshape_layout, reshape_room,
 };
 pub use size::{
     Resized, SizeError, bitmap_area, bitmap_room_sectors, resize_bitmap, room_sectors, settle_size, with_size,

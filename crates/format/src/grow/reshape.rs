@@ -232,7 +232,7 @@ pub fn check_reshape(array: &Superblock1, target: Target, spares: u32) -> Result
 
 /// The least by which data are moved: what holds the fewest whole stripes, old and new, that are as long as each other, spread over
 /// the fewer members. It is a chunk, of the larger kind, or more.
-pub fn move_min_sectors(array: &Superblock1, target: Target) -> u64 {
+fn move_min_sectors(array: &Superblock1, target: Target) -> u64 {
     let parity = u32::from(array.level.parity_count());
     let stripe = |disks: u32, chunk: u32| u64::from(disks - parity) * u64::from(chunk);
     let (old, new) =
@@ -241,12 +241,20 @@ pub fn move_min_sectors(array: &Superblock1, target: Target) -> u64 {
     old / common_divisor(old, new) * new / data
 }
 
+/// The least by which the data of a growing array can move: there is room for the next rows, of the larger chunk, at every position. An
+/// old row that is done in part is kept whole, which takes up a chunk of it.
+fn grow_min_sectors(array: &Superblock1, target: Target) -> u64 {
+    let (old, new) = (u64::from(array.chunk_sectors), u64::from(target.chunk_sectors));
+    let kept = if old == new { 0 } else { old };
+    (old.max(new) + kept).min(move_min_sectors(array, target))
+}
+
 fn common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// How the data of members with so much room move: more members forwards, by the least; else to where there is more room, by about
-/// half of it.
+/// How the data of members with so much room move: more members forwards, by what mdadm moves them, or by less where there is not so
+/// much room; else to where there is more room, by about half of it.
 ///
 /// # Errors
 /// A member has too little room.
@@ -255,10 +263,11 @@ pub fn plan_course(
     target: Target,
     members: &[(&Superblock1, Room)],
 ) -> Result<Course, ReshapeError> {
-    let needed_sectors = move_min_sectors(array, target);
+    let is_growing = target.raid_disks > array.raid_disks;
+    let usual_sectors = move_min_sectors(array, target);
+    let needed_sectors = if is_growing { grow_min_sectors(array, target) } else { usual_sectors };
     let least = |room: fn(&Room) -> u64| members.iter().map(|(_, r)| room(r)).min().unwrap_or(0);
     let (before, after) = (least(|room| room.before_sectors), least(|room| room.after_sectors));
-    let is_growing = target.raid_disks > array.raid_disks;
     let backwards = !is_growing && after > before;
     let has_room = |room: &Room| {
         let free = if backwards { room.after_sectors } else { room.before_sectors };
@@ -272,7 +281,9 @@ pub fn plan_course(
     let moved = |(member, room): &(&Superblock1, Room)| {
         let now = member.data_offset_sectors;
         let new = if is_growing {
-            now - needed_sectors
+            let unit = u64::from(array.chunk_sectors.max(target.chunk_sectors));
+            let less = (room.before_sectors / unit * unit).max(needed_sectors);
+            now - if room.before_sectors < usual_sectors { less } else { usual_sectors }
         } else if backwards {
             let end = now + room.after_sectors;
             round_offset(now..=end, now + needed_sectors..=end)
@@ -496,17 +507,20 @@ mod tests {
                 "{level} {disks} {more}"
             );
         }
-        let tight = array(Level::Raid5, 3, 64, 256, 102_400);
+        let tight = array(Level::Raid5, 3, 64, 128, 102_400);
         assert_eq!(
             new_offset(&tight, target(4, 64)),
             Err(ReshapeError::Room {
                 member: 0,
-                needed_sectors: 384,
-                before_sectors: 176,
-                after_sectors: 28_416,
+                needed_sectors: 128,
+                before_sectors: 48,
+                after_sectors: 28_544,
                 either: false
             })
         );
+        // mdadm helps itself with a backup there.
+        let tight = array(Level::Raid5, 4, 512, 4096, 102_400);
+        assert_eq!(new_offset(&tight, target(5, 512)), Ok((1024, false)));
     }
 
     /// As the above, of a chunk of 32K in place of 64K; 0 stands for all that there is.

@@ -202,7 +202,10 @@ mod tests {
             for (old_chunk, new_chunk) in [1, 2, 4, 8].iter().flat_map(|a| [1, 2, 8].map(|b| (*a, b))) {
                 let (old, new) = (rows(old_data, old_chunk), rows(new_data, new_chunk));
                 let least = least_shift(old, new);
-                for shift in [least, least + 3, 4 * least] {
+                let unit = old_chunk.max(new_chunk);
+                let kept = if old_chunk == new_chunk { 0 } else { old_chunk };
+                let tight = if old_data < new_data { (unit + kept).min(least) } else { least };
+                for shift in [tight, least, least + 3, 4 * least] {
                     let size = 16 * old_chunk.max(new_chunk);
                     check(Course::new((old, new), size, shift, false, 0).unwrap());
                     if old_data == new_data {

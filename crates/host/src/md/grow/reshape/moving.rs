@@ -8,6 +8,7 @@
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::thread;
 
 use stripewise_engine::geometry::{ParityShape, StripeMap};
@@ -91,24 +92,50 @@ struct Unread {
     error: io::Error,
 }
 
+/// Memory that was used and will be again: what is new to the process costs more than what is read into it.
+#[derive(Debug, Default)]
+pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// A buffer of so many bytes, with anything in them.
+    fn take(&self, length: usize) -> Vec<u8> {
+        let mut bytes = self.0.lock().expect("no panic").pop().unwrap_or_default();
+        bytes.resize(length, 0);
+        bytes
+    }
+
+    fn give_back(&self, buffers: Vec<Vec<u8>>) {
+        self.0.lock().expect("no panic").extend(buffers);
+    }
+}
+
 /// Moves rows.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Mover {
     pub(super) old: Side,
     pub(super) new: Side,
     /// Sectors of the array that was; beyond them it is zeroes.
     pub(super) old_sectors: u64,
+    pub(super) buffers: Buffers,
 }
 
 impl Mover {
     /// What the sectors of the array, whole new stripes, become.
     pub(super) fn load(&self, devices: &impl Devices, range: &Range<u64>) -> Result<Loaded, MoveError> {
         let old = self.read(devices, range.start..range.end.min(self.old_sectors))?;
-        Ok(self.rearrange(&old, range))
+        let loaded = self.rearrange(&old, range);
+        self.buffers.give_back(old.slots);
+        Ok(loaded)
     }
 
     /// Writes it, to all members at the same time.
-    pub(super) fn store(&self, devices: &impl Devices, loaded: &Loaded) -> Result<(), MoveError> {
+    pub(super) fn store(&self, devices: &impl Devices, loaded: Loaded) -> Result<(), MoveError> {
+        let stored = self.store_all(devices, &loaded);
+        self.buffers.give_back(loaded.slots);
+        stored
+    }
+
+    fn store_all(&self, devices: &impl Devices, loaded: &Loaded) -> Result<(), MoveError> {
         thread::scope(|scope| {
             let writes = self.new.slots.iter().zip(&loaded.slots).filter_map(|(place, bytes)| {
                 let (device, data) = (*place)?;
@@ -135,7 +162,7 @@ impl Mover {
         let (slots, unread): (Vec<_>, Vec<_>) = thread::scope(|scope| {
             let reads = side.slots.iter().enumerate().map(|(slot, place)| {
                 scope.spawn(move || {
-                    let mut bytes = vec![0; length];
+                    let mut bytes = self.buffers.take(length);
                     let unread = place.map_or_else(Vec::new, |(device, data)| {
                         read_all(devices, device, data + first, &mut bytes, slot)
                     });
@@ -191,7 +218,7 @@ impl Mover {
         let rows = range.start / stripe..range.end / stripe;
         let chunk = (side.chunk * SECTOR_BYTES) as usize;
         let length = (rows.end - rows.start) as usize * chunk;
-        let mut slots = vec![vec![0; length]; side.slots.len()];
+        let mut slots: Vec<Vec<u8>> = side.slots.iter().map(|_| self.buffers.take(length)).collect();
         for (place, row) in rows.clone().enumerate() {
             let map = side.shape.stripe(row);
             let bytes = place * chunk..(place + 1) * chunk;
@@ -218,6 +245,7 @@ impl Mover {
             target = rest;
             at += count as u64 / SECTOR_BYTES;
         }
+        target.fill(0);
     }
 }
 

@@ -20,7 +20,7 @@ use stripewise_format::superblock_1::{Features, Superblock1};
 use stripewise_format::time::Timestamp;
 
 use super::course::{Course, CourseError, Next, Rows};
-use super::moving::{Devices, Loaded, MoveError, Mover, Side};
+use super::moving::{Buffers, Devices, Loaded, MoveError, Mover, Side};
 use crate::error::HostError;
 
 /// A position is recorded so often at least, as by the kernel.
@@ -134,7 +134,7 @@ impl<D: Devices> Reshape<D> {
             devices,
             events: array.events,
             is_degraded: slots.iter().any(Option::is_none),
-            mover: Mover { old, new, old_sectors },
+            mover: Mover { old, new, old_sectors, buffers: Buffers::default() },
             course,
             members,
             piece_sectors: (MEMORY_BYTES / 512 / pieces).min(PIECE_SECTORS_MAX),
@@ -211,7 +211,7 @@ impl<D: Devices> Reshape<D> {
         self.course.moved(range);
         let later = self.later();
         let (stored, next) = thread::scope(|scope| {
-            let store = scope.spawn(|| mover.store(devices, &loaded));
+            let store = scope.spawn(|| mover.store(devices, loaded));
             // What cannot be read is tried again, and told, when it is next.
             let next = later.and_then(|range| {
                 let loaded = mover.load(devices, &range).ok()?;

@@ -322,19 +322,18 @@ fn cases() -> Vec<Case> {
         behind,
         spares: 0,
     };
-    use Level::{Raid4, Raid5, Raid6};
     vec![
-        case(Raid5, (3, 4), (8, 8), (2, 2), 0),
-        Case { spares: 1, ..case(Raid5, (3, 5), (8, 16), (2, 1), 0) },
-        case(Raid5, (3, 3), (16, 8), (2, 2), 0),
-        case(Raid5, (4, 4), (8, 8), (2, 3), 0),
-        case(Raid5, (3, 3), (8, 16), (2, 5), 120),
-        case(Raid4, (3, 4), (8, 8), (0, 0), 0),
-        case(Raid4, (3, 3), (8, 32), (0, 0), 136),
-        case(Raid6, (4, 5), (8, 8), (2, 2), 0),
-        case(Raid6, (5, 5), (8, 8), (2, 10), 0),
-        case(Raid6, (5, 6), (8, 16), (18, 2), 0),
-        case(Raid6, (5, 5), (16, 8), (0, 17), 128),
+        case(Level::Raid5, (3, 4), (8, 8), (2, 2), 0),
+        Case { spares: 1, ..case(Level::Raid5, (3, 5), (8, 16), (2, 1), 0) },
+        case(Level::Raid5, (3, 3), (16, 8), (2, 2), 0),
+        case(Level::Raid5, (4, 4), (8, 8), (2, 3), 0),
+        case(Level::Raid5, (3, 3), (8, 16), (2, 5), 120),
+        case(Level::Raid4, (3, 4), (8, 8), (0, 0), 0),
+        case(Level::Raid4, (3, 3), (8, 32), (0, 0), 136),
+        case(Level::Raid6, (4, 5), (8, 8), (2, 2), 0),
+        case(Level::Raid6, (5, 5), (8, 8), (2, 10), 0),
+        case(Level::Raid6, (5, 6), (8, 16), (18, 2), 0),
+        case(Level::Raid6, (5, 5), (16, 8), (0, 17), 128),
     ]
 }
 

@@ -1,0 +1,192 @@
+//! `grow` where all data move: more members, another chunk or layout, cut off and continued.
+
+mod common;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{command, fails, finish, json, ok, stderr};
+use tempfile::TempDir;
+
+/// An array on members of so many MiB, and what it holds.
+fn made(options: &str, count: usize, mib: u64) -> (TempDir, String, Vec<u8>) {
+    let folder = TempDir::new().unwrap();
+    let mut names = String::new();
+    for index in 0..count {
+        let file = fs::File::create(folder.path().join(format!("{index}.img"))).unwrap();
+        file.set_len(mib << 20).unwrap();
+        let _ = write!(names, " {index}.img");
+    }
+    let path = folder.path();
+    ok(path, &format!("create --assume-clean {options}{names}"), b"");
+    let bytes = json(path, &format!("detail --json{names}"))["array_bytes"].as_u64().unwrap();
+    let content: Vec<u8> = (0..bytes / 8)
+        .flat_map(|word| (word + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+        .collect();
+    ok(path, &format!("write{names}"), &content);
+    (folder, names, content)
+}
+
+fn all(folder: &Path, names: &str) -> Vec<Vec<u8>> {
+    names.split_whitespace().map(|name| fs::read(folder.join(name)).unwrap()).collect()
+}
+
+/// What the first member says of a reshape, and whether it says so.
+fn position(folder: &Path) -> Option<u64> {
+    let block = fs::read(folder.join("0.img")).unwrap()[4096..4352].to_vec();
+    (block[8] & 4 != 0).then(|| u64::from_le_bytes(block[104..112].try_into().unwrap()))
+}
+
+#[test]
+fn data_are_where_they_were_in_an_array_of_another_shape() {
+    for (options, count, change, said) in [
+        ("-l 5 -n 3 -x 1 -c 64", 4, "-n 4", "the array has 4 raid devices, before 3 now"),
+        ("-l 4 -n 3 -c 16 -b internal", 3, "-c 32", "the array has a chunk of 32K, before 16K now"),
+        (
+            "-l 6 -n 4 -x 1 -c 64 -e 1.1",
+            5,
+            "-n 5 -p ra -c 32",
+            "the layout right-asymmetric, before left-symmetric now",
+        ),
+        (
+            "-l 5 -n 3 -c 64 -e 1.0 -z 6M",
+            3,
+            "-p parity-last",
+            "the layout parity-last, before left-symmetric now",
+        ),
+    ] {
+        let (folder, names, content) = made(options, count, 12);
+        let path = folder.path();
+        let told = json(path, &format!("grow --json {change}{names}"));
+        assert_eq!(told["schema"], "stripewise.grow/1");
+        assert!(told["said"][0].as_str().unwrap().contains(said), "{told}");
+        let reshape = &told["reshape"];
+        assert_eq!((&reshape["is_done"], &reshape["percent"]), (&true.into(), &100.0.into()));
+        assert_eq!(reshape["array_bytes"][0], content.len());
+        let read = ok(path, &format!("read{names}"), b"");
+        assert_eq!(reshape["array_bytes"][1], read.len());
+        assert!(read[..content.len()] == content, "{options} {change}: bytes differ");
+        assert!(
+            read[content.len()..].iter().all(|byte| *byte == 0),
+            "{options} {change}: what is new is zeroes"
+        );
+        ok(path, &format!("check{names}"), b"");
+        let one_less = names.trim_start().split_once(' ').unwrap().1;
+        assert!(
+            ok(path, &format!("read --run {one_less}"), b"") == read,
+            "{options} {change}: without a member"
+        );
+        let again = fails(path, &format!("grow {change}{names}"), b"", 2);
+        assert!(again.contains("the array is so already"), "{again}");
+        let nothing = fails(path, &format!("grow --continue{names}"), b"", 2);
+        assert!(nothing.contains("the array is not being reshaped"), "{nothing}");
+    }
+}
+
+#[test]
+fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
+    let five = "-l 5 -n 3 -x 1 -c 64";
+    for (options, count, words, said) in [
+        ("-l 5 -n 3 -c 64", 3, "-n 4", "need as many spares, and there are 0; `stripewise add-spare`"),
+        (five, 4, "-n 2", "`mdadm --grow --array-size`"),
+        (five, 4, "-n 3", "the array is so already"),
+        (five, 4, "-n 4 --force", "a reshape needs a spare"),
+        (five, 4, "-c 6K", "it is a power of two"),
+        (five, 4, "-c 8M", "which is no multiple of the chunk of 8192K"),
+        (five, 4, "-p ddf-N-continue", "ddf-N-continue"),
+        (five, 4, "-n 4 -b none", "one change at a time"),
+        (five, 4, "--continue -c 32", "one change at a time"),
+        ("-l 4 -n 3 -c 64", 3, "-p ls", "no layouts"),
+        ("-l 10 -n 4 -c 64", 4, "-c 32", "a raid10 array is Linux's work"),
+        ("-l 1 -n 2", 2, "-c 32", "a raid1 array is Linux's work"),
+        ("-l 0 -n 2 -c 64", 2, "-n 3", "a raid0 array is reshaped, which is Linux's work"),
+        ("-l 5 -n 3 -x 1 -c 64 -e 0.90", 4, "-n 4", "`mdadm --grow --backup-file`"),
+        ("-l 5 -n 3 -x 1 -c 64 -k ppl", 4, "-n 4", "with --consistency-policy resync"),
+        ("-l 5 -n 3 -x 1 -c 64 -e 1.0", 4, "-n 4", "128 sectors must be free before them; 0 are free before"),
+        ("-l 5 -n 3 -c 64 --data-offset 128K", 3, "-c 128", "must be free before or behind them"),
+    ] {
+        let (folder, names, _) = made(options, count, 16);
+        let before = all(folder.path(), &names);
+        let refused = fails(folder.path(), &format!("grow {words}{names}"), b"", 2);
+        assert!(refused.contains(said), "{options} {words}: {refused}");
+        assert!(all(folder.path(), &names) == before, "{options} {words}: written");
+    }
+}
+
+#[test]
+fn what_is_due_is_done_before_a_reshape() {
+    let (folder, ..) = made("-l 5 -n 3 -x 1 -c 64", 4, 12);
+    let path = folder.path();
+    let without = " 0.img 1.img 3.img";
+    let refused = fails(path, &format!("grow --run -n 4{without}"), b"", 2);
+    assert!(refused.contains("spares, and there are 1") || refused.contains("lacks a member"), "{refused}");
+    let refused = fails(path, &format!("grow -c 32{without}"), b"", 2);
+    assert!(refused.contains("--run"), "{refused}");
+    let dirty = TempDir::new().unwrap();
+    for name in ["0.img", "1.img", "2.img"] {
+        fs::write(dirty.path().join(name), vec![7; 12 << 20]).unwrap();
+    }
+    ok(dirty.path(), "create -l 5 -n 3 -c 64 --force 0.img 1.img 2.img", b"");
+    let refused = fails(dirty.path(), "grow -c 32 0.img 1.img 2.img", b"", 2);
+    assert!(refused.contains("a resync or recovery is due"), "{refused}");
+    let (folder, names, content) = made("-l 5 -n 3 -c 64", 3, 12);
+    let path = folder.path();
+    // Without one from the start: the rest is reshaped.
+    ok(path, "grow --run -c 32 0.img 2.img", b"");
+    let read = ok(path, "read --run 0.img 2.img", b"");
+    assert!(read == content);
+    let stale = ok(path, &format!("read --run{names}"), b"");
+    assert!(stale == content, "the one that was away is out of date");
+}
+
+/// Runs until some of it is recorded, and then sends a signal.
+fn cut(folder: &Path, words: &str, signal: &str) -> (Option<i32>, String) {
+    let child = command(folder, words).spawn().unwrap();
+    let began = Instant::now();
+    while position(folder).is_none_or(|position| position < 1000) && began.elapsed() < Duration::from_secs(20)
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let sent = std::process::Command::new("kill").arg(signal).arg(child.id().to_string()).status();
+    assert!(sent.unwrap().success());
+    let output = finish(child, b"");
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output))
+}
+
+#[test]
+fn what_was_cut_off_is_refused_until_it_is_continued() {
+    for (signal, code) in [("-INT", Some(130)), ("-KILL", None)] {
+        let (folder, names, content) = made("-l 5 -n 3 -c 64", 3, 96);
+        let path = folder.path();
+        let (ended, said) = cut(path, &format!("grow -c 32{names}"), signal);
+        assert_eq!(ended, code, "{said}");
+        if code.is_some() {
+            assert!(
+                said.contains("% of the reshape is done; `stripewise grow --continue` goes on"),
+                "{said}"
+            );
+        }
+        for word in ["read", "assemble", "detail", "check", "grow -c 128"] {
+            let refused = fails(path, &format!("{word}{names}"), b"", 2);
+            assert!(refused.contains("being reshaped, and "), "{word}: {refused}");
+            assert!(refused.contains("% is done; `stripewise grow --continue`"), "{word}: {refused}");
+        }
+        let shown = String::from_utf8(ok(path, "examine 0.img", b"")).unwrap();
+        assert!(shown.contains("Reshape pos'n : "), "{shown}");
+        if code.is_some() {
+            let told = json(path, &format!("grow --continue --json{names}"));
+            assert_eq!(told["reshape"]["chunk_bytes"], serde_json::json!([65536, 32768]));
+            assert!(ok(path, &format!("read{names}"), b"") == content);
+            ok(path, &format!("check{names}"), b"");
+        } else {
+            let refused = fails(path, "grow --continue 0.img 1.img", b"", 2);
+            assert!(refused.contains("--run"), "{refused}");
+            ok(path, "grow --continue --run 0.img 1.img", b"");
+            assert!(ok(path, "read --run 0.img 1.img", b"") == content);
+            // It is out of date, and is had back as a new one.
+            assert!(ok(path, &format!("read --run{names}"), b"") == content);
+        }
+    }
+}
