@@ -354,6 +354,6 @@ def cases():
         for shape, *change in [(raid("5", 3, small, spares=1), "--raid-devices=4"), (raid("5", 4, small), "--chunk=32"), (raid("6", 4, small, bitmap=True), "--layout=ra"),
                                (Shape("5", equal(3, 24 * MIB), chunk=64, size=12 * MIB), "--layout=rs"), (raid("4", 3, small, spares=1), "--raid-devices=4", "--chunk=128")]:
             add(how, shape, *change)
-    for shape, *change in [long[1], long[2], (raid("5", 4), "--layout=pf"), (raid("6", 4, bitmap=True), "--chunk=32")]:
+    for shape, *change in [long[1], long[2], (raid("5", 4), "--layout=parity-first"), (raid("6", 4, bitmap=True), "--chunk=32")]:
         add("reshaped-degraded", shape, *change)
     return [case for case in made if case]

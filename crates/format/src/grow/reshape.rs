@@ -12,8 +12,9 @@ use std::fmt;
 
 use super::{BLOCK_SECTORS, Update};
 use crate::bitmap::BitmapSuperblock;
+use crate::error::require;
 use crate::level::{Layout, Level};
-use crate::superblock_1::{Features, Minor, Role, Superblock1};
+use crate::superblock_1::{Features, Minor, Role, Superblock1, Superblock1Error};
 
 /// From here on an offset is not rounded further: 1 MiB.
 const ALIGNED_SECTORS: u64 = 2048;
@@ -351,7 +352,7 @@ impl Superblock1 {
         }
         new.dev_roles.clone_from(&beginning.roles);
         let data = u64::from(target.raid_disks) - u64::from(self.level.parity_count());
-        let position = if backwards { self.size_sectors * data } else { 0 };
+        let position = if backwards { self.size_sectors.saturating_mul(data) } else { 0 };
         new.with_reshape_position(position, update)
     }
 
@@ -379,6 +380,26 @@ impl Superblock1 {
         new.data_offset_sectors = self.data_offset_sectors.saturating_add_signed(offset);
         new.data_size_sectors = self.data_size_sectors.saturating_add_signed(-offset);
         new
+    }
+
+    /// Checks that what a reshape that is under way makes of this member can be: its data keep clear of superblock and logs there, too.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_reshaped(&self) -> Result<(), Superblock1Error> {
+        let offset = self.reshape().map_or(0, |reshape| reshape.new_offset_sectors);
+        require(
+            self.data_offset_sectors.checked_add_signed(offset.into()).is_some(),
+            "new_offset",
+            offset,
+            || {
+                format!(
+                    "data_offset is {}, and the data would begin before the device",
+                    self.data_offset_sectors
+                )
+            },
+        )?;
+        Self::parse(&self.reshaped().to_bytes(), self.super_offset_sectors).map(|_| ())
     }
 
     /// How far a reshape of a level with parity is, in percent; none if no such is under way.
@@ -628,6 +649,11 @@ mod tests {
         assert_eq!(begun.with_reshape_position(129_024, update(6)).reshaped_percent(), Some(33));
         let bytes = on.to_bytes();
         assert_eq!(Superblock1::parse(&bytes, 8).unwrap(), on, "it reads");
+        assert!(on.check_reshaped().is_ok());
+        let onto_superblock = Superblock1 { new_offset_sectors: -2045, ..on.clone() };
+        assert!(onto_superblock.check_reshaped().is_err());
+        let before_device = Superblock1 { new_offset_sectors: -4000, ..on.clone() };
+        assert!(before_device.check_reshaped().unwrap_err().to_string().contains("new_offset"));
         let done = on.reshaped();
         assert_eq!(done.features, Features::default());
         assert_eq!((done.data_offset_sectors, done.data_size_sectors), (1664, 129_408));

@@ -171,6 +171,14 @@ pub fn resume(
         }
     }
     let superblocks: Vec<Superblock1> = members.iter().map(|index| before[*index].clone()).collect();
+    if let Some((index, error)) = members
+        .iter()
+        .zip(&superblocks)
+        .find_map(|(index, superblock)| Some((*index, superblock.check_reshaped().err()?)))
+    {
+        let label = &assembled.found.candidates[index].label;
+        return Err(GrowProblem::Refused(format!("{label}: {error}")));
+    }
     if !is_ended {
         require_room(&array, &superblocks, &read, &written)?;
     }
