@@ -113,6 +113,8 @@ fn serve(args: &ServeArgs) -> Result<Exit> {
         description: &model.title,
         sectors,
         kept_bytes: [args.keep.0, args.keep.0],
+        volatile_cache: drive.has_volatile_cache(),
+        physical_bytes: drive.physical_bytes(),
     };
     let ready = |drive: &Served, at: &Path| {
         let depth = drive.0.queue_depth();

@@ -21,8 +21,16 @@ use stripewise_host::{
 
 const SECTORS: u64 = 1 << 16;
 const LATENCY: Nanos = Nanos::from_millis(20);
-const EXPORT: DriveExport<'static> =
-    DriveExport { name: "twenty-ms", description: "20 ms", sectors: SECTORS, kept_bytes: [1 << 20, 1 << 20] };
+const EXPORT: DriveExport<'static> = DriveExport {
+    name: "twenty-ms",
+    description: "20 ms",
+    sectors: SECTORS,
+    kept_bytes: [1 << 20, 1 << 20],
+    volatile_cache: true,
+    physical_bytes: 512,
+};
+/// What a flash drive is that keeps what it was sent.
+const SAFE: DriveExport<'static> = DriveExport { volatile_cache: false, physical_bytes: 4096, ..EXPORT };
 
 /// Each command takes the same time, however many there are.
 #[derive(Default)]
@@ -61,13 +69,21 @@ fn while_served<S: Send>(
 }
 
 fn as_disk(path: &Path, clients: impl FnOnce()) -> DriveReport {
+    as_disk_of(&EXPORT, path, clients)
+}
+
+fn as_disk_of(export: &DriveExport<'_>, path: &Path, clients: impl FnOnce()) -> DriveReport {
     let serve =
-        |server: VhostDriveServer, stop: &AtomicBool| server.serve(&EXPORT, &mut Constant::default(), stop);
+        |server: VhostDriveServer, stop: &AtomicBool| server.serve(export, &mut Constant::default(), stop);
     while_served(VhostDriveServer::bind(path).unwrap(), serve, clients)
 }
 
 fn over_nbd(path: &Path, clients: impl FnOnce()) -> DriveReport {
-    let serve = |server: DriveServer, stop: &AtomicBool| server.serve(EXPORT, &mut Constant::default(), stop);
+    over_nbd_of(EXPORT, path, clients)
+}
+
+fn over_nbd_of(export: DriveExport<'_>, path: &Path, clients: impl FnOnce()) -> DriveReport {
+    let serve = |server: DriveServer, stop: &AtomicBool| server.serve(export, &mut Constant::default(), stop);
     while_served(DriveServer::bind(path).unwrap(), serve, clients)
 }
 
@@ -209,6 +225,31 @@ fn an_nbd_client_finds_what_is_kept_and_waits_as_long() {
         assert_eq!(Client::new(&path).read(4096, 512), [5; 512], "another client's");
     });
     assert_eq!(report.commands, 5);
+}
+
+#[test]
+fn clients_are_told_whether_flushes_matter_and_a_machine_how_large_physical_blocks_are() {
+    const SEND_FLUSH: u16 = 1 << 2;
+    const SEND_FUA: u16 = 1 << 3;
+    let folder = tempfile::tempdir().unwrap();
+    for (export, flushes, exponent) in [(EXPORT, true, 0), (SAFE, false, 3)] {
+        let path = folder.path().join("disk");
+        as_disk_of(&export, &path, || {
+            let mut machine = Machine::new(&path);
+            assert_eq!(machine.offers_flushes, flushes);
+            assert_eq!(
+                machine.config(20, 5),
+                [0, 2, 0, 0, exponent],
+                "blocks, and their number to a physical one"
+            );
+        });
+        let path = folder.path().join("nbd");
+        over_nbd_of(export, &path, || {
+            let told = Client::new(&path).flags;
+            let expected = if flushes { SEND_FLUSH | SEND_FUA } else { 0 };
+            assert_eq!(told & (SEND_FLUSH | SEND_FUA), expected, "{told:#x}");
+        });
+    }
 }
 
 #[test]

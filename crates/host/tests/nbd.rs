@@ -92,7 +92,7 @@ fn requests_under_way_are_answered_when_the_server_stops() {
         stop.store(true, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(300));
         let mut rest = Vec::new();
-        client.0.read_to_end(&mut rest).unwrap();
+        client.stream.read_to_end(&mut rest).unwrap();
         rest.len() - 65536
     });
     assert_eq!(answered % (65536 + 16), 0, "replies are whole");
@@ -156,11 +156,11 @@ fn clients_that_read_no_replies_hold_no_more_than_there_is_for_all() {
             let mut client = Client::new(path);
             assert_eq!(client.read(0, 512 << 10).len(), 512 << 10, "its share is there for each");
             client.send(READ, 0, 9, 0, 16 << 20);
-            client.0.set_nonblocking(true).unwrap();
+            client.stream.set_nonblocking(true).unwrap();
             std::thread::sleep(Duration::from_millis(500));
-            let early = client.0.read(&mut [0; 16]).unwrap_err();
+            let early = client.stream.read(&mut [0; 16]).unwrap_err();
             assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock, "there is no room for it");
-            client.0.set_nonblocking(false).unwrap();
+            client.stream.set_nonblocking(false).unwrap();
             deaf.clear();
             assert_eq!(client.reply(), (0, 9), "there is again");
         },
@@ -175,7 +175,7 @@ fn a_client_that_disconnects_gets_its_answers_first() {
         client.send(DISC, 0, 0, 0, 0);
         assert_eq!(client.reply(), (0, 7));
         let mut rest = Vec::new();
-        client.0.read_to_end(&mut rest).unwrap();
+        client.stream.read_to_end(&mut rest).unwrap();
         assert_eq!(rest.len(), 512);
     });
 }
@@ -192,7 +192,7 @@ fn hurry(client: &mut Client, requests: u64, depth: u64) {
             let (error, answered) = client.reply();
             assert_eq!(error, 0);
             assert!(under_way.remove(&answered), "{answered} is answered once");
-            client.0.read_exact(&mut [0; 4096]).unwrap();
+            client.stream.read_exact(&mut [0; 4096]).unwrap();
         }
     }
     assert!(under_way.is_empty());

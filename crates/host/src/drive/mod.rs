@@ -58,6 +58,10 @@ pub struct DriveExport<'a> {
     pub sectors: u64,
     /// Bytes at the start, and at the end, that are kept.
     pub kept_bytes: [u64; 2],
+    /// Whether it has a write cache that a power cut empties. Clients of another send neither flushes nor forced writes.
+    pub volatile_cache: bool,
+    /// What its medium is written by: a power of two, 512 or more. Only a virtual machine is told.
+    pub physical_bytes: u64,
 }
 
 /// What a server of a drive did.

@@ -41,6 +41,7 @@ impl Rig {
             min_bytes: 512,
             preferred_bytes: 4096,
             buffered: false,
+            volatile: true,
             read_only: false,
             fast_zero: true,
         };

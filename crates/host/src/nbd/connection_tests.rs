@@ -23,6 +23,7 @@ fn export() -> Export {
         min_bytes: 512,
         preferred_bytes: 4096,
         buffered: false,
+        volatile: true,
         read_only: false,
         fast_zero: true,
     }

@@ -69,6 +69,7 @@ impl DriveServer {
                 read_only: false,
                 fast_zero: false,
                 buffered: false,
+                volatile: export.volatile_cache,
                 min_bytes: SECTOR_BYTES as u32,
             },
             kept: Kept::new(bytes, head, tail),

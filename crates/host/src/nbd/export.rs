@@ -14,6 +14,7 @@ const PREFERRED_BYTES_MIN: u64 = 4096;
 
 /// An export, fixed while it is served.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(crate) struct Export {
     /// Its name; the empty name means it too.
     pub(crate) name: String,
@@ -31,6 +32,8 @@ pub(crate) struct Export {
     pub(crate) fast_zero: bool,
     /// Whether reads and writes go through a page cache.
     pub(crate) buffered: bool,
+    /// Whether flushes and forced writes make a difference.
+    pub(crate) volatile: bool,
 }
 
 impl Export {
@@ -40,12 +43,13 @@ impl Export {
     /// members, and a flush of any connection reaches every member.
     pub(crate) fn flags(&self, structured: bool) -> u16 {
         use transmission_flag as flag;
-        let common = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::CAN_MULTI_CONN;
+        let (flush, fua) = if self.volatile { (flag::SEND_FLUSH, flag::SEND_FUA) } else { (0, 0) };
+        let common = flag::HAS_FLAGS | flush | flag::CAN_MULTI_CONN;
         let common = if structured { common | flag::SEND_DF } else { common };
         if self.read_only {
             return common | flag::READ_ONLY;
         }
-        common | flag::SEND_FUA | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO
+        common | fua | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO
     }
 
     /// Whether a client that asks for this name means the export.

@@ -19,6 +19,7 @@ fn export() -> Export {
         min_bytes: 512,
         preferred_bytes: 65536,
         buffered: false,
+        volatile: true,
         read_only: false,
         fast_zero: true,
     }

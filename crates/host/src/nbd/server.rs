@@ -154,6 +154,7 @@ impl NbdServer {
             read_only: config.read_only,
             fast_zero: array.zeroes_fast(),
             buffered: array.cache_status().is_some(),
+            volatile: true,
         };
         let shards = array.shard_count();
         let shared = Shared::new(export, config, array.router(), shards);

@@ -9,7 +9,7 @@ use stripewise_engine::units::{SECTOR_BYTES, SectorRange};
 use virtio_queue::{Queue, QueueT};
 use vm_memory::GuestMemoryMmap;
 
-use super::protocol::Region;
+use super::protocol::{Region, offered};
 use super::request::{Asked, BlockRequest};
 use crate::drive::{DriveCommand, DriveExport, Kept};
 
@@ -48,6 +48,9 @@ enum Sense {
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) sectors: u64,
+    /// The features that the machine may choose of.
+    pub(super) offered: u64,
+    pub(super) physical_bytes: u64,
     name: Vec<u8>,
     kept: Kept,
     /// Whether the client may ask to be told that a message was obeyed.
@@ -76,6 +79,8 @@ impl Device {
         let [head, tail] = export.kept_bytes;
         Self {
             sectors: export.sectors,
+            offered: offered(export.volatile_cache),
+            physical_bytes: export.physical_bytes,
             name: export.name.as_bytes().to_vec(),
             kept: Kept::new(export.sectors * SECTOR_BYTES, head, tail),
             acknowledges: false,

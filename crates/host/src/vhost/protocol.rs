@@ -80,27 +80,30 @@ impl Answer {
     }
 }
 
-fn offered() -> u64 {
-    [
+/// Without flushes a machine takes the disk for one that writes through.
+pub(super) fn offered(has_volatile_cache: bool) -> u64 {
+    let always = [
         blk::VIRTIO_BLK_F_SIZE_MAX,
         blk::VIRTIO_BLK_F_SEG_MAX,
         blk::VIRTIO_BLK_F_BLK_SIZE,
-        blk::VIRTIO_BLK_F_FLUSH,
+        blk::VIRTIO_BLK_F_TOPOLOGY,
         VIRTIO_F_VERSION_1,
         VIRTIO_RING_F_INDIRECT_DESC,
         VIRTIO_RING_F_EVENT_IDX,
-    ]
-    .iter()
-    .fold(PROTOCOL_FEATURES, |all, bit| all | 1 << bit)
+    ];
+    let flush = has_volatile_cache.then_some(blk::VIRTIO_BLK_F_FLUSH);
+    always.into_iter().chain(flush).fold(PROTOCOL_FEATURES, |all, bit| all | 1 << bit)
 }
 
 /// Places of fields as in `struct virtio_blk_config`.
-fn config(sectors: u64) -> [u8; CONFIG_BYTES] {
+fn config(sectors: u64, physical_bytes: u64) -> [u8; CONFIG_BYTES] {
     let mut config = [0; CONFIG_BYTES];
     config[0..8].copy_from_slice(&sectors.to_le_bytes());
     config[8..12].copy_from_slice(&SEGMENT_BYTES_MAX.to_le_bytes());
     config[12..16].copy_from_slice(&SEGMENTS_MAX.to_le_bytes());
     config[20..24].copy_from_slice(&(SECTOR_BYTES as u32).to_le_bytes());
+    // Blocks of two to this power to a physical one.
+    config[24] = (physical_bytes / SECTOR_BYTES).max(1).ilog2() as u8;
     config
 }
 
@@ -108,7 +111,7 @@ impl Device {
     /// Does what a message says. None: it makes no sense, or is not known here.
     pub(super) fn obey(&mut self, message: Message) -> Option<Answer> {
         match message.request {
-            request::GET_FEATURES => return Some(Answer::number(offered())),
+            request::GET_FEATURES => return Some(Answer::number(self.offered)),
             request::GET_PROTOCOL_FEATURES => return Some(Answer::number(REPLY_ACK | BACKEND_REQ | CONFIG)),
             request::GET_CONFIG => return self.config(&message).map(Answer::Bytes),
             request::GET_VRING_BASE => {
@@ -157,7 +160,7 @@ impl Device {
     }
 
     fn set_features(&mut self, features: u64) -> Option<()> {
-        if features & !offered() != 0 {
+        if features & !self.offered != 0 {
             return None;
         }
         self.queue.set_event_idx(features & 1 << VIRTIO_RING_F_EVENT_IDX != 0);
@@ -214,7 +217,7 @@ impl Device {
 
     fn config(&self, message: &Message) -> Option<Vec<u8>> {
         let (first, count) = (message.u32_at(0)? as usize, message.u32_at(4)? as usize);
-        let config = config(self.sectors);
+        let config = config(self.sectors, self.physical_bytes);
         let part = config.get(first..first.checked_add(count)?)?;
         Some([message.payload.get(..CONFIG_HEADER_BYTES)?, part].concat())
     }

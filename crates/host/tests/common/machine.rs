@@ -19,6 +19,8 @@ pub const IN: u32 = 0;
 pub const OUT: u32 = 1;
 pub const FLUSH: u32 = 4;
 pub const GET_ID: u32 = 8;
+/// The feature `VIRTIO_BLK_F_FLUSH`.
+const FLUSHES: u64 = 1 << 9;
 
 const QUEUE_SIZE: u16 = 64;
 const MEMORY_BYTES: usize = 4 << 20;
@@ -60,6 +62,8 @@ pub struct Machine {
     call: EventFd,
     error: EventFd,
     begun: u16,
+    /// Whether the disk says that it takes flushes.
+    pub offers_flushes: bool,
     /// How long the last request took.
     pub elapsed: Duration,
 }
@@ -113,16 +117,24 @@ impl Machine {
         frontend.set_vring_err(0, &error)?;
         frontend.set_vring_kick(0, &kick)?;
         frontend.set_vring_enable(0, true)?;
-        Ok(Self { frontend, memory, kick, call, error, begun: 0, elapsed: Duration::ZERO })
+        let offers_flushes = features & FLUSHES != 0;
+        Ok(Self { frontend, memory, kick, call, error, begun: 0, offers_flushes, elapsed: Duration::ZERO })
     }
 
     pub fn capacity(&mut self) -> u64 {
-        let asked = vec![0; 8];
-        let (_, config) =
-            self.frontend.get_config(0, 8, VhostUserConfigFlags::WRITABLE, &asked).unwrap_or_else(|e| {
-                panic!("the configuration from {VHOST_USER_CONFIG_OFFSET}: {e}");
+        u64::from_le_bytes(self.config(0, 8).try_into().unwrap())
+    }
+
+    /// Bytes of the disk's configuration.
+    pub fn config(&mut self, from: u32, bytes: u32) -> Vec<u8> {
+        let asked = vec![0; bytes as usize];
+        let (_, config) = self
+            .frontend
+            .get_config(from, bytes, VhostUserConfigFlags::WRITABLE, &asked)
+            .unwrap_or_else(|e| {
+                panic!("the configuration from {VHOST_USER_CONFIG_OFFSET} + {from}: {e}");
             });
-        u64::from_le_bytes(config.try_into().unwrap())
+        config
     }
 
     fn put<T: vm_memory::ByteValued>(&self, value: T, at: u64) {

@@ -13,7 +13,11 @@ pub const ZEROES: u16 = 6;
 pub const FUA: u16 = 1;
 
 /// A client that does one thing after the other, with simple replies.
-pub struct Client(pub UnixStream);
+pub struct Client {
+    pub stream: UnixStream,
+    /// The transmission flags that the server told.
+    pub flags: u16,
+}
 
 impl Client {
     /// Connects and chooses the export, with simple replies.
@@ -25,7 +29,7 @@ impl Client {
         stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
         let mut export = [0; 10];
         stream.read_exact(&mut export).unwrap();
-        Self(stream)
+        Self { stream, flags: u16::from_be_bytes([export[8], export[9]]) }
     }
 
     pub fn send(&mut self, command: u16, flags: u16, cookie: u64, offset: u64, length: u32) {
@@ -35,13 +39,13 @@ impl Client {
         request.extend(cookie.to_be_bytes());
         request.extend(offset.to_be_bytes());
         request.extend(length.to_be_bytes());
-        self.0.write_all(&request).unwrap();
+        self.stream.write_all(&request).unwrap();
     }
 
     /// The error and the cookie of the next reply.
     pub fn reply(&mut self) -> (u32, u64) {
         let mut reply = [0; 16];
-        self.0.read_exact(&mut reply).unwrap();
+        self.stream.read_exact(&mut reply).unwrap();
         assert_eq!(reply[..4], [0x67, 0x44, 0x66, 0x98]);
         let error = u32::from_be_bytes(reply[4..8].try_into().unwrap());
         (error, u64::from_be_bytes(reply[8..].try_into().unwrap()))
@@ -49,7 +53,7 @@ impl Client {
 
     pub fn write(&mut self, flags: u16, offset: u64, bytes: &[u8]) {
         self.send(WRITE, flags, 1, offset, bytes.len() as u32);
-        self.0.write_all(bytes).unwrap();
+        self.stream.write_all(bytes).unwrap();
         assert_eq!(self.reply(), (0, 1));
     }
 
@@ -57,7 +61,7 @@ impl Client {
         self.send(READ, 0, 2, offset, length);
         assert_eq!(self.reply(), (0, 2));
         let mut bytes = vec![0; length as usize];
-        self.0.read_exact(&mut bytes).unwrap();
+        self.stream.read_exact(&mut bytes).unwrap();
         bytes
     }
 

@@ -37,6 +37,14 @@ impl DriveModel {
         }
     }
 
+    /// Bytes that the medium is written by: 512, or more where smaller sectors are made up.
+    pub const fn physical_bytes(&self) -> u64 {
+        match self {
+            Self::Hdd(hdd) => hdd.physical_sectors * 512,
+            Self::Ssd(_) | Self::Constant(_) => 512,
+        }
+    }
+
     /// The model as loaded.
     pub fn model(&self) -> &Model {
         match self {
