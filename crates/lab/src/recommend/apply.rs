@@ -46,8 +46,7 @@ fn create(values: &Values) -> Vec<String> {
     if level_known.is_none() && !is_open(level) {
         return Vec::new();
     }
-    let mut words =
-        vec!["mdadm --create /dev/md0".to_owned(), format!("--level={}", level.replace("raid", ""))];
+    let mut words = vec![CREATE.to_owned(), format!("--level={}", level.replace("raid", ""))];
     let layout = values.get("layout").and_then(|name| match level_known {
         _ if is_open(name) => Some(name.clone()),
         Some(level) => Layout::parse(level, name)
@@ -63,6 +62,9 @@ fn create(values: &Values) -> Vec<String> {
     if let Some(chunk) = values.get("chunk").filter(|_| level_known.is_none_or(Level::has_chunks)) {
         words.push(format!("--chunk={chunk}"));
     }
+    if level_known.is_none_or(Level::is_redundant) {
+        words.extend(bitmap_of_creation(values));
+    }
     words.push("<devices>".to_owned());
     vec![words.join(" ")]
 }
@@ -72,6 +74,21 @@ fn stripe_cache_size(values: &Values) -> Vec<String> {
     entries.map(|n| format!("echo {n} > /sys/block/md0/md/stripe_cache_size")).into_iter().collect()
 }
 
+/// The bitmap that was measured. No command takes one away that mdadm gives by itself: whether to go without is not what was studied.
+fn bitmap_of_creation(values: &Values) -> Option<String> {
+    let kind = values.get("bitmap").filter(|kind| *kind != "none")?;
+    Some(format!("--bitmap={kind}{}", bitmap_options(values)))
+}
+
+/// Whether the commands make an array with redundancy and say nothing of a bitmap, which mdadm may then give it.
+pub(super) fn leave_bitmap_open(commands: &[String]) -> bool {
+    commands.iter().any(|line| {
+        line.starts_with(CREATE)
+            && ![" --bitmap=", " --level=0 ", " --level=linear "].iter().any(|word| line.contains(word))
+    })
+}
+
+const CREATE: &str = "mdadm --create /dev/md0";
 const NO_BITMAP: &str = "mdadm --grow --bitmap=none /dev/md0";
 
 fn bitmap(values: &Values) -> Vec<String> {
@@ -85,12 +102,16 @@ fn other_bitmap(values: &Values) -> Vec<String> {
 }
 
 fn internal_bitmap(values: &Values) -> String {
+    format!("mdadm --grow --bitmap=internal{} /dev/md0", bitmap_options(values))
+}
+
+fn bitmap_options(values: &Values) -> String {
     let option = |name: &str, option: &str| {
         let value = values.get(name).filter(|value| *value != "default");
         value.map_or_else(String::new, |value| format!(" --{option}={value}"))
     };
     let (chunk, delay) = (option("bitmap_chunk", "bitmap-chunk"), option("bitmap_delay", "delay"));
-    format!("mdadm --grow --bitmap=internal{chunk}{delay} /dev/md0")
+    chunk + &delay
 }
 
 fn readahead(values: &Values) -> Vec<String> {
@@ -154,6 +175,36 @@ mod tests {
         );
         assert_eq!(commands("bitmap", "none", &raid5), ["mdadm --grow --bitmap=none /dev/md0"]);
         assert!(commands("iodepth", "32", &raid5).is_empty());
+    }
+
+    #[test]
+    fn an_array_is_made_with_the_bitmap_that_was_measured() {
+        let create = |level: &str, bitmap: &[(&str, &str)]| {
+            let array = fixed(&[("level", level), ("raid_devices", "4")]);
+            let values = array.into_iter().chain(fixed(bitmap)).collect();
+            commands("chunk", "64K", &values).remove(0)
+        };
+        let start = |level| format!("mdadm --create /dev/md0 --level={level} --raid-devices=4 --chunk=64K");
+        let without = create("raid5", &[("bitmap", "none"), ("bitmap_chunk", "default")]);
+        assert_eq!(without, format!("{} <devices>", start("5")));
+        let with =
+            create("raid6", &[("bitmap", "internal"), ("bitmap_chunk", "262144K"), ("bitmap_delay", "5")]);
+        assert_eq!(
+            with,
+            format!("{} --bitmap=internal --bitmap-chunk=262144K --delay=5 <devices>", start("6"))
+        );
+        let open = create("<raid5|raid6>", &[("bitmap", "<none|internal>")]);
+        assert_eq!(open, format!("{} --bitmap=<none|internal> <devices>", start("<5|6>")));
+        assert!(!create("raid0", &[("bitmap", "internal")]).contains("bitmap"));
+    }
+
+    #[test]
+    fn a_bitmap_that_mdadm_may_add_to_what_was_studied_is_told() {
+        let told = |command: &str| leave_bitmap_open(&[command.to_owned()]);
+        let create = |words: &str| told(&format!("{CREATE} {words} <devices>"));
+        assert!(create("--level=5") && create("--level=<5|0>") && create("--level=10"));
+        assert!(!create("--level=5 --bitmap=internal") && !create("--level=0") && !create("--level=linear"));
+        assert!(!told(NO_BITMAP) && !leave_bitmap_open(&[]));
     }
 
     #[test]

@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use super::{FAMILIES, Question, family};
 use crate::results::CellResult;
 
+/// What is said where the command makes an array that mdadm may give a bitmap, which was not studied.
+pub(super) const LEFT_OPEN: &str = "The study ran without a write-intent bitmap. mdadm gives an array of 100 GB or more one unless told \
+    --bitmap=none: with it little is resynced after a crash, and small writes are slower, as the study `bitmap` shows.";
+
 type Workload = (BTreeMap<String, String>, u32);
 
 /// A sentence for each family: every chunk's throughput beside none's, the geometric mean over workloads and replicates.

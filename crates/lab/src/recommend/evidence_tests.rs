@@ -154,6 +154,20 @@ fn equal_values_of_single_runs_are_tied_and_not_called_highest() {
 }
 
 #[test]
+fn of_equal_figures_none_is_called_highest() {
+    let summary = |second: [u64; 3]| {
+        let at = |value: &str, bytes: [u64; 3]| -> Vec<CellResult> {
+            bytes.into_iter().zip(0..).map(|(b, r)| cell("read", "", value, r, b * 1_000_000)).collect()
+        };
+        let cells = [at("64K", [90, 100, 110]), at("128K", second)].concat();
+        judge(&cells, &["64K", "128K"], &Weights::default()).recommendation.summary
+    };
+    let (equal, near) = (summary([90, 100, 110]), summary([110, 91, 98]));
+    assert!(equal.contains("is tied with") && !equal.contains("highest"), "{equal}");
+    assert!(near.contains("scores highest, but is tied with"), "{near}");
+}
+
+#[test]
 fn values_alike_by_the_margin_alone_are_not_called_indistinguishable() {
     let at = |value: &str, share: f64| {
         (0..3).map(|r| cell("read", "", value, r, (1e9 * share) as u64 + u64::from(r))).collect::<Vec<_>>()
@@ -198,7 +212,8 @@ fn a_factor_of_one_value_that_some_values_lack_keeps_nothing_apart() {
     let judged = levels(&["64K"]);
     assert_eq!(judged.recommendation.best, "raid5");
     let said = "Levels are compared by throughput alone: raid5 survives one lost member, raid1 survives all lost members but one.";
-    assert_eq!(judged.notes, [said]);
+    assert_eq!(judged.notes[0], said);
+    assert!(!judged.notes.join("").contains("'chunk'"), "{:?}", judged.notes);
 }
 
 #[test]

@@ -75,7 +75,9 @@ pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered 
             "{incomplete} of {all} workloads lack figures for some value and were not judged."
         ));
     }
+    let mut is_explained = is_explained;
     if idle > 0 {
+        is_explained |= incomplete == 0;
         notes.push(format!("In {idle} workloads no I/O completed within the time; they were not judged. A longer runtime shows more."));
     }
     Gathered { groups, notes, is_explained }

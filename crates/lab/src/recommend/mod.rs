@@ -104,6 +104,9 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
         best,
         tied_with: ties,
     };
+    if apply::leave_bitmap_open(&recommendation.commands) {
+        notes.push(bitmap::LEFT_OPEN.to_owned());
+    }
     Judgement { recommendation, notes }
 }
 

@@ -6,6 +6,8 @@ use super::{Group, MARGIN, MKFS, Question, Scored, Tie, has_nothing_to_apply};
 
 /// How many replicates are advised where there was one.
 const REPLICATES: u32 = 5;
+/// Logarithms of ratios that differ by less are of equal figures.
+const EQUAL: f64 = 1e-9;
 
 /// One sentence or two: best, tie, or no winner.
 pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Group]) -> String {
@@ -51,8 +53,12 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
         (true, false) => within(verb),
         (false, false) => format!("the evidence does not tell {untold} from it, and {}", within(verb)),
     };
-    let all: Vec<&str> = ranking[1..].iter().filter(|s| s.tie().is_some()).map(name).collect();
-    format!("{subject} {} scores highest, but is tied with {}: {why}. {reaches}", name(best), all.join(", "))
+    let tied: Vec<&Scored> = ranking[1..].iter().filter(|s| s.tie().is_some()).collect();
+    let all: Vec<&str> = tied.iter().map(|s| name(s)).collect();
+    // Where all are equal none is highest.
+    let is_equal = tied.iter().all(|s| s.ratio.value.abs() < EQUAL);
+    let is_tied = if is_equal { "is tied" } else { "scores highest, but is tied" };
+    format!("{subject} {} {is_tied} with {}: {why}. {reaches}", name(best), all.join(", "))
 }
 
 /// By how many per cent what stands at this logarithm of a ratio is slower.
