@@ -36,7 +36,7 @@ pub(crate) enum SimCommand {
 #[derive(Debug, Args)]
 pub(crate) struct SwarmArgs {
     /// How many seeds.
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
@@ -64,7 +64,7 @@ pub(crate) struct ReplayArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
     /// Orders of answers to try, by seed.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     orders: u64,
     /// Torn and reordered choices of what survives, at each place.
     #[arg(long, default_value_t = 20)]

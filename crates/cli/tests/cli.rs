@@ -167,6 +167,16 @@ fn a_study_runs_on_memory_and_on_files_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_study_in_which_nothing_completed_says_so_and_fails() {
+    let folder = folder_with_plan(&SMALL.replace("runtime = \"500ms\"", "runtime = \"1us\""));
+    for run in ["the first", "that finds the results"] {
+        let output = stripewise(folder.path(), &["study", "run", "plan.toml"]);
+        assert_eq!(code(&output), 3, "{run}: {}", stderr(&output));
+        assert!(stderr(&output).contains("no I/O completed in any cell"), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn impossible_plans_say_file_line_and_what_would_be_right() {
     let cases = [
         ("[job]", "[job]\nblocksize = \"4k\"", "blocksize"),

@@ -29,6 +29,13 @@ pub enum OpenError {
         /// The keyslots that could not be tried, and why.
         skipped: Vec<(u32, String)>,
     },
+    /// The only keyslot to be tried is none of the header's.
+    NoSuchKeyslot {
+        /// Its number.
+        asked: u32,
+        /// Those that there are.
+        there: Vec<u32>,
+    },
     /// The store ends before the payload does.
     Cut {
         /// What the header says.
@@ -38,15 +45,23 @@ pub enum OpenError {
     },
 }
 
+fn list(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Header(error) => error.fmt(f),
             Self::Cipher(error) => write!(f, "the volume's key: {error}"),
+            Self::NoSuchKeyslot { asked, there } if there.is_empty() => {
+                write!(f, "there is no keyslot {asked}, nor any other")
+            }
+            Self::NoSuchKeyslot { asked, there } => {
+                write!(f, "there is no keyslot {asked}; there are {}", list(there))
+            }
             Self::NoKeyslot { tried, skipped } => {
-                let list =
-                    |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
                 match tried.as_slice() {
                     [] => f.write_str("no keyslot could be tried")?,
                     tried => write!(
@@ -128,6 +143,7 @@ pub fn unlock(
     let digest = header.digest()?;
     check_digest(&digest, limits)?;
     let mut keyslots = header.keyslots()?;
+    let mut there: Vec<u32> = keyslots.iter().map(|(number, _)| *number).collect();
     keyslots.retain(|(number, slot)| match only {
         Some(only) => only == *number,
         None => slot.priority != Priority::Ignore && digest.keyslots.contains(&number.to_string()),
@@ -136,7 +152,12 @@ pub fn unlock(
     let (mut tried, mut skipped) = (Vec::new(), Vec::new());
     if let Luks::V2(header, _) = header {
         let unusable = header.unusable.iter().map(|unusable| (unusable.keyslot, unusable.reason.clone()));
+        there.extend(header.unusable.iter().map(|unusable| unusable.keyslot));
         skipped.extend(unusable.filter(|(number, _)| only.is_none_or(|only| only == *number)));
+    }
+    if let Some(asked) = only.filter(|only| !there.contains(only)) {
+        there.sort_unstable();
+        return Err(OpenError::NoSuchKeyslot { asked, there });
     }
     for (number, slot) in keyslots {
         match open_keyslot(store, &slot, &digest, passphrase, limits) {

@@ -98,6 +98,18 @@ fn a_wrong_passphrase_names_the_keyslots_that_were_tried() {
 }
 
 #[test]
+fn a_keyslot_that_is_not_there_is_named_with_those_that_are() {
+    for store in [luks1(), luks2()] {
+        let header = read_header(&store).unwrap();
+        assert!(unlock(&store, &header, PASSPHRASE, Some(0), LIMITS).is_ok());
+        for passphrase in [PASSPHRASE, b"another"] {
+            let told = unlock(&store, &header, passphrase, Some(5), LIMITS).unwrap_err().to_string();
+            assert_eq!(told, "there is no keyslot 5; there are 0");
+        }
+    }
+}
+
+#[test]
 fn fields_of_luks1_that_cannot_be_are_named() {
     for (changes, told) in [
         (&[(104, 0)][..], "payload offset is 0; header and keyslots take"),

@@ -9,6 +9,7 @@ use anyhow::Result;
 use serde::Serialize;
 use stripewise_lab::cell::Cell;
 use stripewise_lab::plan::{Fill, Plan};
+use stripewise_lab::recommend::judged;
 use stripewise_lab::report::render;
 use stripewise_lab::results::StudyResults;
 use stripewise_lab::store::{Store, StoreError};
@@ -67,7 +68,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
         say!("{}", pace(&results, wall_seconds));
     }
     say!("report: {}", report.display());
-    Ok(end(&outcome, cancel.load(Ordering::Relaxed)))
+    Ok(match end(&outcome, cancel.load(Ordering::Relaxed)) {
+        Exit::Done if is_idle(&results) => {
+            say!("no I/O completed in any cell; a longer runtime shows more");
+            Exit::CellsFailed
+        }
+        exit => exit,
+    })
 }
 
 /// What runs the study again, from the same folder; weights are the report's to say.
@@ -97,6 +104,12 @@ fn end(outcome: &RunOutcome, cancelled: bool) -> Exit {
     } else {
         Exit::Done
     }
+}
+
+/// Whether nothing was measured in the time that there was.
+fn is_idle(results: &StudyResults) -> bool {
+    let mut cells = results.cells.iter().peekable();
+    cells.peek().is_some() && cells.all(|cell| judged(cell).is_some_and(|figure| figure.speed() == 0.0))
 }
 
 /// How fast the simulation went.
