@@ -127,6 +127,7 @@ pub(crate) enum ValidatePart {
     Counts,
     Times,
     Syncs,
+    Loads,
 }
 
 #[derive(Debug, Args)]

@@ -63,10 +63,23 @@ impl DegradedRows {
 /// When the members count as left alone by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTest {
-    /// Sectors of others, since a member was last found busy, that make it busy again.
+    /// Sectors of others, since a member was last found busy, that make it busy again. As in md, which counts its own when they
+    /// begin and all when they end, what the sync itself has under way is taken from them on both occasions.
     pub sectors: i64,
-    /// Sectors of the sync itself that are under way count as well, either way (an unsigned comparison in md).
-    pub own_io_counts: bool,
+    /// As many sectors fewer make it busy, too (an unsigned comparison in md).
+    pub either_way: bool,
+}
+
+/// Whether requests and the array's own work take turns on levels of copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Barrier {
+    /// They do not.
+    None,
+    /// On RAID-10: no request is let in while any of the array's own work is under way, which begins when all have ended (md's
+    /// `raise_barrier`).
+    Raid10,
+    /// On RAID-1 as well. (Since 4.11 md's barrier there is of 64 MiB, where requests seldom are.)
+    All,
 }
 
 /// How resync, recovery and checks keep out of the way of requests.
@@ -94,6 +107,11 @@ pub struct SyncPolicy {
     pub copies_sectors: u64,
     /// and on RAID-10 (md: raid10.c's `RESYNC_DEPTH` is of 32 MiB).
     pub raid10_sectors: u64,
+    /// Whether requests and the array's own work take turns on levels of copies.
+    pub barrier: Barrier,
+    /// Above the least speed it pauses so long when requests wait for their turn (md before 4.1); none: it
+    /// [rests](Self::full_rest) at any speed.
+    pub waiters_pause: Option<Nanos>,
     /// How long it rests when the stripe cache was full and has room again. md sleeps a jiffy, which takes half of one on
     /// average before Linux 4.8, whose timers take one more; a jiffy is 4 ms on distributions' kernels (HZ=250).
     pub full_rest: Nanos,
@@ -181,11 +199,13 @@ impl Policy {
                 drains_beside_others: false,
                 marks: 10,
                 mark_interval: Nanos::from_millis(3000),
-                idle: IdleTest { sectors: 4096, own_io_counts: true },
+                idle: IdleTest { sectors: 4096, either_way: true },
                 cache_quarters: 4,
                 rows_sectors_max: u64::MAX,
                 copies_sectors: 32 * 128,
                 raid10_sectors: 512 * 128,
+                barrier: Barrier::All,
+                waiters_pause: Some(Nanos::from_millis(1000)),
                 full_rest: Nanos::from_millis(2),
             },
         }
@@ -194,7 +214,7 @@ impl Policy {
     /// Linux 2.6.27 (Ubuntu 8.10).
     pub const fn linux_2_6_27() -> Self {
         let before = Self::linux_2_6_18();
-        let idle = IdleTest { sectors: 4096, own_io_counts: false };
+        let idle = IdleTest { sectors: 4096, either_way: false };
         Self {
             name: "linux-2.6.27",
             aligned_reads_bypass_cache: true,
@@ -207,7 +227,7 @@ impl Policy {
     /// Linux 3.2 (Debian 7, Ubuntu 12.04).
     pub const fn linux_3_2() -> Self {
         let before = Self::linux_2_6_27();
-        let idle = IdleTest { sectors: 64, own_io_counts: false };
+        let idle = IdleTest { sectors: 64, either_way: false };
         Self {
             name: "linux-3.2",
             sync_writes_skip_delay: true,
@@ -225,7 +245,13 @@ impl Policy {
             degraded_rows: DegradedRows::WholeToRebuild,
             raid6_rmw_level: RmwLevel::Cheaper,
             rows_in_turn: Some(2048),
-            sync: SyncPolicy { full_rest: Nanos::from_millis(6), drains_beside_others: true, ..before.sync },
+            sync: SyncPolicy {
+                full_rest: Nanos::from_millis(6),
+                drains_beside_others: true,
+                barrier: Barrier::Raid10,
+                waiters_pause: None,
+                ..before.sync
+            },
             ..before
         }
     }
@@ -254,12 +280,14 @@ impl Policy {
                 drains_beside_others: false,
                 marks: 10,
                 mark_interval: Nanos::from_millis(500),
-                idle: IdleTest { sectors: 64, own_io_counts: false },
+                idle: IdleTest { sectors: 64, either_way: false },
                 // Requests have a part of the cache for themselves.
                 cache_quarters: 3,
                 rows_sectors_max: 2048,
                 copies_sectors: 2048,
                 raid10_sectors: 2048,
+                barrier: Barrier::None,
+                waiters_pause: None,
                 full_rest: Nanos(0),
             },
             ..Self::linux_6_1()

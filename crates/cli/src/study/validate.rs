@@ -26,11 +26,11 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
     let stop = stop_flag()?;
     let wants = |part| args.only.is_none_or(|only| only == part);
     let all = || -> Result<Validation> {
-        let (mut counts, mut times, mut syncs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut counts, mut times, mut syncs, mut loads) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         if wants(ValidatePart::Counts) {
             counts = counts::run(args.quick, &stop, progress)?;
         }
-        if wants(ValidatePart::Times) || wants(ValidatePart::Syncs) {
+        if [ValidatePart::Times, ValidatePart::Syncs, ValidatePart::Loads].into_iter().any(wants) {
             progress("from the kernel to a drive and back");
             let way_ns = times::way_ns(&stripewise, &stop)?;
             if wants(ValidatePart::Times) {
@@ -39,8 +39,11 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
             if wants(ValidatePart::Syncs) {
                 syncs = syncs::run(args.quick, &stripewise, way_ns, &stop, progress)?;
             }
+            if wants(ValidatePart::Loads) && (!args.quick || args.only.is_some()) {
+                loads = syncs::run_beside_reads(args.quick, &stripewise, way_ns, &stop, progress)?;
+            }
         }
-        Ok(Validation::new(counts, times, syncs))
+        Ok(Validation::new(counts, times, syncs, loads))
     };
     let validation = all();
     progress("");
@@ -52,6 +55,12 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
         Document::new("stripewise.study-validate/1", &validation).print()?;
         return Ok(Exit::Done);
     }
+    print(&told(&validation))?;
+    Ok(Exit::Done)
+}
+
+/// For people.
+fn told(validation: &Validation) -> String {
     let mut text = String::new();
     if !validation.counts.is_empty() {
         let _ = writeln!(
@@ -81,9 +90,12 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
         );
         let _ = writeln!(text, "{}", sync_table(&validation.syncs));
     }
+    if !validation.loads.is_empty() {
+        let _ = writeln!(text, "The same within md's bounds and beside random reads of others\n");
+        let _ = writeln!(text, "{}", load_table(&validation.loads));
+    }
     text.push_str(&summary(&validation.summary));
-    print(&text)?;
-    Ok(Exit::Done)
+    text
 }
 
 fn array(shape: &Shape) -> String {
@@ -159,6 +171,38 @@ fn sync_table(rows: &[SyncRow]) -> Table {
     table
 }
 
+fn load_table(rows: &[SyncRow]) -> Table {
+    let mut table = Table::new([
+        "drive",
+        "array, chunk, stripe cache",
+        "work",
+        "beside",
+        "md",
+        "engine",
+        "error",
+        "IOPS md",
+        "engine",
+        "CPU",
+    ]);
+    for row in rows {
+        let error = format!("{:+.1} %", 100.0 * row.error);
+        let [linux_iops, engine_iops] = row.beside_iops.unwrap_or_default();
+        table.row([
+            row.cell.drive.describe(),
+            array(&row.cell.shape),
+            row.cell.action.name().to_owned(),
+            row.cell.beside.map_or_else(String::new, |reads| reads.describe()),
+            format!("{:.2}", row.linux_kib_s / 1024.0),
+            format!("{:.2}", row.engine_kib_s / 1024.0),
+            if row.is_judged { error } else { format!("({error})") },
+            format!("{linux_iops:.0}"),
+            format!("{engine_iops:.0}"),
+            format!("{:.0} %", 100.0 * row.cpu_share),
+        ]);
+    }
+    table
+}
+
 fn summary(summary: &Summary) -> String {
     let mut text = String::new();
     if summary.counts > 0 {
@@ -174,6 +218,8 @@ fn summary(summary: &Summary) -> String {
     text.push_str(&errors("Throughput", times, summary.times_judged, summary.times));
     let syncs = [summary.sync_error_median, summary.sync_error_worst];
     text.push_str(&errors("The array's own work", syncs, summary.syncs_judged, summary.syncs));
+    let loads = [summary.load_error_median, summary.load_error_worst];
+    text.push_str(&errors("Beside reads", loads, summary.loads_judged, summary.loads));
     text
 }
 

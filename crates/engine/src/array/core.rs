@@ -152,6 +152,12 @@ pub(crate) struct Core {
     pub(crate) in_flight: Vec<u32>,
     /// Sectors that requests asked of each slot's member, for the idle test of the array's own jobs.
     pub(crate) foreground_sectors: Vec<u64>,
+    /// Sectors of each slot's member that the array's own jobs have under way.
+    pub(crate) own_sectors: Vec<u64>,
+    /// The array's own work keeps requests out,
+    pub(crate) is_barred: bool,
+    /// which wait for their turn.
+    pub(crate) barred: VecDeque<Request>,
     pub(crate) ranges: RangeLock,
     /// Rows (in members' sectors) of jobs, and of whole stripes that members zero or discard.
     pub(crate) rows: RangeLock,
@@ -189,6 +195,9 @@ impl Core {
             found: Vec::new(),
             twins: Slab::new(),
             foreground_sectors: vec![0; members],
+            own_sectors: vec![0; members],
+            is_barred: false,
+            barred: VecDeque::new(),
             rows: RangeLock::default(),
             geometry,
             policy,
@@ -278,9 +287,25 @@ impl Core {
         out.push(Action::Io(io));
     }
 
+    /// An I/O that was just asked for is the array's own: of so many sectors, and counted until it ends as of so many.
+    pub(crate) fn own_begins(&mut self, slot: Slot, asked: u64, counted: u64) {
+        self.foreground_sectors[slot.index()] -= asked;
+        self.own_sectors[slot.index()] += counted;
+    }
+
+    /// An I/O of the array's own ended.
+    pub(crate) fn own_ends(&mut self, slot: Slot, counted: u64) {
+        self.own_sectors[slot.index()] -= counted;
+    }
+
+    /// Whether any request is in flight, or any job.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.requests.len() + self.plain_reads.len() > 0
+    }
+
     /// Whether no request is in flight, and no I/O.
     pub(crate) fn is_idle(&self) -> bool {
-        self.requests.len() + self.ios.len() + self.plain_reads.len() == 0
+        self.requests.len() + self.ios.len() + self.plain_reads.len() + self.barred.len() == 0
     }
 
     /// Lets go of the record of an I/O of this slot's data, which is there.

@@ -55,7 +55,8 @@ impl Volume {
     #[inline(never)]
     fn read(&mut self, now: Instant, request: &Request, out: &mut ActionQueue) {
         let core = &mut self.core;
-        let is_sent = core.refuses(request).is_none()
+        let is_sent = !core.is_barred
+            && core.refuses(request).is_none()
             && match &mut self.machine {
                 Machine::Parity(parity) => parity.read_whole(core, out, request),
                 Machine::Copies(copies) => copies.read_whole(core, out, request),
@@ -190,7 +191,7 @@ impl Volume {
             if let Machine::Parity(parity) = &mut self.machine {
                 parity.settle(&mut self.core, out);
             }
-            let began = self.sync.settle(&mut self.core, out);
+            let began = self.sync.settle(&mut self.core, out) || self.let_in(now, out);
             let core = &self.core;
             if core.granted.is_empty() && core.changes.is_empty() && core.writes_ended.is_empty() && !began {
                 break;
@@ -200,6 +201,17 @@ impl Volume {
         if is_said && let Some(id) = self.stopping.take() {
             out.push(Action::Replied { id, reply: AdminReply::Done });
         }
+    }
+
+    /// Lets in the requests that waited for their turn, if it is theirs. Answers whether there were any.
+    fn let_in(&mut self, now: Instant, out: &mut ActionQueue) -> bool {
+        if self.core.is_barred || self.core.barred.is_empty() {
+            return false;
+        }
+        while let Some(request) = self.core.barred.pop_front() {
+            self.request(now, &request, out);
+        }
+        true
     }
 
     /// Lets the keeper go on, and the writes that it lets start.
@@ -221,6 +233,10 @@ impl Volume {
         let refusal = refusal.or((self.is_stopped && request.op.is_write()).then_some(IoError::ReadOnly));
         if let Some(error) = refusal {
             out.push(Action::Complete { id: request.id, result: Err(error) });
+            return false;
+        }
+        if self.core.is_barred && request.op != Op::Flush {
+            self.core.barred.push_back(*request);
             return false;
         }
         if request.op == Op::Write

@@ -230,7 +230,7 @@ impl Volume {
             intent.dirty_all();
         }
         let room = Room::new(&core.geometry, &core.policy, config.stripe_cache_size);
-        let sync = Sync::new(config.sync, returned, room);
+        let sync = Sync::new(config.sync, returned, room, &core);
         Ok(Self { core, machine, keeper, released: Vec::new(), stopping: None, is_stopped: false, sync })
     }
 
@@ -395,6 +395,7 @@ impl Volume {
         }
         if self.core.requests.len() + singles == 0 {
             assert!(self.core.ranges.is_idle(), "without requests no range is held");
+            assert!(self.core.own_sectors.iter().all(|&own| own == 0), "without jobs none is under way");
             assert_eq!(in_flight as usize, reads, "without requests only reads that are one are in flight");
         }
         for state in self.core.requests.iter() {

@@ -151,6 +151,37 @@ def play(target, streams, is_write):
     return end - begin
 
 
+class Beside:
+    """Reads of an array that is at its own work: each list on a thread of its own, one request after the other."""
+
+    def __init__(self, target, streams):
+        self.done = [0] * len(streams)
+        self.failed = []
+        self.stop = False
+        self.threads = [threading.Thread(target=self.read, args=(target, *numbered)) for numbered in enumerate(streams)]
+        for thread in self.threads:
+            thread.start()
+
+    def read(self, target, number, requests):
+        try:
+            descriptor = os.open(target, os.O_RDONLY | os.O_DIRECT)
+            buffer = [mmap.mmap(-1, SECTOR * max(count for _, count in requests))]
+            while not self.stop:
+                first, _ = requests[self.done[number] % len(requests)]
+                os.preadv(descriptor, buffer, first * SECTOR)
+                self.done[number] += 1
+            os.close(descriptor)
+        except Exception as error:
+            self.failed.append(f"{type(error).__name__}: {error}")
+
+    def end(self):
+        self.stop = True
+        for thread in self.threads:
+            thread.join()
+        if self.failed:
+            raise RuntimeError(self.failed[0])
+
+
 def probe(name, count):
     """Median of the seconds that reads of 4 KiB take, one after the other."""
     descriptor = os.open(f"/dev/{name}", os.O_RDONLY | os.O_DIRECT)
@@ -195,18 +226,20 @@ def synced():
 
 
 def own_work(cell, devices):
-    """What the array does by itself at full speed, from its start on: seconds and sectors of the part that is watched."""
+    """What the array does by itself, from its start on, beside the reads if there are any: seconds, sectors and reads of the
+    part that is watched."""
     sync = cell["sync"]
     names = devices[:cell["members"] - cell["missing"]]
     for name in devices[:cell["members"]]:
         subprocess.run(["mdadm", "--zero-superblock", f"/dev/{name}"], stderr=subprocess.DEVNULL)
     # --force: a RAID-5 is resynced, not made of one member less and a spare.
     create(cell, names, "--assume-clean" if sync["action"] == "recover" else "--force")
-    for bound in ("sync_speed_min", "sync_speed_max"):
-        MD.joinpath(bound).write_text("100000000")
+    for bound, kib in zip(("sync_speed_min", "sync_speed_max"), sync["speed_kib"]):
+        MD.joinpath(bound).write_text(str(kib))
     if MD.joinpath("stripe_cache_size").exists():
         MD.joinpath("stripe_cache_size").write_text(str(cell["stripe_cache_size"]))
     time.sleep(cell["rest_s"])
+    beside = Beside(ARRAY, cell["streams"])
     if sync["action"] == "recover":
         run("mdadm", "--add", ARRAY, *[f"/dev/{name}" for name in devices[len(names):cell["members"]]])
     for _ in range(1000):
@@ -218,11 +251,12 @@ def own_work(cell, devices):
     else:
         raise RuntimeError(f"{sync['action']} does not begin: {attribute('sync_action')}")
     time.sleep(sync["ramp_s"])
-    begin, before = synced()
+    (begin, before), read_before = synced(), sum(beside.done)
     time.sleep(sync["seconds"])
-    end, after = synced()
+    (end, after), read = synced(), sum(beside.done) - read_before
+    beside.end()
     run("mdadm", "--stop", ARRAY)
-    return {"seconds": end - begin, "sync_sectors": after - before, "members": []}
+    return {"seconds": end - begin, "sync_sectors": after - before, "reads": read, "members": []}
 
 
 def main(folder):

@@ -61,6 +61,8 @@ pub(super) struct GuestSync {
     pub(super) ramp_s: f64,
     /// How long it is watched.
     pub(super) seconds: f64,
+    /// Bounds of its speed.
+    pub(super) speed_kib: [u32; 2],
 }
 
 /// One array and the requests it is given, or its own work.
@@ -82,7 +84,7 @@ pub(super) struct GuestCell {
     /// How long the drives are left alone before the first request.
     pub(super) rest_s: f64,
     pub(super) streams: Vec<Vec<(u64, u64)>>,
-    /// Instead of requests.
+    /// Beside it the streams, all reads, are played until it has been watched.
     pub(super) sync: Option<GuestSync>,
 }
 
@@ -118,6 +120,9 @@ pub(super) struct GuestResult {
     /// Sectors that its own work did meanwhile.
     #[serde(default)]
     pub(super) sync_sectors: u64,
+    /// Reads that were answered beside it.
+    #[serde(default)]
+    pub(super) reads: u64,
     /// Reads, sectors read, writes, sectors written of each member.
     pub(super) members: Vec<[u64; 4]>,
 }

@@ -22,6 +22,8 @@ pub struct Validation {
     pub times: Vec<TimeRow>,
     /// How fast the array works by itself.
     pub syncs: Vec<SyncRow>,
+    /// The same beside reads of others.
+    pub loads: Vec<SyncRow>,
     /// In figures.
     pub summary: Summary,
 }
@@ -49,6 +51,14 @@ pub struct Summary {
     pub sync_error_median: Option<f64>,
     /// The largest.
     pub sync_error_worst: Option<f64>,
+    /// Cells of the array's own work beside reads.
+    pub loads: usize,
+    /// Of which the drives were the limit.
+    pub loads_judged: usize,
+    /// Median of their errors' size; none without such cells.
+    pub load_error_median: Option<f64>,
+    /// The largest.
+    pub load_error_worst: Option<f64>,
     /// What was wanted.
     pub limits: Limits,
 }
@@ -77,9 +87,10 @@ impl Limits {
 
 impl Validation {
     /// Draws up the figures.
-    pub fn new(counts: Vec<CountRow>, times: Vec<TimeRow>, syncs: Vec<SyncRow>) -> Self {
+    pub fn new(counts: Vec<CountRow>, times: Vec<TimeRow>, syncs: Vec<SyncRow>, loads: Vec<SyncRow>) -> Self {
         let errors = sizes(times.iter().filter(|row| row.is_judged).map(|row| row.error));
-        let sync_errors = sizes(syncs.iter().filter(|row| row.is_judged).map(|row| row.error));
+        let judged = |rows: &[SyncRow]| sizes(rows.iter().filter(|row| row.is_judged).map(|row| row.error));
+        let (sync_errors, load_errors) = (judged(&syncs), judged(&loads));
         let summary = Summary {
             counts: counts.len(),
             counts_within: counts.iter().filter(|row| row.difference.abs() <= SECTORS_WITHIN).count(),
@@ -91,9 +102,13 @@ impl Validation {
             syncs_judged: sync_errors.len(),
             sync_error_median: median(&sync_errors),
             sync_error_worst: sync_errors.last().copied(),
+            loads: loads.len(),
+            loads_judged: load_errors.len(),
+            load_error_median: median(&load_errors),
+            load_error_worst: load_errors.last().copied(),
             limits: Limits::ALL,
         };
-        Self { counts, times, syncs, summary }
+        Self { counts, times, syncs, loads, summary }
     }
 }
 

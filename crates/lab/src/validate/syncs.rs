@@ -1,5 +1,6 @@
 //! How fast the array works by itself: resync and recovery of real md on modelled drives that are served in real time, beside
-//! the engine's on the same models in virtual time. Nobody else uses the array, and its speed has no bounds.
+//! the engine's on the same models in virtual time. Nobody else uses the array and its speed has no bounds, or others read
+//! anywhere in it and its speed has md's.
 //!
 //! A jiffy's sleep, which md takes when its stripe cache was full, is as long in the engine's runs as in user-mode-linux.
 //! What is judged, and the way between kernel and drive, are as in [`times`](super::times).
@@ -9,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use stripewise_engine::array::sync::SpeedLimits;
 use stripewise_engine::io::{IoResult, RequestId};
 use stripewise_engine::units::{Instant, Nanos};
 use stripewise_engine::workload::{Next, Workload};
@@ -16,6 +18,7 @@ use stripewise_sim::{Phantom, Rig, SimConfig, World};
 
 use super::engine::Shape;
 use super::kernel::{GuestCell, GuestResult, GuestSync};
+use super::requests::{Order, Replay, Requests};
 use super::times::{CPU_SHARE_MAX, DATA_OFFSET_KIB, DriveSetup, QUEUE_DEPTH, SEEDS, with_control};
 
 /// From the first sectors that are done, until it is watched.
@@ -26,6 +29,13 @@ const WATCHED: Nanos = Nanos::from_millis(3000);
 const MEMBER_KIB: u64 = 256 << 20;
 /// A jiffy of user-mode-linux is 10 ms (HZ=100), and a sleep of one takes half of another besides.
 const JIFFY_SLEPT: Nanos = Nanos::from_millis(15);
+/// The same beside others.
+const BESIDE_RAMP: Nanos = Nanos::from_millis(4000);
+/// `sync_speed` beyond what any drive does.
+const UNBOUNDED_KIB: u32 = 100_000_000;
+/// Reads of each of the others' threads: more than are read in that time.
+const BESIDE_COUNT: u64 = 4000;
+const LISTS_SEED: u64 = 11;
 /// Bytes a millisecond of each drive's interface: what is read and written passes this machine's CPUs.
 const LINK_RATE: (&str, f64) = ("link_rate", 10.0);
 
@@ -58,6 +68,9 @@ pub struct SyncCell {
     pub shape: Shape,
     /// What it does.
     pub action: OwnWork,
+    /// Random reads of others meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Requests>,
 }
 
 /// A cell's outcome.
@@ -72,6 +85,9 @@ pub struct SyncRow {
     pub engine_kib_s: f64,
     /// KiB a second of real md on drives that take no time.
     pub cpu_kib_s: f64,
+    /// Reads a second of others: real md's, the engine's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside_iops: Option<[f64; 2]>,
     /// Of md's time, the share of this machine's CPUs: what it takes on drives that take no time, less what the engine takes
     /// on them, which rests as md does.
     pub cpu_share: f64,
@@ -101,42 +117,102 @@ fn cells(drive: &DriveSetup, quick: bool) -> Vec<SyncCell> {
     let chosen = if quick { &all[..4] } else { &all[..] };
     let cell = |&(action, level, members, missing, chunk_kib, stripe_cache_size)| {
         let shape = Shape { level, members, missing, chunk_kib, stripe_cache_size, bitmap_chunk_kib: None };
-        SyncCell { drive: drive.clone(), shape, action }
+        SyncCell { drive: drive.clone(), shape, action, beside: None }
     };
     chosen.iter().map(cell).collect()
 }
 
-fn guest_cell(cell: &SyncCell) -> GuestCell {
-    let sync =
-        GuestSync { action: cell.action.name(), ramp_s: RAMP.as_secs_f64(), seconds: WATCHED.as_secs_f64() };
-    GuestCell { sync: Some(sync), ..cell.shape.guest_array(MEMBER_KIB, DATA_OFFSET_KIB) }
+/// Cells of a drive where others read.
+fn loaded_cells(drive: &DriveSetup) -> Vec<SyncCell> {
+    use OwnWork::{Recover, Resync};
+    let all = [
+        (Recover, 5, 5, 1, 64, 256, 8, 1),
+        (Recover, 5, 5, 1, 64, 256, 8, 4),
+        (Recover, 5, 5, 1, 64, 256, 8, 16),
+        (Recover, 5, 5, 1, 64, 256, 128, 4),
+        (Resync, 5, 5, 0, 64, 256, 8, 4),
+        (Recover, 1, 2, 1, 64, 256, 8, 4),
+        (Recover, 10, 4, 1, 512, 256, 8, 4),
+        (Recover, 6, 5, 2, 64, 256, 8, 4),
+    ];
+    let cell = |&(action, level, members, missing, chunk_kib, stripe_cache_size, block_sectors, threads)| {
+        let shape = Shape { level, members, missing, chunk_kib, stripe_cache_size, bitmap_chunk_kib: None };
+        let beside = Requests {
+            order: Order::Random,
+            is_write: false,
+            block_sectors,
+            shift_sectors: 0,
+            threads,
+            count: BESIDE_COUNT,
+        };
+        SyncCell { drive: drive.clone(), shape, action, beside: Some(beside) }
+    };
+    all.iter().map(cell).collect()
 }
 
-/// Nobody uses the array until then.
-#[derive(Debug)]
-struct Nobody;
+impl SyncCell {
+    /// Without bounds where nobody else is.
+    fn speed_limits(&self) -> SpeedLimits {
+        let unbounded = SpeedLimits { min_kib: UNBOUNDED_KIB, max_kib: UNBOUNDED_KIB };
+        if self.beside.is_some() { SpeedLimits::DEFAULT } else { unbounded }
+    }
 
-impl Workload for Nobody {
+    fn ramp(&self) -> Nanos {
+        if self.beside.is_some() { BESIDE_RAMP } else { RAMP }
+    }
+
+    fn reads(&self) -> Vec<Vec<(u64, u64)>> {
+        let within = self.shape.usable_sectors(MEMBER_KIB * 2);
+        self.beside.map_or_else(Vec::new, |beside| beside.lists(within, LISTS_SEED))
+    }
+}
+
+fn guest_cell(cell: &SyncCell) -> GuestCell {
+    let SpeedLimits { min_kib, max_kib } = cell.speed_limits();
+    let sync = GuestSync {
+        action: cell.action.name(),
+        ramp_s: cell.ramp().as_secs_f64(),
+        seconds: WATCHED.as_secs_f64(),
+        speed_kib: [min_kib, max_kib],
+    };
+    let array = cell.shape.guest_array(MEMBER_KIB, DATA_OFFSET_KIB);
+    GuestCell { sync: Some(sync), streams: cell.reads(), ..array }
+}
+
+/// Reads of others; the array is at work without any, too.
+#[derive(Debug)]
+struct Others {
+    replay: Replay,
+    done: u64,
+}
+
+impl Workload for Others {
     fn in_flight_max(&self) -> u32 {
-        1
+        self.replay.in_flight_max().max(1)
     }
 
     fn request_bytes_max(&self) -> u64 {
-        0
+        self.replay.request_bytes_max()
     }
 
-    fn next(&mut self, _: Instant) -> Next {
-        Next::Wait
+    fn next(&mut self, now: Instant) -> Next {
+        match self.replay.next(now) {
+            Next::Finished => Next::Wait,
+            next => next,
+        }
     }
 
-    fn complete(&mut self, _: Instant, _: RequestId, _: IoResult) {}
+    fn complete(&mut self, now: Instant, id: RequestId, result: IoResult) {
+        self.done += 1;
+        self.replay.complete(now, id, result);
+    }
 }
 
-/// KiB a second of the engine.
-fn on_engine(cell: &SyncCell, rig: &Rig, seed: u64) -> Result<f64> {
+/// KiB a second of the engine, and reads of others.
+fn on_engine(cell: &SyncCell, rig: &Rig, seed: u64) -> Result<[f64; 2]> {
     let mut volume = cell.shape.config(MEMBER_KIB * 2)?;
     volume.policy.sync.full_rest = JIFFY_SLEPT;
-    (volume.sync.speed.min_kib, volume.sync.speed.max_kib) = (u32::MAX, u32::MAX);
+    volume.sync.speed = cell.speed_limits();
     match cell.action {
         OwnWork::Resync => volume.resync_from = Some(0),
         OwnWork::Recover => {
@@ -145,14 +221,16 @@ fn on_engine(cell: &SyncCell, rig: &Rig, seed: u64) -> Result<f64> {
         }
     }
     let mut world = World::new(&SimConfig { volume, rig: rig.clone(), seed }, Phantom)?;
-    let mut done = |until| -> Result<u64> {
-        world.run(&mut Nobody, Some(Instant::ZERO + until))?;
+    let mut others = Others { replay: Replay::new(cell.reads(), false), done: 0 };
+    let mut done = |until| -> Result<[u64; 2]> {
+        world.run(&mut others, Some(Instant::ZERO + until))?;
         let status = world.volume().sync_status().filter(|status| status.done_sectors < status.total_sectors);
-        Ok(status.context("the engine has nothing left to do")?.done_sectors)
+        Ok([status.context("the engine has nothing left to do")?.done_sectors / 2, others.done])
     };
-    let before = done(RAMP)?;
-    let after = done(RAMP + WATCHED)?;
-    Ok((after - before) as f64 / 2.0 / WATCHED.as_secs_f64())
+    let before = done(cell.ramp())?;
+    let after = done(cell.ramp() + WATCHED)?;
+    let rate = |index: usize| (after[index] - before[index]) as f64 / WATCHED.as_secs_f64();
+    Ok([rate(0), rate(1)])
 }
 
 fn row(cell: SyncCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) -> Result<SyncRow> {
@@ -161,15 +239,19 @@ fn row(cell: SyncCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) ->
     if linux.sync_sectors == 0 || control.sync_sectors == 0 {
         bail!("md's {} does not move", cell.action.name());
     }
-    let mut engine_kib_s = 0.0;
+    let (mut engine_kib_s, mut engine_iops) = (0.0, 0.0);
     for seed in 1..=SEEDS {
-        engine_kib_s += on_engine(&cell, rig, seed)? / SEEDS as f64;
+        let [kib_s, iops] = on_engine(&cell, rig, seed)?;
+        engine_kib_s += kib_s / SEEDS as f64;
+        engine_iops += iops / SEEDS as f64;
     }
-    let resting = on_engine(&cell, &DriveSetup::none().rig(cell.shape.members, 0)?, 1)?;
+    let [resting, _] = on_engine(&cell, &DriveSetup::none().rig(cell.shape.members, 0)?, 1)?;
+    let beside_iops = cell.beside.map(|_| [linux.reads as f64 / linux.seconds, engine_iops]);
     let cpu_share = (linux_kib_s / cpu_kib_s - linux_kib_s / resting).max(0.0);
     Ok(SyncRow {
         linux_kib_s,
         engine_kib_s,
+        beside_iops,
         cpu_kib_s,
         error: engine_kib_s / linux_kib_s - 1.0,
         cpu_share,
@@ -201,14 +283,49 @@ pub fn run(
 ) -> Result<Vec<SyncRow>> {
     let mut rows = Vec::new();
     for drive in setups(quick) {
-        let cells = cells(&drive, quick);
-        let guest_cells: Vec<_> = cells.iter().map(guest_cell).collect();
-        let (linux, control) =
-            with_control(stripewise, &drive, &guest_cells, "the array's own work", cancel, &mut progress)?;
-        for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {
-            let rig = drive.rig(cell.shape.members, way_ns)?;
-            rows.push(row(cell, linux, control, &rig)?);
-        }
+        let title = "the array's own work";
+        rows.extend(play(&drive, cells(&drive, quick), title, stripewise, way_ns, cancel, &mut progress)?);
     }
     Ok(rows)
+}
+
+/// The same beside reads of others, within md's bounds.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_beside_reads(
+    quick: bool,
+    stripewise: &Path,
+    way_ns: u64,
+    cancel: &AtomicBool,
+    mut progress: impl FnMut(&str),
+) -> Result<Vec<SyncRow>> {
+    let mut rows = Vec::new();
+    for drive in setups(quick) {
+        let title = "its own work beside reads";
+        rows.extend(play(&drive, loaded_cells(&drive), title, stripewise, way_ns, cancel, &mut progress)?);
+    }
+    Ok(rows)
+}
+
+fn play(
+    drive: &DriveSetup,
+    cells: Vec<SyncCell>,
+    title: &str,
+    stripewise: &Path,
+    way_ns: u64,
+    cancel: &AtomicBool,
+    progress: &mut impl FnMut(&str),
+) -> Result<Vec<SyncRow>> {
+    let guest_cells: Vec<_> = cells.iter().map(guest_cell).collect();
+    let (linux, control) = with_control(stripewise, drive, &guest_cells, title, cancel, progress)?;
+    let answers = linux.iter().zip(&control);
+    cells
+        .into_iter()
+        .zip(answers)
+        .map(|(cell, (linux, control))| {
+            let rig = drive.rig(cell.shape.members, way_ns)?;
+            row(cell, linux, control, &rig)
+        })
+        .collect()
 }

@@ -177,6 +177,7 @@ impl Copies {
     ) {
         let mut job = self.take_job(key);
         job.pending -= 1;
+        core.own_ends(record.slot, record.range.count);
         let is_for_good = record.op == Op::Write || job.step == Step::Verifying;
         match (record.op, result) {
             (_, Err(error)) if is_for_good && core.is_narrowed(out, record, error) => {
@@ -387,7 +388,7 @@ fn io(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob, slot:
     job.pending += 1;
     let record = core.record(slot, op, range, Owner::CopyJob { job: key });
     core.io(out, record, false, segs);
-    core.foreground_sectors[slot.index()] -= range.count;
+    core.own_begins(slot, range.count, range.count);
 }
 
 /// The copy that is held to be right: the first, as for reads of copies that may not agree, which spare the same members.
@@ -411,7 +412,7 @@ fn ask_by_pages(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut Copy
         job.pending += 1;
         let owner = Owner::CopyJob { job: key };
         core.send(out, IoRecord { is_again: true, range, owner, ..*whole }, false, segs);
-        core.foreground_sectors[whole.slot.index()] -= count;
+        core.own_begins(whole.slot, count, count);
     }
 }
 
@@ -485,6 +486,6 @@ fn write(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob) {
         record.member = replacement.member;
         job.pending += 1;
         core.send(out, record, false, segs);
-        core.foreground_sectors[slot.index()] -= range.count;
+        core.own_begins(slot, range.count, range.count);
     }
 }

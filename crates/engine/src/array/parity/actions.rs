@@ -77,7 +77,7 @@ impl Parity {
         let record = core.record(slot, what, op.range, Owner::Stripe { op: key });
         core.io(out, record, fua, segs);
         if op.kind == Kind::Job {
-            core.foreground_sectors[slot.index()] -= op.range.count;
+            core.own_begins(slot, op.range.count, op.range.count);
         }
     }
 
@@ -285,7 +285,7 @@ impl Parity {
             let owner = Owner::Stripe { op: key };
             core.send(out, IoRecord { is_again: true, range, owner, ..*whole }, fua, segs);
             if op.kind == Kind::Job {
-                core.foreground_sectors[slot.index()] -= PAGE_SECTORS;
+                core.own_begins(slot, PAGE_SECTORS, op.range.count);
             }
         }
     }

@@ -309,7 +309,7 @@ impl Parity {
             record.member = replacement.member;
             op.pending += 1;
             core.send(out, record, false, segs);
-            core.foreground_sectors[slot.index()] -= range.count;
+            core.own_begins(slot, range.count, range.count);
         }
     }
 

@@ -391,6 +391,9 @@ impl Parity {
         };
         let mut op = self.take(key);
         op.pending -= 1;
+        if op.kind == Kind::Job {
+            core.own_ends(record.slot, op.range.count);
+        }
         if record.op == Op::Read {
             let is_taken_for_read = mutation::is(Mutation::RecoverPastFailedRead);
             if !is_taken_for_read {
@@ -455,6 +458,9 @@ impl Parity {
         let state = state.expect("an operation lives until its last answer");
         state.pending -= 1;
         let (window, rows, is_last) = (state.window, state.rows, state.pending == 0);
+        if state.kind == Kind::Job {
+            core.own_ends(slot, state.range.count);
+        }
         if op == Op::Read {
             self.mark_rows(window, rows, slot, true);
         }

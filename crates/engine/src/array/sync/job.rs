@@ -7,6 +7,8 @@ use crate::units::{SectorRange, Slot};
 pub(super) const JOBS_MAX: usize = 512;
 /// Most sectors of a member that one job works on.
 pub(crate) const JOB_SECTORS_MAX: u64 = 256;
+/// The same where requests and the array's own work take turns (md's `RESYNC_BLOCK_SIZE`).
+pub(crate) const TURN_SECTORS: u64 = 128;
 /// Located mismatches that are kept.
 pub const MISMATCHES_KEPT: usize = 64;
 

@@ -22,7 +22,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-pub(crate) use job::{Found, JOB_SECTORS_MAX, Job, JobKind};
+pub(crate) use job::{Found, JOB_SECTORS_MAX, Job, JobKind, TURN_SECTORS};
 pub use job::{MISMATCHES_KEPT, Mismatch};
 pub(crate) use lost::lost_ranges;
 pub use lost::{LOST_RANGES_MAX, LostRanges};
@@ -36,6 +36,7 @@ use crate::geometry::{Holds, Place, Shape};
 use crate::io::{Action, ActionQueue, ArrayEvent, Flags, IoError, Op, Request, RequestId, SyncAction};
 use crate::metadata::StateChange;
 use crate::mutation::{self, Mutation};
+use crate::policy::Barrier;
 use crate::units::{Instant, PAGE_SECTORS, SectorRange, Slot};
 use speed::Speed;
 
@@ -121,6 +122,10 @@ enum Ending {
 pub(crate) struct Sync {
     speed: Speed,
     room: Room,
+    /// No request is let in while any of it is under way.
+    takes_turns: bool,
+    /// Its turn comes when the requests that are under way have ended.
+    is_next: bool,
     run: Option<Run>,
     frozen: bool,
     /// The table is to be read anew.
@@ -140,10 +145,17 @@ pub(crate) struct Sync {
 
 impl Sync {
     /// `returned` are recovering slots that lack only what the write-intent bitmap names.
-    pub(crate) fn new(config: SyncConfig, returned: SlotSet, room: Room) -> Self {
+    pub(crate) fn new(config: SyncConfig, returned: SlotSet, room: Room, core: &Core) -> Self {
+        let takes_turns = match core.geometry.shape() {
+            Shape::Parity(_) => false,
+            Shape::Raid10(_) => core.policy.sync.barrier != Barrier::None,
+            _ => core.policy.sync.barrier == Barrier::All,
+        };
         Self {
             speed: Speed::new(config.speed),
             room,
+            takes_turns,
+            is_next: false,
             run: None,
             frozen: !config.start,
             look: false,
@@ -159,6 +171,14 @@ impl Sync {
 
     /// Lets the array's own work go on. To be called after every input; answers whether it began something.
     pub(crate) fn settle(&mut self, core: &mut Core, out: &mut ActionQueue) -> bool {
+        let began = self.go_on(core, out);
+        self.is_next &= self.run.is_some();
+        let is_under_way = self.run.as_ref().is_some_and(|run| !run.in_flight.is_empty());
+        core.is_barred &= is_under_way || self.is_next;
+        began
+    }
+
+    fn go_on(&mut self, core: &mut Core, out: &mut ActionQueue) -> bool {
         if core.standing_changed {
             core.standing_changed = false;
             self.gave_up = false;
@@ -380,6 +400,7 @@ impl Sync {
     /// Begins jobs as far as limits go. Answers whether it began any.
     fn begin_jobs(&mut self, core: &mut Core) -> bool {
         let mut began = false;
+        let mut is_next = std::mem::take(&mut self.is_next);
         while let Some(run) = &mut self.run {
             if run.end.is_some() || run.is_past_end(core) {
                 self.room.clear();
@@ -388,10 +409,26 @@ impl Sync {
             if !self.room.may_begin(core.now, run.in_flight.len(), run.under_way) {
                 break;
             }
-            if !self.speed.may_begin(core, run.cursor - run.from, run.ended()) {
+            // md's stripes that are recovered are read at one time and written at another: where it looks, with room for more,
+            // next to nothing is being read.
+            let is_in_waves =
+                run.action == SyncAction::Recover && matches!(core.geometry.shape(), Shape::Parity(_));
+            if !self.speed.may_begin(core, run.cursor - run.from, run.ended(), !is_in_waves) {
                 break;
             }
-            run.begin_one(core);
+            if self.takes_turns {
+                if !core.barred.is_empty() && !is_next {
+                    self.speed.wait_for_others(core, run.ended());
+                    break;
+                }
+                core.is_barred = true;
+                is_next = false;
+                if run.in_flight.is_empty() && core.has_requests() {
+                    self.is_next = true;
+                    break;
+                }
+            }
+            run.begin_one(core, if self.takes_turns { TURN_SECTORS } else { JOB_SECTORS_MAX });
             began = true;
         }
         // A run over nothing ends at once.
@@ -437,14 +474,14 @@ impl Run {
     }
 
     /// Begins a job at the cursor.
-    fn begin_one(&mut self, core: &mut Core) {
+    fn begin_one(&mut self, core: &mut Core, sectors_max: u64) {
         let kind = match self.action {
             SyncAction::Recover => JobKind::Fill,
             SyncAction::Check => JobKind::Check,
             SyncAction::RepairLocated => JobKind::RepairLocated,
             _ => JobKind::Repair,
         };
-        let left = (self.total - self.cursor).min(JOB_SECTORS_MAX);
+        let left = (self.total - self.cursor).min(sectors_max);
         if let (Shape::Raid10(_), JobKind::Fill) = (core.geometry.shape(), kind) {
             return self.begin_raid10_fill(core, left);
         }

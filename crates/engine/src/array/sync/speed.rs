@@ -35,7 +35,7 @@ pub(crate) struct Speed {
     pause: Option<Instant>,
     /// What is under way must end first.
     is_draining: bool,
-    /// What was counted of each member when they were last found busy: others' sectors, less its own under way where such count.
+    /// What was counted of each member when it was last found busy: others' sectors, less its own under way.
     counted: Vec<i64>,
 }
 
@@ -68,13 +68,25 @@ impl Speed {
         done.saturating_sub(sectors) / 2 / (now.since(at).0 / 1_000_000_000 + 1) + 1
     }
 
+    /// Requests wait for their turn: it pauses for a while, if it is to.
+    pub(crate) fn wait_for_others(&mut self, core: &Core, done: u64) {
+        let policy = &core.policy.sync;
+        let pause = match policy.waiters_pause {
+            Some(_) if self.kib_per_second(core.now, done) < u64::from(self.limits.min_kib) => return,
+            Some(pause) => pause,
+            None => policy.full_rest,
+        };
+        self.pause = Some(core.now + pause);
+    }
+
     /// When the pause ends.
     pub(crate) const fn paused_until(&self) -> Option<Instant> {
         self.pause
     }
 
-    /// Whether the next sectors may begin; `begun` and `done` are counted from the start.
-    pub(crate) fn may_begin(&mut self, core: &Core, begun: u64, done: u64) -> bool {
+    /// Whether the next sectors may begin; `begun` and `done` are counted from the start. `own_counts`: what it has under way is
+    /// taken from what others did.
+    pub(crate) fn may_begin(&mut self, core: &Core, begun: u64, done: u64, own_counts: bool) -> bool {
         let policy = &core.policy.sync;
         if self.pause.is_some_and(|until| core.now < until) {
             return false;
@@ -90,7 +102,7 @@ impl Speed {
         self.looked_at = begun;
         self.mark(policy, core.now, done);
         let speed = self.kib_per_second(core.now, done);
-        let is_idle = self.is_idle(core, policy.idle, begun - done);
+        let is_idle = self.is_idle(core, policy.idle, own_counts);
         if speed <= u64::from(self.limits.min_kib) {
             return true;
         }
@@ -113,16 +125,13 @@ impl Speed {
     }
 
     /// Whether others left all members alone since they were last found busy.
-    fn is_idle(&mut self, core: &Core, test: IdleTest, own_in_flight: u64) -> bool {
+    fn is_idle(&mut self, core: &Core, test: IdleTest, own_counts: bool) -> bool {
         let mut is_idle = true;
-        for (seen, &sectors) in self.counted.iter_mut().zip(&core.foreground_sectors) {
-            // Old kernels compared what had ended with what had been begun, so that sectors of the sync itself that
-            // were under way counted as a difference.
-            let own = if test.own_io_counts { own_in_flight as i64 } else { 0 };
-            let now = sectors as i64 - own;
+        let counts = core.foreground_sectors.iter().zip(&core.own_sectors);
+        for (seen, (&others, &own)) in self.counted.iter_mut().zip(counts) {
+            let now = others as i64 - if own_counts { own as i64 } else { 0 };
             let difference = now - *seen;
-            let is_busy = difference > test.sectors || test.own_io_counts && difference < -test.sectors;
-            if is_busy {
+            if difference > test.sectors || test.either_way && difference < -test.sectors {
                 *seen = now;
                 is_idle = false;
             }

@@ -424,7 +424,7 @@ fn goes_on(limits: SpeedLimits, ms: u64, done: u64, others: u64) -> bool {
     speed.start(&core);
     core.now = Instant::ZERO + Nanos::from_millis(ms);
     core.foreground_sectors[1] += others;
-    speed.may_begin(&core, done, done)
+    speed.may_begin(&core, done, done, true)
 }
 
 /// As md since 4.1: beside others what is under way ends first, and nothing is waited for but that.
@@ -436,17 +436,86 @@ fn above_the_least_speed_beside_others_what_is_under_way_ends_first() {
     speed.start(&core);
     core.now = Instant::ZERO + Nanos::from_millis(9_000);
     core.foreground_sectors[1] += 65;
-    assert!(!speed.may_begin(&core, 40_000, 39_000), "others are busy");
-    assert!(!speed.may_begin(&core, 40_000, 39_900) && speed.paused_until().is_none());
-    assert!(speed.may_begin(&core, 40_000, 40_000), "all has ended");
-    assert!(speed.may_begin(&core, 40_128, 40_000), "until the next look");
+    assert!(!speed.may_begin(&core, 40_000, 39_000, true), "others are busy");
+    assert!(!speed.may_begin(&core, 40_000, 39_900, true) && speed.paused_until().is_none());
+    assert!(speed.may_begin(&core, 40_000, 40_000, true), "all has ended");
+    assert!(speed.may_begin(&core, 40_128, 40_000, true), "until the next look");
     core.foreground_sectors[1] += 65;
-    assert!(!speed.may_begin(&core, 40_256, 40_000), "they are busy again");
-    assert!(speed.may_begin(&core, 40_256, 40_256));
+    assert!(!speed.may_begin(&core, 40_256, 40_000, true), "they are busy again");
+    assert!(speed.may_begin(&core, 40_256, 40_256, true));
     assert!(
-        !speed.may_begin(&core, 400_000, 400_000) && speed.paused_until().is_some(),
+        !speed.may_begin(&core, 400_000, 400_000, true) && speed.paused_until().is_some(),
         "above the greatest"
     );
+}
+
+/// md counts all that ended, less what it began itself: what it has under way is missing.
+#[test]
+fn what_is_under_way_is_taken_from_what_others_did() {
+    let geometry = Geometry::new(&spec(Level::Raid5, 3)).unwrap();
+    let mut core = Core::new(geometry, Policy::linux_6_1(), false, 0);
+    let mut speed = Speed::new(SpeedLimits { min_kib: 1_000, max_kib: 10_000 });
+    speed.start(&core);
+    core.now = Instant::ZERO + Nanos::from_millis(9_000);
+    core.foreground_sectors[1] += 500;
+    core.own_sectors[1] = 436;
+    assert!(speed.may_begin(&core, 40_000, 39_000, true), "64 more than at the start");
+    core.own_sectors[1] = 435;
+    assert!(!speed.may_begin(&core, 40_256, 39_000, true), "65 more");
+    core.own_sectors[1] = 500;
+    assert!(speed.may_begin(&core, 40_512, 40_512, true), "65 fewer than then");
+    assert!(!speed.may_begin(&core, 40_768, 40_512, false), "what is under way does not count");
+}
+
+/// On levels of copies, as md: no request is let in while any of the array's own work is under way, and that begins when the
+/// requests that were let in have ended.
+#[test]
+fn under_mds_policies_requests_and_own_work_take_turns_on_copies() {
+    let read = |id| {
+        let range = SectorRange::new(SECTORS - 128, 8);
+        Input::Request(Request { id: RequestId(id), op: Op::Read, range, flags: Flags::default() })
+    };
+    let turns = |level, policy: Policy| {
+        let config =
+            VolumeConfig { failed: vec![Slot(3)], spares: 1, ..VolumeConfig::new(spec(level, 4), policy) };
+        let mut volume = Volume::new(&config).unwrap();
+        let mut handle = |input| {
+            let mut out = ActionQueue::default();
+            volume.handle(Instant::ZERO, input, &mut out);
+            out.actions
+        };
+        let ios = |actions: &[Action]| -> Vec<Input> {
+            let ended = |action: &Action| match action {
+                Action::Io(io) => Some(Input::IoDone { tag: io.tag, result: Ok(()) }),
+                _ => None,
+            };
+            actions.iter().filter_map(ended).collect()
+        };
+        let own = ios(&handle(Input::Timer));
+        assert!(!own.is_empty(), "the recovery begins");
+        let asked = ios(&handle(read(7)));
+        if !asked.is_empty() {
+            return false;
+        }
+        // All of its own work ends, and the read is let in before more of it begins.
+        let (mut left, mut next) = (VecDeque::from(own), None);
+        while let Some(input) = left.pop_front() {
+            let begun = ios(&handle(input));
+            if left.is_empty() && begun.len() == 1 {
+                next = begun.into_iter().next();
+                break;
+            }
+            left.extend(begun);
+        }
+        let answer = handle(next.expect("the read's"));
+        assert!(answer.iter().any(|a| matches!(a, Action::Complete { id: RequestId(7), result: Ok(()) })));
+        true
+    };
+    assert!(turns(Level::Raid10, Policy::linux_6_1()));
+    assert!(turns(Level::Raid10, Policy::linux_2_6_18()));
+    assert!(turns(Level::Raid1, Policy::linux_3_2()));
+    assert!(!turns(Level::Raid1, Policy::linux_6_1()));
+    assert!(!turns(Level::Raid10, Policy::stripewise()));
 }
 
 #[test]
