@@ -251,7 +251,7 @@ class Reshaped(Grown):
         size, _, slots = struct.unpack_from("<QII", block, 80)
         position, = struct.unpack_from("<Q", block, 104)
         if not features & 4:
-            is_begun = any(f"{word}" for word in self.change) and self.step.endswith("is killed") and position == 0
+            is_begun = self.step.endswith("is killed") and position == 0
             return 0 if is_begun else 1
         whole = size * (slots - (2 if self.shape.level == "6" else 1))
         return 1 - position / whole if features & 32 else position / whole

@@ -339,7 +339,8 @@ unsafe fn place_data(
     }
 }
 
-fn parity_role(role: Role) -> stripewise_parity::Role {
+/// The same in the words of the kernels.
+pub(crate) const fn parity_role(role: Role) -> stripewise_parity::Role {
     match role {
         Role::Data(index) => stripewise_parity::Role::Data(index),
         Role::P => stripewise_parity::Role::P,

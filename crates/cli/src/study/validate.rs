@@ -37,10 +37,10 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
                 times = times::run(args.quick, &stripewise, way_ns, &stop, progress)?;
             }
             if wants(ValidatePart::Syncs) {
-                syncs = syncs::run(args.quick, &stripewise, way_ns, &stop, progress)?;
+                syncs = syncs::run(false, args.quick, &stripewise, way_ns, &stop, progress)?;
             }
             if wants(ValidatePart::Loads) && (!args.quick || args.only.is_some()) {
-                loads = syncs::run_beside_reads(args.quick, &stripewise, way_ns, &stop, progress)?;
+                loads = syncs::run(true, args.quick, &stripewise, way_ns, &stop, progress)?;
             }
         }
         Ok(Validation::new(counts, times, syncs, loads))

@@ -270,62 +270,29 @@ fn setups(quick: bool) -> Vec<DriveSetup> {
     vec![queued, DriveSetup::new("st31000333as", &[LINK_RATE])]
 }
 
-/// Runs all cells on both sides; `stripewise` is the program that serves drives, and commands are so long on their way to them.
+/// Runs all cells on both sides, with nobody else on the array or beside reads of others; `stripewise` is the program that serves
+/// drives, and commands are so long on their way to them.
 ///
 /// # Errors
 /// A program does not start, the kernel cannot be booted, or a cell fails; or `cancel` was set.
 pub fn run(
+    beside_reads: bool,
     quick: bool,
     stripewise: &Path,
     way_ns: u64,
     cancel: &AtomicBool,
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<SyncRow>> {
+    let title = if beside_reads { "its own work beside reads" } else { "the array's own work" };
     let mut rows = Vec::new();
     for drive in setups(quick) {
-        let title = "the array's own work";
-        rows.extend(play(&drive, cells(&drive, quick), title, stripewise, way_ns, cancel, &mut progress)?);
-    }
-    Ok(rows)
-}
-
-/// The same beside reads of others, within md's bounds.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_beside_reads(
-    quick: bool,
-    stripewise: &Path,
-    way_ns: u64,
-    cancel: &AtomicBool,
-    mut progress: impl FnMut(&str),
-) -> Result<Vec<SyncRow>> {
-    let mut rows = Vec::new();
-    for drive in setups(quick) {
-        let title = "its own work beside reads";
-        rows.extend(play(&drive, loaded_cells(&drive), title, stripewise, way_ns, cancel, &mut progress)?);
-    }
-    Ok(rows)
-}
-
-fn play(
-    drive: &DriveSetup,
-    cells: Vec<SyncCell>,
-    title: &str,
-    stripewise: &Path,
-    way_ns: u64,
-    cancel: &AtomicBool,
-    progress: &mut impl FnMut(&str),
-) -> Result<Vec<SyncRow>> {
-    let guest_cells: Vec<_> = cells.iter().map(guest_cell).collect();
-    let (linux, control) = with_control(stripewise, drive, &guest_cells, title, cancel, progress)?;
-    let answers = linux.iter().zip(&control);
-    cells
-        .into_iter()
-        .zip(answers)
-        .map(|(cell, (linux, control))| {
+        let cells = if beside_reads { loaded_cells(&drive) } else { cells(&drive, quick) };
+        let guest_cells: Vec<_> = cells.iter().map(guest_cell).collect();
+        let (linux, control) = with_control(stripewise, &drive, &guest_cells, title, cancel, &mut progress)?;
+        for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {
             let rig = drive.rig(cell.shape.members, way_ns)?;
-            row(cell, linux, control, &rig)
-        })
-        .collect()
+            rows.push(row(cell, linux, control, &rig)?);
+        }
+    }
+    Ok(rows)
 }

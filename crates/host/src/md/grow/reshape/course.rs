@@ -252,7 +252,7 @@ mod tests {
                             new_base + range.start / course.new.data..new_base + range.end / course.new.data;
                         let (stripe, all) = (course.old.stripe(), course.size * course.old.data);
                         let needed = if course.backwards { 0..course.recorded } else { course.recorded..all };
-                        for at in needed.step_by(1) {
+                        for at in needed {
                             let row = at / stripe;
                             let kept = base + row * course.old.chunk..base + (row + 1) * course.old.chunk;
                             let is_apart = written.end <= kept.start || kept.end <= written.start;

@@ -13,10 +13,11 @@ use std::thread;
 
 use stripewise_engine::geometry::{ParityShape, StripeMap};
 use stripewise_engine::io::Role;
-use stripewise_engine::units::Slot;
+use stripewise_engine::units::{SECTOR_BYTES, Slot};
 use stripewise_parity::{Kernels, Lost, Stripe, kernels};
 
-const SECTOR_BYTES: u64 = 512;
+use crate::compute::parity_role;
+
 /// What is read by itself where a long read fails.
 const PAGE_BYTES: usize = 4096;
 
@@ -297,14 +298,6 @@ fn solve(map: &StripeMap, old: &mut Old, part: &Range<usize>, lost: &[usize]) ->
         old.slots[*slot][part.clone()].copy_from_slice(target);
     }
     Ok(())
-}
-
-const fn parity_role(role: Role) -> stripewise_parity::Role {
-    match role {
-        Role::Data(index) => stripewise_parity::Role::Data(index),
-        Role::P => stripewise_parity::Role::P,
-        Role::Q => stripewise_parity::Role::Q,
-    }
 }
 
 /// Makes the parity of a row.
