@@ -214,22 +214,24 @@ class Reshaped(Grown):
                     self._make_images()
                 self._made_by(("stripewise", "mdadm")[self.number % 2])
             self.step = f"stripewise {' '.join(words)} is killed"
-            before = 0 if is_first else self._done_part()
-            until = max(until, before)
+            untold = 0 if is_first else 1
+            until = max(until, self._done_part(untold))
             process = subprocess.Popen([self.stripewise, *words, *self._shuffled(self.members + self.spares)],
                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             deadline = time.monotonic() + TOOK_TOO_LONG_S
-            while process.poll() is None and self._done_part() < until and time.monotonic() < deadline:
+            while process.poll() is None and self._done_part(untold) < until and time.monotonic() < deadline:
                 time.sleep(0.001)
             process.send_signal(signal.SIGKILL)
             said = process.communicate()[0].decode(errors="replace")
-            part = self._done_part()
+            part = self._done_part(untold)
             if process.returncode == -signal.SIGKILL and 0.01 < part < 0.99:
                 self._refused()
                 return
             if process.returncode not in (0, -signal.SIGKILL):
                 raise Wrong(f"exit {process.returncode}: {said}")
             if not is_first and part == 1:
+                if process.returncode:  # some of the last superblocks may be missing
+                    subprocess.run([self.stripewise, *words, *self._shuffled(self.members + self.spares)], capture_output=True)
                 return  # it was quicker; what follows is easy then
             if not left:
                 raise Wrong(f"{part} was done when it was killed, {ATTEMPTS} times")
@@ -242,8 +244,8 @@ class Reshaped(Grown):
             if done.returncode != 2 or "grow --continue" not in done.stderr:
                 raise Wrong(f"{word}: exit {done.returncode}: {done.stderr}")
 
-    def _done_part(self):
-        """How much is done, as the members say; 1 when none is being reshaped."""
+    def _done_part(self, untold=1):
+        """How much is done, as the members say; `untold` when they say nothing of a reshape: none is left, or none has begun."""
         with open(self.members[0], "rb") as image:
             image.seek(self._place(self.members[0]))
             block = image.read(256)
@@ -251,8 +253,7 @@ class Reshaped(Grown):
         size, _, slots = struct.unpack_from("<QII", block, 80)
         position, = struct.unpack_from("<Q", block, 104)
         if not features & 4:
-            is_begun = self.step.endswith("is killed") and position == 0
-            return 0 if is_begun else 1
+            return untold
         whole = size * (slots - (2 if self.shape.level == "6" else 1))
         return 1 - position / whole if features & 32 else position / whole
 
