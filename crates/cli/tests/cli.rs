@@ -477,6 +477,18 @@ fn every_document_names_its_schema_and_is_described() {
 }
 
 #[test]
+fn a_folder_with_results_of_another_study_says_so() {
+    let folder = folder_with_plan(SMALL);
+    std::fs::write(folder.path().join("other.toml"), SMALL.replace("\"small\"", "\"other\"")).unwrap();
+    for (plan, word) in [("plan.toml", ""), ("other.toml", "holds results of 'small'"), ("other.toml", "")] {
+        let output = stripewise(folder.path(), &["study", "run", plan, "--results", "r"]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(stderr(&output).contains(word), "{}", stderr(&output));
+        assert_eq!(stderr(&output).contains("holds results"), !word.is_empty(), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_named() {
     let folder = folder_with_plan(SMALL);
     std::fs::write(folder.path().join("taken"), "a file").unwrap();

@@ -25,7 +25,8 @@ use crate::progress::{Bar, CELLS_KEPT, cancel_flag, clock};
 pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     let weights = weights(&args.weights)?;
     let plan = Plan::open(&args.study)?;
-    let folder = args.results.clone().unwrap_or_else(|| stored::default_folder(plan.name()));
+    let name = plan.name().to_owned();
+    let folder = args.results.clone().unwrap_or_else(|| stored::default_folder(&name));
     let member_bytes = args
         .member_size
         .as_deref()
@@ -48,6 +49,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     }
     let cancel = cancel_flag(CELLS_KEPT)?;
     let mut store = Store::open(&folder)?;
+    if let Some(other) = store.runs()?.pop().map(|run| run.study).filter(|other| *other != name) {
+        say!("{}: holds results of '{other}', which stay; its report.html is made anew", folder.display());
+    }
     let estimate = study.estimate(Some(&store))?;
     say!("{}: {}", study.target().describe(study.cells()), announce(&estimate));
     let mut bar = Bar::new();
