@@ -318,6 +318,7 @@ def cases():
     def raid(level, members, size=24 * MIB, **more):
         return Shape(level, equal(members, size), **{"chunk": 64, **more})
 
+    unequal = Shape("5", [48 * MIB, 16 * MIB, 20 * MIB], chunk=64, size=8 * MIB)
     whole = [
         (raid("5", 3, spares=1), "--raid-devices=4"), (raid("5", 3, spares=3), "--raid-devices=5"),
         (raid("5", 3, bitmap=True), "--chunk=32"), (raid("5", 4, chunk=32, metadata="1.1"), "--chunk=128"),
@@ -330,6 +331,7 @@ def cases():
         (raid("6", 5, layout="ddf-zero-restart"), "--layout=left-symmetric", "--chunk=32"), (raid("6", 4, metadata="1.1"), "--layout=right-symmetric-6"),
         (raid("6", 4, spares=1, layout="ra"), "--raid-devices=5", "--chunk=32", "--layout=rs"),
         (Shape("6", equal(5, 24 * MIB), chunk=64, size=12 * MIB), "--chunk=8"),
+        (unequal, "--chunk=128"),
     ]
     for shape, *change in whole:
         add("reshaped", shape, *change)
@@ -353,7 +355,7 @@ def cases():
     small = 16 * MIB
     for how in ("reshaped-first", "reshaped-last"):
         for shape, *change in [(raid("5", 3, small, spares=1), "--raid-devices=4"), (raid("5", 4, small), "--chunk=32"), (raid("6", 4, small, bitmap=True), "--layout=ra"),
-                               (Shape("5", equal(3, 24 * MIB), chunk=64, size=12 * MIB), "--layout=rs"), (raid("4", 3, small, spares=1), "--raid-devices=4", "--chunk=128")]:
+                               (Shape("5", equal(3, 24 * MIB), chunk=64, size=12 * MIB), "--layout=rs"), (raid("4", 3, small, spares=1), "--raid-devices=4", "--chunk=128"), (unequal, "--chunk=128")]:
             add(how, shape, *change)
     for shape, *change in [long[1], long[2], (raid("5", 4), "--layout=parity-first"), (raid("6", 4, bitmap=True), "--chunk=32")]:
         add("reshaped-degraded", shape, *change)

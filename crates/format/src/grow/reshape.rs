@@ -18,6 +18,8 @@ use crate::superblock_1::{Features, Minor, Role, Superblock1, Superblock1Error};
 
 /// From here on an offset is not rounded further: 1 MiB.
 const ALIGNED_SECTORS: u64 = 2048;
+/// The furthest that data move: what `new_offset` holds, aligned.
+const MOVE_MAX_SECTORS: i64 = i32::MAX as i64 / ALIGNED_SECTORS as i64 * ALIGNED_SECTORS as i64;
 /// Sectors from the superblock on that are kept free of data.
 const HEAD_SECTORS: i64 = 72;
 
@@ -255,7 +257,8 @@ fn common_divisor(a: u64, b: u64) -> u64 {
 }
 
 /// How the data of members with so much room move: more members forwards, by what mdadm moves them, or by less where there is not so
-/// much room; else to where there is more room, by about half of it.
+/// much room; else to where there is more room, by about half of it. The member with the least room decides for all, as mdadm has it:
+/// the others could not follow one another, nor could a device of its size take a member's place.
 ///
 /// # Errors
 /// A member has too little room.
@@ -279,21 +282,21 @@ pub fn plan_course(
         let either = !is_growing;
         return Err(ReshapeError::Room { member, needed_sectors, before_sectors, after_sectors, either });
     }
-    let moved = |(member, room): &(&Superblock1, Room)| {
+    let moved = |(member, _): &(&Superblock1, Room)| {
         let now = member.data_offset_sectors;
         let new = if is_growing {
             let unit = u64::from(array.chunk_sectors.max(target.chunk_sectors));
-            let less = (room.before_sectors / unit * unit).max(needed_sectors);
-            now - if room.before_sectors < usual_sectors { less } else { usual_sectors }
+            let less = (before / unit * unit).max(needed_sectors);
+            now - if before < usual_sectors { less } else { usual_sectors }
         } else if backwards {
-            let end = now + room.after_sectors;
+            let end = now + after;
             round_offset(now..=end, now + needed_sectors..=end)
         } else {
-            let start = now - room.before_sectors;
+            let start = now - before;
             round_offset(start..=now, start..=now - needed_sectors)
         };
-        // Beyond 1 TiB of room there is no need to go.
-        (new as i64 - now as i64).clamp(i32::MIN.into(), i32::MAX.into()) as i32
+        // A superblock has no more than 1 TiB.
+        (new as i64 - now as i64).clamp(-MOVE_MAX_SECTORS, MOVE_MAX_SECTORS) as i32
     };
     Ok(Course { new_offsets: members.iter().map(moved).collect(), backwards })
 }
@@ -606,6 +609,24 @@ mod tests {
         assert!(check_reshape(&five, target(4, 32), 1).is_ok());
         assert!(reshape_layout(Level::Raid4, "ls").is_err());
         assert_eq!(reshape_layout(Level::Raid5, "right-asymmetric"), Ok(1));
+    }
+
+    #[test]
+    fn the_member_with_the_least_room_decides_how_far_all_move() {
+        // 48, 16 and 20 MiB of which 8 are used, from 1 MiB on: mdadm moves all of them to sector 8192.
+        let small = array(Level::Raid5, 3, 64, 2048, 16_384);
+        let room = |after_sectors| Room { before_sectors: 2032, after_sectors };
+        let moved = |rooms: &[u64]| {
+            let rooms: Vec<_> = rooms.iter().map(|after| (&small, room(*after))).collect();
+            plan_course(&small, target(3, 128), &rooms).unwrap()
+        };
+        assert_eq!(moved(&[79_872, 14_336, 22_528]), Course { new_offsets: vec![6144; 3], backwards: true });
+        let far = moved(&[1 << 34; 3]).new_offsets;
+        assert_eq!(far, [2_147_481_600; 3], "aligned, and no more than the superblock holds");
+        assert!(
+            moved(&[79_872, 600, 79_872]).new_offsets.iter().all(|offset| *offset < 0),
+            "where there is more room for all"
+        );
     }
 
     #[test]
