@@ -20,7 +20,7 @@ const SAME_REQUESTS: [&str; 4] = ["shards", "bitmap", "bitmap_chunk", "bitmap_de
 const LATER: [(&str, &str); 1] = [("bitmap", "none")];
 
 /// The parameters every result names besides its factors, because families are told by them.
-const ALWAYS_NAMED: [&str; 6] = ["rw", "rwmixread", "bs", "numjobs", "iodepth", "trace"];
+const ALWAYS_NAMED: [&str; 7] = ["rw", "rwmixread", "bs", "numjobs", "iodepth", "trace", "speed"];
 
 /// One combination of factors, one replicate.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -142,6 +142,13 @@ impl CellResult {
         if self.seconds > 0.0 { (self.read.bytes + self.write.bytes) as f64 / self.seconds } else { 0.0 }
     }
 
+    /// Mean completion latency in seconds, reads and writes together; none without I/O.
+    pub fn latency_mean_seconds(&self) -> Option<f64> {
+        let of = |direction: &DirectionResult| direction.ios as f64 * direction.latency_mean_ns;
+        let ios = self.read.ios + self.write.ios;
+        (ios > 0).then(|| (of(&self.read) + of(&self.write)) / ios as f64 / 1e9).filter(|mean| *mean > 0.0)
+    }
+
     /// Completed I/Os per second, reads and writes together.
     pub fn iops(&self) -> f64 {
         if self.seconds > 0.0 { (self.read.ios + self.write.ios) as f64 / self.seconds } else { 0.0 }

@@ -14,7 +14,7 @@ use crate::output::Table;
 const LINES: [&str; 3] = ["trace", "run", "bs"];
 
 /// Factors that a family or a line names, so that a title need not where they are the same in all its cells.
-const NAMED: [&str; 5] = ["rw", "rwmixread", "bs", "run", "trace"];
+const NAMED: [&str; 6] = ["rw", "rwmixread", "bs", "run", "trace", "speed"];
 
 /// A figure of cells.
 struct Figure {
@@ -30,17 +30,20 @@ type Kind = (Option<&'static str>, bool);
 /// The factors in a table's title, with their values.
 type Others = Vec<(String, String)>;
 
-/// Throughput by workload family; where no job runs, the rate of what arrays do by themselves, or the time of mkfs.
+/// Throughput by workload family, of a paced trace the mean latency; where no job runs, the rate of what arrays do by themselves, or
+/// the time of mkfs.
 pub(super) fn families(text: &mut String, results: &StudyResults) {
     for name in FAMILIES {
         let (title, unit, name_alone) = match name {
             "sync" => ("resync or recovery", "MB/s of each member", "rate"),
             "mkfs" => ("mkfs", "seconds, less is better,", "time"),
+            "paced-trace" => (name, "ms of mean latency, less is better,", "time"),
             _ => (name, "MB/s", "rate"),
         };
         let of = |cell: &CellResult| {
             judged(cell).map(|judged| match judged.figure {
                 JudgedFigure::BytesPerSecond(rate) => rate / 1e6,
+                JudgedFigure::Seconds(seconds) if judged.family == "paced-trace" => seconds * 1e3,
                 JudgedFigure::Seconds(seconds) => seconds,
             })
         };

@@ -107,16 +107,21 @@ function writeNotes() {
   const fixed = model.fixed.map(({ id, values }) => facetWords(id, values[0])).join(', ');
   const reference = model.references.length > 0 ? ` Dashed: ${model.references.map(referenceName).join(', ')}.` : '';
   const isAllOwnWork = study.cells.every(isOwnWork);
-  const isAllMkfs = study.cells.some(isMkfs) && study.cells.every((cell) => isMkfs(cell) || cell[ERROR] !== null);
+  const isAll = (of) => study.cells.some(of) && study.cells.every((cell) => of(cell) || cell[ERROR] !== null);
+  const isAllMkfs = isAll(isMkfs);
+  const isAllPaced = isAll(isPaced);
   if (isAllOwnWork) document.getElementById('throughput-title').textContent = 'Rate of resync or recovery';
   if (isAllMkfs) document.getElementById('throughput-title').textContent = 'Time of mkfs';
+  if (isAllPaced) document.getElementById('throughput-title').textContent = 'Mean latency at the trace’s pace';
   const whose = isAllOwnWork ? 'of each member.' : 'reads and writes together.';
   const ownWork = !isAllOwnWork && study.cells.some(isOwnWork) ? ' Without a job: the rate of resync or recovery on each member.' : '';
   const mkfs = !isAllMkfs && study.cells.some(isMkfs) ? ' Of mkfs: seconds, less is better.' : '';
+  const paced = !isAllPaced && study.cells.some(isPaced) ? ' Of paced traces: mean latency in ms, less is better.' : '';
+  const time = isAllMkfs ? 'Seconds' : 'Mean latency in ms';
   const axis = model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : '';
-  document.getElementById('throughput-note').textContent = `${isAllMkfs ? `Seconds${axis}, less is better.` : `MB/s (1 MB = 1,000,000 bytes)${axis}, ${whose}`}${ownWork}${mkfs} ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}${model.implied.map((words) => ` ${words}.`).join('')}`;
+  document.getElementById('throughput-note').textContent = `${isAllMkfs || isAllPaced ? `${time}${axis}, less is better.` : `MB/s (1 MB = 1,000,000 bytes)${axis}, ${whose}`}${ownWork}${mkfs}${paced} ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}${model.implied.map((words) => ` ${words}.`).join('')}`;
   document.getElementById('relative-note').replaceChildren(
-    isAllMkfs ? `Least seconds of any ${factorName(study.subject)} in per cent of each one's, in the same cell. Blank: no figures. `
+    isAllMkfs || isAllPaced ? `Least ${isAllMkfs ? 'seconds' : 'mean latency'} of any ${factorName(study.subject)} in per cent of each one's, in the same cell. Blank: no figures. `
       : `${isAllOwnWork ? 'Rate' : 'Throughput'} of each ${factorName(study.subject)} in per cent of the best one of the same cell. Blank: no figures. `,
     element('span', { class: 'ramp' }, element('span', {}, percent(lowestShare).replace('.0', '')), element('i', { 'aria-hidden': 'true' }), element('span', {}, '100 %')));
   document.getElementById('latency-note').textContent = 'Completion latency for one workload, on a logarithmic axis; with several replicates, the mean of their percentiles.';

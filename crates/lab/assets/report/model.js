@@ -2,8 +2,8 @@
 // positions along the axis of means per subject value and per reference target.
 
 const study = JSON.parse(document.getElementById('study-data').textContent);
-const [KEY, TARGET, VALUES, REPLICATE, SEED, SECONDS, READ, WRITE, ERROR, SYNC, MKFS] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
-const [IOS, BYTES, ERRORS, , P50, P90, P99, P999] = [0, 1, 2, 3, 4, 5, 6, 7];
+const [KEY, TARGET, VALUES, REPLICATE, SEED, SECONDS, READ, WRITE, ERROR, SYNC, MKFS, PACED] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+const [IOS, BYTES, ERRORS, MEAN, P50, P90, P99, P999] = [0, 1, 2, 3, 4, 5, 6, 7];
 const PERCENTILES = [['p50', P50], ['p90', P90], ['p99', P99], ['p99.9', P999]];
 const FACTOR_NAMES = { access: 'Access', share: 'Read share', numjobs: 'Threads', iodepth: 'Queue depth', bs: 'Block size', target: 'Target' };
 // Facets of which all values are shown at first.
@@ -96,7 +96,23 @@ const isOwnWork = (cell) => cell[SYNC] !== null && factorOf(cell, study.factors.
 /** Whether a cell made a file system: it is judged by its seconds, and less is better. */
 const isMkfs = (cell) => cell[MKFS];
 
-/** Means of the replicates of one point: MB/s (seconds of mkfs), I/Os per second, latency percentiles in nanoseconds. */
+/** Whether a cell replayed a trace at a pace of its own: it is judged by its requests' mean latency, and less is better. */
+const isPaced = (cell) => cell[PACED];
+
+/** What a cell is judged by, in its unit. */
+function judgedFigure(cell) {
+  const total = (of) => (cell[READ] ? of(cell[READ]) : 0) + (cell[WRITE] ? of(cell[WRITE]) : 0);
+  if (isMkfs(cell)) return cell[SECONDS];
+  if (isPaced(cell)) return total((direction) => direction[IOS] * direction[MEAN]) / total((direction) => direction[IOS]) / 1e6;
+  return (isOwnWork(cell) ? cell[SYNC] * 1024 : total((direction) => direction[BYTES]) / cell[SECONDS]) / 1e6;
+}
+
+function judgedUnit(cell) {
+  if (isMkfs(cell)) return 's';
+  return isPaced(cell) ? 'ms' : 'MB/s';
+}
+
+/** Means of the replicates of one point: MB/s (seconds of mkfs, milliseconds of paced traces), I/Os per second, latency percentiles in nanoseconds. */
 function point(cells) {
   const good = cells.filter((cell) => cell[ERROR] === null && cell[SECONDS] > 0);
   if (good.length === 0) return { failed: cells.length, error: cells[0][ERROR] };
@@ -107,8 +123,8 @@ function point(cells) {
       withIos.reduce((sum, cell) => sum + cell[direction][field], 0) / withIos.length);
   };
   return {
-    ...summary(good.map((cell) => (isMkfs(cell) ? cell[SECONDS] : (isOwnWork(cell) ? cell[SYNC] * 1024 : total(cell, BYTES) / cell[SECONDS]) / 1e6))),
-    unit: isMkfs(good[0]) ? 's' : 'MB/s',
+    ...summary(good.map(judgedFigure)),
+    unit: judgedUnit(good[0]),
     iops: summary(good.map((cell) => total(cell, IOS) / cell[SECONDS])).mean,
     sync: summary(good.map((cell) => cell[SYNC] ?? NaN)).mean,
     p99: summary(good.map((cell) => Math.max(cell[READ]?.[P99] ?? 0, cell[WRITE]?.[P99] ?? 0))).mean,
@@ -226,7 +242,7 @@ const model = gather();
 /** What values are compared by, of a point: its throughput, or the inverse of mkfs's seconds. */
 function speedOf(entry) {
   if (entry?.mean === undefined) return NaN;
-  return entry.unit === 's' ? 1 / entry.mean : entry.mean;
+  return entry.unit === 'MB/s' ? entry.mean : 1 / entry.mean;
 }
 
 /** The unit of a panel's figures. */

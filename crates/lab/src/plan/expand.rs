@@ -16,7 +16,7 @@ pub const CELLS_MAX: usize = 1_000_000;
 const REPLICATES_DEFAULT: u32 = 1;
 
 /// Factors that say what the workload is: throughputs of different workloads have no order.
-const WORKLOAD: [&str; 3] = ["rw", "rwmixread", "trace"];
+const WORKLOAD: [&str; 4] = ["rw", "rwmixread", "trace", "speed"];
 
 /// Which variant of a plan is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::results::CellResult;
 
 /// Every family: order, then direction; then what is replayed, what arrays do by themselves, and the making of file systems.
-pub const FAMILIES: [&str; 9] = [
+pub const FAMILIES: [&str; 10] = [
     "sequential-read",
     "sequential-mixed",
     "sequential-write",
@@ -15,12 +15,17 @@ pub const FAMILIES: [&str; 9] = [
     "random-mixed",
     "random-write",
     "trace",
+    "paced-trace",
     "sync",
     "mkfs",
 ];
 
+/// The family of traces that were replayed at a pace of their own, which decides how much is asked for: they are judged by how long
+/// requests took.
+pub(crate) const PACED: &str = FAMILIES[7];
+
 /// The family of cells that made a file system.
-pub(crate) const MKFS: &str = FAMILIES[8];
+pub(crate) const MKFS: &str = FAMILIES[9];
 
 /// The rate of a resync or recovery, in KiB of each member a second.
 const SYNC_RATE: &str = "sync_kib_s";
@@ -39,7 +44,7 @@ pub struct Judged {
 pub enum JudgedFigure {
     /// Bytes a second, more is better: of the job or trace, or of each member where the array works by itself.
     BytesPerSecond(f64),
-    /// Seconds that something took which has to be done once, less is better.
+    /// Seconds, less is better: of something that has to be done once, or of a request on average.
     Seconds(f64),
 }
 
@@ -56,21 +61,25 @@ impl Judged {
 /// What a cell is judged by; `None` if it has neither a workload, a resync or recovery, nor made a file system, as one that failed.
 pub fn judged(cell: &CellResult) -> Option<Judged> {
     if let Some(family) = family(&cell.factors) {
-        let figure = JudgedFigure::BytesPerSecond(cell.bytes_per_second());
+        let figure = match family {
+            PACED => JudgedFigure::Seconds(cell.latency_mean_seconds()?),
+            _ => JudgedFigure::BytesPerSecond(cell.bytes_per_second()),
+        };
         return Some(Judged { family, figure });
     }
     if let Some(rate) = cell.figures.get(SYNC_RATE) {
-        return Some(Judged { family: FAMILIES[7], figure: JudgedFigure::BytesPerSecond(rate * 1024.0) });
+        return Some(Judged { family: FAMILIES[8], figure: JudgedFigure::BytesPerSecond(rate * 1024.0) });
     }
     // Without a workload it is mkfs alone that has writes of its own; what they move says nothing, as they are what differs.
     let made = cell.write.ios > 0 && cell.seconds > 0.0;
     made.then_some(Judged { family: MKFS, figure: JudgedFigure::Seconds(cell.seconds) })
 }
 
-/// The family of a cell, told by its factors `trace`, `rw` and `rwmixread`; `None` if they name no workload.
+/// The family of a cell, told by its factors `trace`, `speed`, `rw` and `rwmixread`; `None` if they name no workload.
 pub fn family(factors: &BTreeMap<String, String>) -> Option<&'static str> {
     if factors.contains_key("trace") {
-        return Some(FAMILIES[6]);
+        let is_paced = factors.get("speed").is_some_and(|speed| speed != "asap");
+        return Some(if is_paced { PACED } else { FAMILIES[6] });
     }
     let rw: crate::workload::Rw = factors.get("rw")?.parse().ok()?;
     let reads = match rw {
@@ -146,6 +155,8 @@ impl Weights {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn of(rw: &str, mix: &str) -> Option<&'static str> {
@@ -164,11 +175,29 @@ mod tests {
         assert_eq!(family(&[("rw".to_owned(), "rw".to_owned())].into()), None);
     }
 
+    /// A pace asks for the same throughput of every value: how long its requests wait tells them apart.
+    #[test]
+    fn a_paced_trace_is_judged_by_its_latency() {
+        let cell = |speed: &str| {
+            let direction = |ios, mean| {
+                json!({"ios": ios, "bytes": 4096, "errors": 0, "latency_mean_ns": mean,
+                "latency_p50_ns": 1, "latency_p90_ns": 1, "latency_p99_ns": 1, "latency_p999_ns": 1, "latency_max_ns": 1})
+            };
+            let cell = json!({"key": "k", "target": "array", "factors": {"trace": "t", "speed": speed}, "replicate": 0,
+                "seed": 1, "seconds": 2.0, "read": direction(3, 1e6), "write": direction(1, 5e6), "error": null});
+            judged(&serde_json::from_value(cell).unwrap()).unwrap()
+        };
+        let of = |family, figure| Judged { family, figure };
+        assert_eq!(cell("1x"), of("paced-trace", JudgedFigure::Seconds(0.002)));
+        assert_eq!(cell("asap"), of("trace", JudgedFigure::BytesPerSecond(4096.0)));
+        assert_eq!(cell("0.5x").speed(), 500.0);
+    }
+
     #[test]
     fn weights_match_families_and_words() {
         let weights = Weights::parse(["random=2", "random-read=3", "write=0"]).unwrap();
         let found = FAMILIES.map(|f| weights.of(f));
-        assert_eq!(found.map(|w| w as u32), [1, 1, 0, 3, 2, 0, 1, 1, 1]);
+        assert_eq!(found.map(|w| w as u32), [1, 1, 0, 3, 2, 0, 1, 1, 1, 1]);
     }
 
     #[test]

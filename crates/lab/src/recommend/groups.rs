@@ -1,5 +1,5 @@
-//! Cells gathered into workloads: one combination of all factors but the subject, with every value's speed: throughput, or of mkfs
-//! the inverse of its seconds.
+//! Cells gathered into workloads: one combination of all factors but the subject, with every value's speed: throughput, or the
+//! inverse of seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::results::CellResult;
 use crate::stats::{Mean, Scatter};
 
 /// The factors that tell a workload's family.
-const WORKLOAD: [&str; 3] = ["rw", "rwmixread", "trace"];
+const WORKLOAD: [&str; 4] = ["rw", "rwmixread", "trace", "speed"];
 
 /// One combination of all factors but the subject.
 pub(super) struct Group {
@@ -47,7 +47,7 @@ pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered 
         let Some(value) = factors.remove(question.subject) else { continue };
         let Some(value) = question.values.iter().position(|v| *v == value) else { continue };
         factors.retain(|name, _| !single.contains(name.as_str()));
-        let family = judged(cell).map(|judged| judged.family);
+        let family = family(&cell.factors).or_else(|| judged(cell).map(|judged| judged.family));
         let values =
             by_group.entry((family, factors)).or_insert_with(|| vec![BTreeMap::new(); question.values.len()]);
         if let Some(judged) = judged(cell).filter(|_| cell.error.is_none() && cell.seconds > 0.0) {

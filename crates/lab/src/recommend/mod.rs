@@ -23,11 +23,11 @@ use crate::stats::{Interval, Mean};
 
 pub use apply::commands;
 use apply::must_be_chosen;
-pub(crate) use family::MKFS;
 pub use family::{FAMILIES, Judged, JudgedFigure, Weights, family, judged};
+pub(crate) use family::{MKFS, PACED};
 use groups::{Gathered, Group, gather};
 use reason::reasons;
-use summary::{method, no_weight, summary, survival};
+use summary::{method, mkfs_sizes, no_weight, summary, survival};
 pub use tradeoff::COST_RATIO_MAX;
 
 /// Values that differ by less than this share are tied whatever the statistics say: nobody would feel it.
@@ -64,6 +64,9 @@ struct Scored {
     ratio: Interval,
 }
 
+/// Subjects that decide how large an array is.
+const SIZES: [&str; 4] = ["level", "raid_devices", "layout", "drive"];
+
 /// Judges a study's cells.
 pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
     if let Some(judgement) = tradeoff::judge(cells, question) {
@@ -84,6 +87,8 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
     }
     notes.extend(bitmap::costs(cells, question));
     notes.extend((question.subject == "level" && !ranking.is_empty()).then(|| survival(question.values)));
+    let sizes_differ = SIZES.contains(&question.subject) && groups.iter().any(|group| group.family == MKFS);
+    notes.extend(sizes_differ.then(|| mkfs_sizes(question.subject)));
     let ties = ties(&ranking, question.values);
     let best = ranking.first().map_or_else(String::new, |s| question.values[s.value].clone());
     let by_family: Vec<FamilyBest> =

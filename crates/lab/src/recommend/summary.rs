@@ -2,7 +2,7 @@
 
 use stripewise_engine::level::Level;
 
-use super::{Group, MARGIN, MKFS, Question, Scored, Tie, has_nothing_to_apply};
+use super::{Group, MARGIN, MKFS, PACED, Question, Scored, Tie, has_nothing_to_apply};
 
 /// How many replicates are advised where there was one.
 const REPLICATES: u32 = 5;
@@ -14,7 +14,8 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     let name = |s: &Scored| question.values[s.value].as_str();
     let subject = question.subject;
     let Some(best) = ranking.first() else { return format!("No {subject} can be recommended yet.") };
-    let of = if is_mkfs(groups) { "speed (less time is more)" } else { "throughput" };
+    let is_time = |group: &Group| [MKFS, PACED].contains(&group.family);
+    let of = if groups.iter().all(is_time) { "speed (less time is more)" } else { "throughput" };
     let reaches = format!(
         "It reaches {:.0} % of the best {of} of each workload on average, {:.0} % in the worst.",
         best.log_score.value.exp() * 100.0,
@@ -110,6 +111,14 @@ pub(super) fn survival(levels: &[String]) -> String {
     format!("Levels are compared by throughput alone: {}.", each.join(", "))
 }
 
+/// What mkfs differs in besides its time.
+pub(super) fn mkfs_sizes(subject: &str) -> String {
+    format!(
+        "mkfs is compared by its time alone: arrays of another {subject} hold more or less, and a larger file system takes \
+         longer to make."
+    )
+}
+
 /// Why nothing is recommended although there are figures.
 pub(super) fn no_weight<'a>(families: impl Iterator<Item = &'a str>) -> String {
     format!(
@@ -119,17 +128,20 @@ pub(super) fn no_weight<'a>(families: impl Iterator<Item = &'a str>) -> String {
     )
 }
 
-/// Whether all that is judged is the making of file systems.
-fn is_mkfs(groups: &[Group]) -> bool {
-    !groups.is_empty() && groups.iter().all(|group| group.family == MKFS)
-}
-
 /// How values were compared.
 pub(super) fn method(ranking: &[Scored], groups: &[Group]) -> String {
-    let what = match groups.iter().filter(|group| group.family == MKFS).count() {
-        0 => "Throughput relative to the best value",
-        all if all == groups.len() => "The least seconds of a value as a share of each one's",
-        _ => "Throughput, and of mkfs the inverse of its seconds, relative to the best value",
+    let count = |family: &str| groups.iter().filter(|group| group.family == family).count();
+    let what = match (count(MKFS), count(PACED)) {
+        (0, 0) => "Throughput relative to the best value",
+        (all, 0) if all == groups.len() => "The least seconds of a value as a share of each one's",
+        (0, all) if all == groups.len() => "The least mean latency of a value as a share of each one's",
+        (_, 0) => "Throughput, and of mkfs the inverse of its seconds, relative to the best value",
+        (0, _) => {
+            "Throughput, and of paced traces the inverse of the mean latency, relative to the best value"
+        }
+        _ => {
+            "Throughput, and of mkfs and paced traces the inverse of seconds and of the mean latency, relative to the best value"
+        }
     };
     let margin = MARGIN * 100.0;
     let interval = if ranking.iter().any(|s| s.ratio.bounds.is_none()) {

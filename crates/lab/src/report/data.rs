@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::palette::Palette;
-use crate::recommend::{MKFS, judged};
+use crate::recommend::{MKFS, PACED, judged};
 use crate::results::{CellResult, DirectionResult, StudyResults};
 
 /// What the charts and the table of cells are drawn from.
@@ -45,6 +45,7 @@ struct Row<'a>(
     Option<Direction>,
     Option<&'a str>,
     Option<f64>,
+    bool,
     bool,
 );
 
@@ -139,5 +140,6 @@ fn row(cell: &CellResult, target: usize, values: Vec<i32>) -> Row<'_> {
         cell.error.as_deref(),
         cell.figures.get("sync_kib_s").copied(),
         judged(cell).is_some_and(|judged| judged.family == MKFS),
+        judged(cell).is_some_and(|judged| judged.family == PACED),
     )
 }

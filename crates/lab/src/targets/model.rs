@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::bail;
 use stripewise_engine::io::{IoResult, RequestId, SyncAction};
-use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES};
+use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, Slot};
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::models::Model;
 use stripewise_sim::{Phantom, Rig, RigNames, SimConfig, SimError, SimReport, World};
@@ -299,16 +299,20 @@ fn sync(cell: &Cell, config: &SimConfig, cancel: &AtomicBool) -> Result<Measurem
         let status = world.volume().sync_status().filter(|s| s.action != SyncAction::Idle);
         let nothing_left =
             || CellError("the array had nothing left to do before the time was over".to_owned());
-        Ok((report, status.ok_or_else(nothing_left)?.done_sectors))
+        let status = status.ok_or_else(nothing_left)?;
+        // RAID-10's resync counts sectors of the array, as md's does.
+        let member_sectors = world.volume().geometry().used_sectors(Slot(0));
+        let part = status.done_sectors as f64 / status.total_sectors as f64;
+        Ok((report, part * member_sectors as f64))
     };
     let ramp = if job.ramp_time.0 > 0 { Some(until(ramp_end)?) } else { None };
     let (report, after) = until(end)?;
-    let before = ramp.as_ref().map_or(0, |(_, done)| *done);
+    let before = ramp.as_ref().map_or(0.0, |(_, done)| *done);
     let (done, seconds) = (after - before, end.since(ramp_end).as_secs_f64());
     let measured = Measured { seconds, ..Measured::default() };
     let mut measurement = Measurement::of(measured, members(&report))?;
     measurement.figures = figures(ramp.as_ref().map(|(report, _)| report), &report);
-    measurement.figures.insert("sync_kib_s".to_owned(), done as f64 / 2.0 / seconds);
+    measurement.figures.insert("sync_kib_s".to_owned(), done / 2.0 / seconds);
     Ok(measurement)
 }
 

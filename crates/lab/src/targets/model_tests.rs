@@ -171,6 +171,21 @@ fn a_resync_is_measured_after_its_ramp() {
     assert!(endless.to_string().contains("set runtime to 1s"), "{endless}");
 }
 
+/// md counts RAID-10's resync in sectors of the array; four members with two copies are done as soon as two.
+#[test]
+fn a_resync_is_told_of_each_member_at_every_level() {
+    let plan = REBUILD
+        .replace("drive = \"st31000333as\"", "drive = \"exos-x20-20tb\"\ncount = 4")
+        .replace("88sx6081-pci32", "sas-hba-pcie3-x8")
+        .replace("failed = 1", "raid_devices = 4\nchunk = \"512K\"\nspeed_limit_max = 1000000")
+        .replace("work = \"rebuild\"\nrw = \"randread\"", "work = \"resync\"")
+        .replace("subject = \"speed_limit_min\"", "subject = \"level\"")
+        .replace("speed_limit_min = [1000, 10000]", "level = [\"raid1\", \"raid10\"]");
+    let results = run(&plan, 1);
+    let rates: Vec<f64> = results.cells.iter().map(|cell| cell.figures["sync_kib_s"]).collect();
+    assert!((rates[1] / rates[0] - 1.0).abs() < 0.05, "{rates:?}");
+}
+
 #[test]
 fn a_resync_and_a_mkfs_that_are_interrupted_end_at_once() {
     let cancel = Arc::new(AtomicBool::new(true));
