@@ -5,6 +5,7 @@
 //! the bits of what is in sync.
 
 mod follow;
+mod level;
 mod ppl;
 mod reshape;
 mod size;
@@ -21,10 +22,11 @@ use crate::superblock_1::{Minor, Superblock1};
 use crate::time::Timestamp;
 
 pub use follow::{follow, is_left_behind};
+pub use level::{LevelError, Takeover, level_layout, take_over};
 pub use ppl::{check_ppl, with_ppl};
 pub use reshape::{
     Beginning, Course, END_EVENTS, ReshapeError, Room, Target, check_reshape, follow_reshape, plan_course,
-    reshape_layout, reshape_room,
+    reshape_room,
 };
 pub use size::{
     Resized, SizeError, bitmap_area, bitmap_room_sectors, resize_bitmap, room_sectors, settle_size, with_size,

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 use serde::Serialize;
+use stripewise_format::level::Level;
 use stripewise_format::uuid::Uuid;
 use stripewise_host::md::assemble::Assembled;
 use stripewise_host::md::grow::{BitmapChange, Change, GrowProblem, Grown, Outcome, Policy, grow};
@@ -22,9 +23,9 @@ use crate::output::{print, print_json};
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("change").required(true).multiple(true),
-    after_help = "The array is idle: no server has it, and no recovery is due. One change at a time, but --raid-devices, --chunk and --layout go together. \
-What is refused changes nothing (exit code 2). A change that was cut off is finished by the same command; a reshape, which moves all data of a raid4, \
-raid5 or raid6 array, by --continue, here or in Linux (mdadm --assemble). Ctrl-C ends it where it is."
+    after_help = "The array is idle: no server has it, and no recovery is due. One change at a time, but --level, --raid-devices, --chunk and --layout go \
+together. What is refused changes nothing (exit code 2). A change that was cut off is finished by the same command; a reshape, which moves all data of \
+a raid4, raid5 or raid6 array, by --continue, here or in Linux (mdadm --assemble). Ctrl-C ends it where it is."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct GrowArgs {
@@ -62,9 +63,14 @@ pub(crate) struct GrowArgs {
     /// The chunk from now on, for which a raid4, raid5 or raid6 array is reshaped
     #[arg(long, short, value_name = "SIZE", group = "change")]
     chunk: Option<Size>,
-    /// The layout from now on, in mdadm's names, for which a raid5 or raid6 array is reshaped
+    /// The layout from now on, in mdadm's names, for which a raid5 or raid6 array is reshaped; with --level 6 preserve leaves all data
+    /// in place
     #[arg(long, short = 'p', value_name = "LAYOUT", group = "change")]
     layout: Option<String>,
+    /// The level from now on: 5 of a raid4 array or a raid1 of two, 6 of a raid5, which takes a spare and reshapes it, 4 or 1 of a
+    /// raid5, and 5 of a raid6, where all data are in place
+    #[arg(long, short, value_name = "LEVEL", group = "change")]
+    level: Option<Level>,
     /// Go on with a reshape that was cut off, here or in Linux
     #[arg(long = "continue", group = "change")]
     resume: bool,
@@ -95,7 +101,8 @@ impl GrowArgs {
         if let Some((_, why)) = misplaced.iter().find(|(is_so, _)| *is_so) {
             return Err(impossible(*why));
         }
-        let is_reshape = self.raid_devices.is_some() || self.chunk.is_some() || self.layout.is_some();
+        let is_shape = self.chunk.is_some() || self.layout.is_some() || self.level.is_some();
+        let is_reshape = self.raid_devices.is_some() || is_shape;
         let changes = [
             self.bitmap.is_some(),
             self.size.is_some(),
@@ -105,7 +112,8 @@ impl GrowArgs {
         ];
         if changes.iter().filter(|is_asked| **is_asked).count() > 1 {
             return Err(impossible(
-                "one change at a time: --bitmap, --size, --consistency-policy, --continue, or --raid-devices with --chunk and --layout",
+                "one change at a time: --bitmap, --size, --consistency-policy, --continue, or --level with \
+                 --raid-devices, --chunk and --layout",
             ));
         }
         if let Some(size) = self.size {
@@ -162,7 +170,8 @@ pub(crate) fn run(args: &GrowArgs) -> Result<Exit> {
     tell(&grown.assembled);
     let said = said(&grown);
     if args.json {
-        let array = Array::of(&grown.assembled, grown.members);
+        let level = grown.assembled.assembly.geometry.level;
+        let array = Array::of(&grown.assembled, level, grown.members);
         print_json(&Document { array, said: said.lines().map(str::to_owned).collect(), reshape: None })?;
     } else {
         print(&said)?;
@@ -191,13 +200,13 @@ struct Array {
 }
 
 impl Array {
-    fn of(assembled: &Assembled, members: usize) -> Self {
+    fn of(assembled: &Assembled, level: Level, members: usize) -> Self {
         let assembly = &assembled.assembly;
         Self {
             schema: "stripewise.grow/1",
             uuid: assembly.uuid.to_string(),
             name: assembly.name.clone(),
-            level: assembly.geometry.level.name(),
+            level: level.name(),
             members,
         }
     }
@@ -215,6 +224,7 @@ fn problem(problem: GrowProblem) -> anyhow::Error {
         | GrowProblem::Size(_)
         | GrowProblem::MemberSize(..)
         | GrowProblem::Slots(_)
+        | GrowProblem::Level(_)
         | GrowProblem::Reshape(_)
         | GrowProblem::MemberReshape(..)) => impossible(other.to_string()),
     }

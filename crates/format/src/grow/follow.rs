@@ -2,6 +2,7 @@
 //! array was.
 
 use super::{ppl, room_sectors, slots};
+use crate::level::Level;
 use crate::superblock::Superblock;
 use crate::superblock_1::Superblock1;
 
@@ -13,9 +14,10 @@ pub fn is_left_behind(member: &Superblock, freshest: &Superblock) -> bool {
 }
 
 /// What one of these changes changes.
-fn changed(superblock: &Superblock) -> (u64, u32, bool, bool) {
+fn changed(superblock: &Superblock) -> (Level, u64, u32, bool, bool) {
     let has_bitmap = superblock.bitmap_offset_sectors().is_some();
-    (superblock.size_sectors(), superblock.raid_disks(), has_bitmap, superblock.ppl().is_some())
+    let (level, size) = (superblock.level(), superblock.size_sectors());
+    (level, size, superblock.raid_disks(), has_bitmap, superblock.ppl().is_some())
 }
 
 /// The superblock that a member would have if the change had reached it; none if its device of so many sectors has no room for
@@ -34,7 +36,10 @@ pub fn follow(
         }
         new.set_size_sectors(freshest.size_sectors(), room);
     }
-    if member.raid_disks() != freshest.raid_disks() {
+    if member.level() != freshest.level() {
+        let (Superblock::V1(own), Superblock::V1(array)) = (&mut new, freshest) else { return None };
+        **own = own.follow_level(array.as_it_is()).filter(|_| array.reshape().is_none())?;
+    } else if member.raid_disks() != freshest.raid_disks() {
         slots::renumber(&mut new, freshest.raid_disks());
     }
     match (&mut new, freshest) {
@@ -69,7 +74,6 @@ fn follow_1(own: &mut Superblock1, array: &Superblock1) -> Option<()> {
 mod tests {
     use super::super::{Resized, Update, place_bitmap, with_bitmap, with_size};
     use super::*;
-    use crate::level::Level;
     use crate::superblock_0::Superblock0;
     use crate::time::Timestamp;
     use crate::uuid::Uuid;

@@ -10,10 +10,11 @@
 
 use std::fmt;
 
+use super::level::Takeover;
 use super::{BLOCK_SECTORS, Update};
 use crate::bitmap::BitmapSuperblock;
 use crate::error::require;
-use crate::level::{Layout, Level};
+use crate::level::Level;
 use crate::superblock_1::{Features, Minor, Role, Superblock1, Superblock1Error};
 
 /// From here on an offset is not rounded further: 1 MiB.
@@ -335,7 +336,8 @@ pub struct Beginning {
 }
 
 impl Superblock1 {
-    /// Begins a reshape: nothing has moved yet.
+    /// Begins a reshape: nothing has moved yet. A spare that takes a slot which the array has already, and had nobody in, is filled by
+    /// the reshape: it is written to, and read as far as that came.
     #[must_use]
     pub fn with_reshape(&self, beginning: &Beginning, new_offset_sectors: i32, update: Update) -> Self {
         let Beginning { target, backwards, .. } = *beginning;
@@ -354,22 +356,50 @@ impl Superblock1 {
             new.features |= Features::RESHAPE_BACKWARDS;
         }
         new.dev_roles.clone_from(&beginning.roles);
+        if let (Role::Spare, Role::Slot(slot)) = (self.role(), new.role())
+            && u32::from(slot) < self.raid_disks
+        {
+            new.features |= Features::RECOVERY_OFFSET;
+            new.recovery_offset_sectors = 0;
+        }
         let data = u64::from(target.raid_disks) - u64::from(self.level.parity_count());
         let position = if backwards { self.size_sectors.saturating_mul(data) } else { 0 };
         new.with_reshape_position(position, update)
     }
 
-    /// The reshape has come to a sector of the array.
+    /// The same of another time.
+    #[must_use]
+    pub fn with_update(&self, update: Update) -> Self {
+        Self { events: update.events, utime: update.utime, ..self.clone() }
+    }
+
+    /// The reshape has come to a sector of the array. A member that it fills has its rows up to there, if it goes forwards; else none
+    /// until it ends, as in `reshape_request`.
     #[must_use]
     pub fn with_reshape_position(&self, position_sectors: u64, update: Update) -> Self {
-        let mut new = self.clone();
+        let mut new = self.with_update(update);
         new.reshape_position_sectors = position_sectors;
-        (new.events, new.utime) = (update.events, update.utime);
+        let data = u64::from(self.raid_disks).saturating_sub(self.level.parity_count().into());
+        let is_forwards = self.reshape().is_some_and(|reshape| !reshape.backwards);
+        if is_forwards && self.features.contains(Features::RECOVERY_OFFSET) {
+            new.recovery_offset_sectors = position_sectors.checked_div(data).unwrap_or(0);
+        }
         new
     }
 
-    /// The superblock when the reshape has ended: `md_finish_reshape` and `super_1_sync`. Fields that mean nothing any more stay as
-    /// they were, as in Linux. Without a reshape it is the same.
+    /// The superblock when the reshape has ended, and has filled the members that it was to fill (`raid5_end_reshape`).
+    #[must_use]
+    pub fn reshape_ended(&self) -> Self {
+        let mut new = self.reshaped();
+        if self.reshape().is_some() && new.features.contains(Features::RECOVERY_OFFSET) {
+            new.features = new.features.without(Features::RECOVERY_OFFSET | Features::RECOVERY_BITMAP);
+            new.recovery_offset_sectors = 0;
+        }
+        new
+    }
+
+    /// The superblock when the reshape has ended, but for what it filled: `md_finish_reshape` and `super_1_sync`. Fields that mean
+    /// nothing any more stay as they were, as in Linux. Without a reshape it is the same.
     #[must_use]
     pub fn reshaped(&self) -> Self {
         let Some(reshape) = self.reshape() else { return self.clone() };
@@ -453,10 +483,11 @@ fn begin_as(member: &Superblock1, array: &Superblock1) -> Option<Superblock1> {
     let beginning = Beginning { target, backwards: reshape.backwards, roles: array.dev_roles.clone() };
     let offset = reshape.new_offset_sectors;
     let update = Update { events: array.events, utime: array.utime };
-    let new = member.with_reshape(&beginning, offset, update);
+    let before = Takeover { raid_disks: array.slots_before_reshape(), ..array.as_it_is() };
+    let taken = member.follow_level(before)?;
+    let new = taken.with_reshape(&beginning, offset, update);
     let is_behind = member.reshape().is_none() && member.events.checked_add(1) == Some(array.events);
-    let is_alike = (member.raid_disks, member.chunk_sectors, member.layout)
-        == (array.slots_before_reshape(), array.chunk_sectors, array.layout);
+    let is_alike = taken.as_it_is() == before;
     let is_at_start = new.reshape_position_sectors == array.reshape_position_sectors;
     let room = reshape_room(member, None);
     let free = if offset < 0 { room.before_sectors } else { room.after_sectors };
@@ -466,25 +497,13 @@ fn begin_as(member: &Superblock1, array: &Superblock1) -> Option<Superblock1> {
 /// A member that does not know of a reshape's end.
 fn end_as(member: &Superblock1, array: &Superblock1) -> Option<Superblock1> {
     member.reshape()?;
-    let mut new = member.reshaped();
+    let mut new = member.reshape_ended();
     let is_behind = member.events < array.events && member.events.saturating_add(END_EVENTS) >= array.events;
     let is_alike = (new.raid_disks, new.chunk_sectors, new.layout)
         == (array.raid_disks, array.chunk_sectors, array.layout);
     (new.events, new.utime) = (array.events, array.utime);
     new.dev_roles.clone_from(&array.dev_roles);
     (is_behind && is_alike).then_some(new)
-}
-
-/// Layouts by name that a level can be reshaped to.
-///
-/// # Errors
-/// The level has no such layout, or none at all; the text says which there are.
-pub fn reshape_layout(level: Level, name: &str) -> Result<u32, String> {
-    if level == Level::Raid4 {
-        return Err("a raid4 array has no layouts".to_owned());
-    }
-    let layout = Layout::parse(level, name).map_err(|error| error.to_string())?;
-    Ok(layout.recorded_number(level) as u32)
 }
 
 #[cfg(test)]
@@ -498,6 +517,13 @@ mod tests {
         (superblock.super_offset_sectors, superblock.data_offset_sectors) = (8, data_offset);
         (superblock.size_sectors, superblock.data_size_sectors) = (size, 131_072 - data_offset);
         (superblock.chunk_sectors, superblock.layout) = (chunk_kib * 2, 2);
+        let slots = superblock.raid_disks as usize;
+        superblock
+            .dev_roles
+            .iter_mut()
+            .take(slots)
+            .zip(0..)
+            .for_each(|(role, slot)| *role = Role::Slot(slot));
         superblock
     }
 
@@ -607,8 +633,6 @@ mod tests {
         let six = array(Level::Raid6, 4, 64, 2048, 128_000);
         assert_eq!(check(&six, target(256, 64), 300), ReshapeError::TooMany { most: 255, asked: 256 });
         assert!(check_reshape(&five, target(4, 32), 1).is_ok());
-        assert!(reshape_layout(Level::Raid4, "ls").is_err());
-        assert_eq!(reshape_layout(Level::Raid5, "right-asymmetric"), Ok(1));
     }
 
     #[test]

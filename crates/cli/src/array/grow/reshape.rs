@@ -1,4 +1,5 @@
-//! `stripewise grow --raid-devices`, `--chunk`, `--layout` and `--continue`: all data of an array move.
+//! `stripewise grow --level`, `--raid-devices`, `--chunk`, `--layout` and `--continue`: all data of an array move, or it has another
+//! level where they are.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,7 @@ use stripewise_engine::assembly::Options;
 use stripewise_format::level::{Layout, Level};
 use stripewise_format::time::Timestamp;
 use stripewise_host::md::assemble::Found;
-use stripewise_host::md::grow::{Asked, Reshaped, Watch, reshape, resume};
+use stripewise_host::md::grow::{Asked, ReshapeChange, Reshaped, Watch, reshape, resume};
 
 use super::super::select::{impossible, tell};
 use super::super::signals::{is_watched, stop_flag};
@@ -23,6 +24,7 @@ use crate::progress::clock;
 /// What `--json` says of a reshape: each value before and after.
 #[derive(Serialize)]
 pub(super) struct Told {
+    level: [&'static str; 2],
     raid_devices: [u32; 2],
     chunk_bytes: [u64; 2],
     layout: [Option<String>; 2],
@@ -31,6 +33,7 @@ pub(super) struct Told {
     total_bytes: u64,
     percent: f64,
     is_done: bool,
+    is_recovery_due: bool,
     is_resync_due: bool,
 }
 
@@ -38,8 +41,8 @@ pub(super) struct Told {
 pub(super) fn is_meant(args: &GrowArgs, found: &Found) -> bool {
     let level = found.candidates.first().map(|candidate| candidate.superblock.level());
     let has_parity = matches!(level, Some(Level::Raid4 | Level::Raid5 | Level::Raid6));
-    let moves = args.resume || args.chunk.is_some() || args.layout.is_some();
-    moves || (args.raid_devices.is_some() && has_parity)
+    let is_said = args.resume || args.level.is_some() || args.chunk.is_some() || args.layout.is_some();
+    is_said || (args.raid_devices.is_some() && has_parity)
 }
 
 pub(super) fn run(args: &GrowArgs, found: Found, options: Options) -> Result<Exit> {
@@ -68,7 +71,8 @@ pub(super) fn run(args: &GrowArgs, found: Found, options: Options) -> Result<Exi
     if args.json {
         let assembly = &reshaped.assembled.assembly;
         let members = assembly.slots.iter().filter(|slot| slot.candidate().is_some()).count();
-        let array = Array::of(&reshaped.assembled, members + assembly.spares.len());
+        let level = reshaped.change.level.1;
+        let array = Array::of(&reshaped.assembled, level, members + assembly.spares.len());
         let said = said.lines().map(str::to_owned).collect();
         print_json(&Document { array, said, reshape: Some(told(&reshaped)) })?;
     } else {
@@ -89,6 +93,7 @@ fn asked(args: &GrowArgs) -> Result<Option<Asked>> {
     }
     let chunk_sectors = args.chunk.map(|chunk| u32::try_from(chunk.sectors())).transpose();
     Ok(Some(Asked {
+        level: args.level,
         raid_disks: args.raid_devices,
         chunk_sectors: chunk_sectors.map_err(|_| impossible("the chunk is at most 1G"))?,
         layout: args.layout.clone(),
@@ -101,29 +106,43 @@ fn percent(reshaped: &Reshaped) -> f64 {
 }
 
 fn layouts(reshaped: &Reshaped) -> [Option<String>; 2] {
-    let level = reshaped.assembled.assembly.geometry.level;
-    let name = |number: u32| {
-        let layout = Layout::from_number(level, number as i32).filter(|_| level != Level::Raid4);
-        layout.map(|layout| layout.to_string())
+    let name = |level: Level, number: u32| {
+        let layout = Layout::from_number(level, number as i32);
+        layout.filter(|_| matches!(level, Level::Raid5 | Level::Raid6)).map(|layout| layout.to_string())
     };
-    [name(reshaped.change.layout.0), name(reshaped.change.layout.1)]
+    let ReshapeChange { level, layout, .. } = &reshaped.change;
+    [name(level.0, layout.0), name(level.1, layout.1)]
+}
+
+/// What is another than before.
+fn changes(reshaped: &Reshaped) -> Vec<String> {
+    let change = &reshaped.change;
+    let mut changes = Vec::new();
+    if change.level.0 != change.level.1 {
+        changes.push(format!("the level {}, before {}", change.level.1, change.level.0));
+    }
+    if change.raid_disks.0 != change.raid_disks.1 {
+        changes.push(format!("{} raid devices, before {}", change.raid_disks.1, change.raid_disks.0));
+    }
+    let (before, now) = (change.chunk_sectors.0 / 2, change.chunk_sectors.1 / 2);
+    if before == 0 && now > 0 {
+        changes.push(format!("a chunk of {now}K"));
+    } else if before != now && now > 0 {
+        changes.push(format!("a chunk of {now}K, before {before}K"));
+    }
+    match layouts(reshaped) {
+        [Some(before), Some(now)] if before != now => {
+            changes.push(format!("the layout {now}, before {before}"));
+        }
+        [None, Some(now)] => changes.push(format!("the layout {now}")),
+        _ => {}
+    }
+    changes
 }
 
 fn said(reshaped: &Reshaped) -> String {
     let change = &reshaped.change;
-    let mut changes = Vec::new();
-    if change.raid_disks.0 != change.raid_disks.1 {
-        changes.push(format!("{} raid devices, before {}", change.raid_disks.1, change.raid_disks.0));
-    }
-    if change.chunk_sectors.0 != change.chunk_sectors.1 {
-        let (before, now) = (change.chunk_sectors.0 / 2, change.chunk_sectors.1 / 2);
-        changes.push(format!("a chunk of {now}K, before {before}K"));
-    }
-    if let [Some(before), Some(now)] = layouts(reshaped)
-        && before != now
-    {
-        changes.push(format!("the layout {now}, before {before}"));
-    }
+    let changes = changes(reshaped);
     if !reshaped.is_done {
         return format!(
             "interrupted: {:.1} % of the reshape is done; `stripewise grow --continue` goes on, and so does Linux (`mdadm --assemble`)\n",
@@ -131,7 +150,7 @@ fn said(reshaped: &Reshaped) -> String {
         );
     }
     let mut text = if changes.is_empty() {
-        "the reshape had ended, and all members say so now\n".to_owned()
+        "the change had ended, and all members say so now\n".to_owned()
     } else {
         format!("the array has {} now\n", changes.join("; "))
     };
@@ -139,6 +158,9 @@ fn said(reshaped: &Reshaped) -> String {
     if before != now {
         let (before, now) = (before / 2, now / 2);
         let _ = writeln!(text, "it holds {now}K now, before {before}K; what is new is zeroes");
+    }
+    if reshaped.is_recovery_due {
+        text += "a spare is recovered for what was added when the array is next assembled or served\n";
     }
     if reshaped.is_resync_due {
         text += "a resync is due, as it was before; it is made when the array is next assembled or served\n";
@@ -150,6 +172,7 @@ fn told(reshaped: &Reshaped) -> Told {
     let change = &reshaped.change;
     let bytes = |sectors: u32| u64::from(sectors) * 512;
     Told {
+        level: [change.level.0.name(), change.level.1.name()],
         raid_devices: [change.raid_disks.0, change.raid_disks.1],
         chunk_bytes: [bytes(change.chunk_sectors.0), bytes(change.chunk_sectors.1)],
         layout: layouts(reshaped),
@@ -158,6 +181,7 @@ fn told(reshaped: &Reshaped) -> Told {
         total_bytes: change.size_sectors * 512,
         percent: percent(reshaped),
         is_done: reshaped.is_done,
+        is_recovery_due: reshaped.is_recovery_due,
         is_resync_due: reshaped.is_resync_due,
     }
 }

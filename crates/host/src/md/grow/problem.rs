@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use stripewise_format::grow::{GrowError, ReshapeError, SizeError, SlotsError};
+use stripewise_format::grow::{GrowError, LevelError, ReshapeError, SizeError, SlotsError};
 
 use super::super::assemble::AssembleError;
 use super::super::create::WriteError;
@@ -26,6 +26,8 @@ pub enum GrowProblem {
     MemberSize(PathBuf, SizeError),
     /// It cannot have so many slots.
     Slots(SlotsError),
+    /// It cannot have that level.
+    Level(LevelError),
     /// It cannot be reshaped so.
     Reshape(ReshapeError),
     /// A member has no room for that.
@@ -52,6 +54,7 @@ impl fmt::Display for GrowProblem {
             Self::Size(error) => error.fmt(f),
             Self::MemberSize(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Slots(error) => error.fmt(f),
+            Self::Level(error) => error.fmt(f),
             Self::Reshape(error) => error.fmt(f),
             Self::MemberReshape(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Reshaping(path, why) => {
@@ -80,6 +83,7 @@ impl std::error::Error for GrowProblem {
             | Self::Size(_)
             | Self::MemberSize(..)
             | Self::Slots(_)
+            | Self::Level(_)
             | Self::Reshape(_)
             | Self::MemberReshape(..)
             | Self::Reshaping(..) => None,

@@ -1,5 +1,5 @@
-//! Reshapes an idle array of a level with parity (`mdadm --grow --raid-devices`, `--chunk`, `--layout`), or goes on with a reshape
-//! that was cut off, here or in Linux.
+//! Reshapes an idle array of a level with parity (`mdadm --grow --raid-devices`, `--chunk`, `--layout`), gives it another level
+//! (`--level`), or goes on with a reshape that was cut off, here or in Linux.
 //!
 //! # Contract
 //! *Ownership.* All members are locked before anything is written, until the end, and must be as they were when they were found.
@@ -7,6 +7,7 @@
 //! go to one member after the other; where power fails in between, Linux refuses the array and [`resume`] brings it to its end.
 
 mod course;
+mod level;
 mod moving;
 mod run;
 #[cfg(test)]
@@ -18,9 +19,10 @@ use std::path::PathBuf;
 use stripewise_engine::assembly::{Assembly, Options, SlotState};
 use stripewise_format::create::Area;
 use stripewise_format::grow::{
-    Beginning, Changed, ReshapeError, Target, Update, check_reshape, follow_reshape, plan_course,
-    reshape_layout, reshape_room,
+    Beginning, Changed, LevelError, ReshapeError, Update, check_reshape, follow_reshape, plan_course,
+    reshape_room,
 };
+use stripewise_format::level::Level;
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::{Features, Role, Superblock1};
 use stripewise_format::time::Timestamp;
@@ -35,11 +37,13 @@ use run::{Ended, Member, Reshape, RunError, check_supported};
 /// What an array is to have from now on; what is none stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
+    /// The level.
+    pub level: Option<Level>,
     /// Slots.
     pub raid_disks: Option<u32>,
     /// The chunk.
     pub chunk_sectors: Option<u32>,
-    /// The layout's name.
+    /// The layout's name, or mdadm's words for where it is and where it usually is.
     pub layout: Option<String>,
 }
 
@@ -54,13 +58,17 @@ pub struct Reshaped {
     pub is_done: bool,
     /// Sectors of each member that are done.
     pub done_sectors: u64,
+    /// A spare is to be recovered for a slot that the level added.
+    pub is_recovery_due: bool,
     /// A resync is due now, as it was before.
     pub is_resync_due: bool,
 }
 
-/// What a reshape changes, before and after.
+/// What a reshape or another level changes, before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReshapeChange {
+    /// The levels.
+    pub level: (Level, Level),
     /// Slots.
     pub raid_disks: (u32, u32),
     /// Sectors of a chunk.
@@ -74,18 +82,33 @@ pub struct ReshapeChange {
 }
 
 impl ReshapeChange {
+    /// Of a reshape that is under way.
     fn of(array: &Superblock1) -> Self {
-        let (before, after) = (array.slots_before_reshape(), array.reshaped());
-        let parity = u32::from(array.level.parity_count());
-        let sectors = |slots: u32| array.size_sectors * u64::from(slots.saturating_sub(parity));
+        let before = Superblock1 { raid_disks: array.slots_before_reshape(), ..array.clone() };
+        Self::between(&before, array)
+    }
+
+    /// From what the array was to what becomes of it.
+    fn between(before: &Superblock1, array: &Superblock1) -> Self {
+        let after = array.reshaped();
         Self {
-            raid_disks: (before, after.raid_disks),
-            chunk_sectors: (array.chunk_sectors, after.chunk_sectors),
-            layout: (array.layout, after.layout),
-            array_sectors: (sectors(before), sectors(after.raid_disks)),
+            level: (before.level, after.level),
+            raid_disks: (before.raid_disks, after.raid_disks),
+            chunk_sectors: (before.chunk_sectors, after.chunk_sectors),
+            layout: (before.layout, after.layout),
+            array_sectors: (array_sectors(before), array_sectors(&after)),
             size_sectors: array.size_sectors,
         }
     }
+}
+
+/// What an array of copies or with parity holds.
+fn array_sectors(array: &Superblock1) -> u64 {
+    let slots = match array.level {
+        Level::Raid1 => 1,
+        level => array.raid_disks.saturating_sub(level.parity_count().into()),
+    };
+    array.size_sectors * u64::from(slots)
 }
 
 /// What runs a reshape: the time, and what is told how many sectors of how many of each member are done and says whether to go on.
@@ -102,7 +125,17 @@ impl std::fmt::Debug for Watch<'_> {
     }
 }
 
-/// Reshapes an array that nobody uses.
+/// What a change begins with.
+enum Begun {
+    /// The superblocks of a reshape.
+    Reshape(Vec<Superblock1>),
+    /// Those of an array of another level; nothing moves.
+    Taken(Vec<Superblock1>),
+    /// The array is so already.
+    Already,
+}
+
+/// Reshapes an array that nobody uses, or gives it another level, or both.
 ///
 /// # Errors
 /// Why it is left as it is, or as far as it came.
@@ -117,18 +150,58 @@ pub fn reshape(
     let left_behind = cut_off::follow_all(&mut found.candidates);
     let assembled = found.assemble(options)?;
     let members = members(&assembled.assembly);
-    let superblocks = begin(&assembled, &members, asked, (watch.clock)())?;
+    let array = version_1(&assembled.found.candidates[assembled.assembly.freshest])
+        .ok_or_else(|| match asked.level {
+            Some(_) => GrowProblem::Level(LevelError::Metadata),
+            None => GrowProblem::Reshape(ReshapeError::Metadata),
+        })?
+        .clone();
+    let begun = begin(&assembled, &members, &array, asked, (watch.clock)())?;
+    if matches!(begun, Begun::Already) && left_behind.is_empty() {
+        return Err(GrowProblem::Reshape(ReshapeError::Same));
+    }
     let opened = open(&assembled, &members, destroy, &on_members)?;
     let finishing = cut_off::finish(&assembled, &members, &left_behind)?;
     write_all(finishing.iter().map(|(place, changed)| (&opened[*place], changed)))?;
-    let changes: Vec<Changed> = superblocks.iter().map(changed).collect();
+    let (superblocks, changes) = match begun {
+        Begun::Already => return Ok(ended(assembled, ReshapeChange::of(&array))),
+        Begun::Taken(superblocks) => {
+            write_all(opened.iter().zip(&level::take(&assembled, &members, &superblocks)?))?;
+            return Ok(ended(assembled, ReshapeChange::between(&array, &superblocks[0])));
+        }
+        Begun::Reshape(superblocks) => {
+            let changes: Vec<Changed> = superblocks.iter().map(changed).collect();
+            (superblocks, changes)
+        }
+    };
     write_all(opened.iter().zip(&changes))?;
-    let (array, assembly) = (&superblocks[0], &assembled.assembly);
-    let slots: Vec<Option<usize>> = (0..array.raid_disks as usize)
+    let change = ReshapeChange::between(&array, &superblocks[0]);
+    let slots = slots_of(&superblocks);
+    let is_resync_due = !assembled.assembly.is_clean;
+    run(assembled, &members, (superblocks, change), &opened, &slots, is_resync_due, watch)
+}
+
+/// A change by superblocks alone.
+fn ended(assembled: Assembled, change: ReshapeChange) -> Reshaped {
+    let done_sectors = change.size_sectors;
+    let is_recovery_due = change.raid_disks.1 > change.raid_disks.0;
+    Reshaped { assembled, change, is_done: true, done_sectors, is_recovery_due, is_resync_due: false }
+}
+
+fn version_1(candidate: &stripewise_engine::assembly::Candidate) -> Option<&Superblock1> {
+    match &candidate.superblock {
+        Superblock::V1(superblock) => Some(superblock),
+        Superblock::V0(_) => None,
+    }
+}
+
+/// The members of the slots of a reshape that begins.
+fn slots_of(superblocks: &[Superblock1]) -> Slots {
+    let written: Vec<Option<usize>> = (0..superblocks[0].raid_disks as usize)
         .map(|slot| superblocks.iter().position(|one| one.role() == Role::Slot(slot as u16)))
         .collect();
-    let is_resync_due = !assembly.is_clean;
-    run(assembled, &members, superblocks, &opened, (&slots, &slots), is_resync_due, watch)
+    let is_whole = |place: &usize| superblocks[*place].recovered_sectors().is_none();
+    (written.iter().map(|place| place.filter(is_whole)).collect(), written)
 }
 
 /// Goes on with a reshape that was cut off.
@@ -144,12 +217,13 @@ pub fn resume(
     let on_members = found.candidates.clone();
     let mut before = follow(&mut found)?;
     // What the members make is decided as if the reshape had ended: it has all slots then.
-    for (candidate, superblock) in found.candidates.iter_mut().zip(&before) {
-        candidate.superblock = Superblock::V1(Box::new(superblock.reshaped()));
+    for (candidate, superblock) in found.candidates.iter_mut().zip(as_if_ended(&before)) {
+        candidate.superblock = Superblock::V1(Box::new(superblock));
     }
     let assembled = found.assemble(options)?;
     let (assembly, members) = (&assembled.assembly, members(&assembled.assembly));
-    let array = before[assembly.freshest].clone();
+    let array = members.iter().map(|index| &before[*index]).max_by_key(|one| one.events);
+    let array = array.unwrap_or(&before[assembly.freshest]).clone();
     let is_ended = array.reshape().is_none();
     let is_resync_due = !assembly.is_clean;
     let (read, written) =
@@ -185,14 +259,29 @@ pub fn resume(
     let opened = open(&assembled, &members, destroy, &on_members)?;
     if is_ended {
         let update = Update { events: assembly.events, utime: (watch.clock)() };
-        let changes: Vec<Changed> =
-            superblocks.iter().map(|one| changed(&with_update(one, update))).collect();
+        let changes: Vec<Changed> = superblocks.iter().map(|one| changed(&one.with_update(update))).collect();
         write_all(opened.iter().zip(&changes))?;
         let change = ReshapeChange::of(&array);
-        let done_sectors = array.size_sectors;
-        return Ok(Reshaped { assembled, change, is_done: true, done_sectors, is_resync_due });
+        return Ok(Reshaped { is_resync_due, ..ended(assembled, change) });
     }
-    run(assembled, &members, superblocks, &opened, (&read, &written), is_resync_due, watch)
+    let change = ReshapeChange::of(&array);
+    run(assembled, &members, (superblocks, change), &opened, &(read, written), is_resync_due, watch)
+}
+
+/// The superblocks as if the reshape had ended, but for what it fills. A member that it fills may say alone how far it came, an event
+/// ahead of those that hold all their data, and is no stranger for that.
+fn as_if_ended(before: &[Superblock1]) -> Vec<Superblock1> {
+    let is_whole = |one: &&Superblock1| one.recovered_sectors().is_none() && one.role() != Role::Spare;
+    let whole = before.iter().filter(is_whole).map(|one| one.events).max();
+    let each = before.iter().map(|one| {
+        let mut ended = one.reshaped();
+        let is_filled = one.reshape().is_some() && one.recovered_sectors().is_some();
+        if is_filled && whole.is_some_and(|whole| whole.checked_add(1) == Some(one.events)) {
+            ended.events -= 1;
+        }
+        ended
+    });
+    each.collect()
 }
 
 /// The superblocks of before the end, of members that all know of the reshape.
@@ -232,7 +321,7 @@ fn slots(assembly: &Assembly, members: &[usize], array: &Superblock1) -> Result<
         written.push(state.candidate().and_then(place));
         read.push(state.is_in_sync().then(|| state.candidate().and_then(place)).flatten());
         if let SlotState::Recovering { offset_sectors, .. } = state
-            && (is_backwards || *offset_sectors > come_to)
+            && *offset_sectors > if is_backwards { 0 } else { come_to }
         {
             return Err(GrowProblem::refused(
                 "a member is being recovered beside the reshape; that is Linux's work (`mdadm --assemble`)",
@@ -257,27 +346,27 @@ fn require_room(
         .map_err(|error| GrowProblem::Refused(error.to_string()))
 }
 
-/// The superblocks that a reshape begins with.
+/// The superblocks that a reshape, or another level, begins with.
 fn begin(
     assembled: &Assembled,
     members: &[usize],
+    array: &Superblock1,
     asked: &Asked,
     utime: Timestamp,
-) -> Result<Vec<Superblock1>, GrowProblem> {
+) -> Result<Begun, GrowProblem> {
     let (assembly, candidates) = (&assembled.assembly, &assembled.found.candidates);
-    let Superblock::V1(array) = &candidates[assembly.freshest].superblock else {
-        return Err(GrowProblem::Reshape(ReshapeError::Metadata));
-    };
-    let layout = match &asked.layout {
-        Some(name) => reshape_layout(array.level, name).map_err(GrowProblem::Refused)?,
-        None => array.layout,
-    };
-    let target = Target {
-        raid_disks: asked.raid_disks.unwrap_or(array.raid_disks),
-        chunk_sectors: asked.chunk_sectors.unwrap_or(array.chunk_sectors),
-        layout,
-    };
-    check_reshape(array, target, assembly.spares.len() as u32).map_err(GrowProblem::Reshape)?;
+    let wanted = level::settle(array, asked)?;
+    if wanted.is_nothing() {
+        return Ok(Begun::Already);
+    }
+    let target = wanted.target;
+    if wanted.takeover.is_some() {
+        level::require_members(assembly, array, &wanted)?;
+    }
+    if wanted.moves {
+        check_reshape(&wanted.taken(array), target, assembly.spares.len() as u32)
+            .map_err(GrowProblem::Reshape)?;
+    }
     let grows = target.raid_disks > array.raid_disks;
     if assembly.is_degraded() && (grows || !assembly.spares.is_empty()) {
         return Err(GrowProblem::refused(
@@ -285,13 +374,9 @@ fn begin(
         ));
     }
     require_quiet(assembly, "the array")?;
-    let superblocks: Vec<&Superblock1> = members
-        .iter()
-        .map(|index| match &candidates[*index].superblock {
-            Superblock::V1(superblock) => &**superblock,
-            Superblock::V0(_) => unreachable!("members are of one version"),
-        })
-        .collect();
+    let of_version_1 = |index: &usize| version_1(&candidates[*index]).expect("members are of one version");
+    let superblocks: Vec<Superblock1> =
+        members.iter().map(|index| wanted.taken(of_version_1(index))).collect();
     if let Some(place) = superblocks.iter().position(|one| one.features.contains(Features::BAD_BLOCKS)) {
         let label = &candidates[members[place]].label;
         return Err(GrowProblem::Refused(format!(
@@ -299,15 +384,19 @@ fn begin(
              `replace` has another member take its place"
         )));
     }
+    let update = Update { events: assembly.events + 1, utime };
+    if !wanted.moves {
+        return Ok(Begun::Taken(superblocks.iter().map(|one| one.with_update(update)).collect()));
+    }
     let rooms: Vec<_> = superblocks
         .iter()
         .zip(members)
         .map(|(superblock, index)| {
             let bitmap = candidates[*index].bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
-            (*superblock, reshape_room(superblock, bitmap))
+            (superblock, reshape_room(superblock, bitmap))
         })
         .collect();
-    let course = plan_course(array, target, &rooms).map_err(|error| match error {
+    let course = plan_course(&wanted.taken(array), target, &rooms).map_err(|error| match error {
         ReshapeError::Room { member, .. } => {
             GrowProblem::MemberReshape(assembled.found.paths[members[member]].clone(), error)
         }
@@ -315,9 +404,9 @@ fn begin(
     })?;
     let roles = roles(assembly, array, &superblocks, members, target.raid_disks);
     let beginning = Beginning { target, backwards: course.backwards, roles };
-    let update = Update { events: assembly.events + 1, utime };
     let begun = superblocks.iter().zip(&course.new_offsets);
-    Ok(begun.map(|(superblock, offset)| superblock.with_reshape(&beginning, *offset, update)).collect())
+    let begun = begun.map(|(superblock, offset)| superblock.with_reshape(&beginning, *offset, update));
+    Ok(Begun::Reshape(begun.collect()))
 }
 
 /// The roles when the reshape has begun. The last of the spares takes the first slot, as in md, whose list of devices begins with
@@ -325,7 +414,7 @@ fn begin(
 fn roles(
     assembly: &Assembly,
     array: &Superblock1,
-    superblocks: &[&Superblock1],
+    superblocks: &[Superblock1],
     members: &[usize],
     raid_disks: u32,
 ) -> Vec<Role> {
@@ -363,10 +452,6 @@ fn open(
     Ok(opened)
 }
 
-fn with_update(superblock: &Superblock1, update: Update) -> Superblock1 {
-    Superblock1 { events: update.events, utime: update.utime, ..superblock.clone() }
-}
-
 fn changed(superblock: &Superblock1) -> Changed {
     let superblock = Area { at_sector: superblock.super_offset_sectors, bytes: superblock.to_bytes() };
     Changed { logs: Vec::new(), superblock }
@@ -375,9 +460,9 @@ fn changed(superblock: &Superblock1) -> Changed {
 fn run(
     assembled: Assembled,
     members: &[usize],
-    superblocks: Vec<Superblock1>,
+    (superblocks, change): (Vec<Superblock1>, ReshapeChange),
     opened: &[Candidate],
-    (read, written): (&[Option<usize>], &[Option<usize>]),
+    (read, written): &Slots,
     is_resync_due: bool,
     Watch { clock, progress }: Watch<'_>,
 ) -> Result<Reshaped, GrowProblem> {
@@ -391,7 +476,6 @@ fn run(
         Ok(Member { superblock, bitmap })
     });
     let table: Vec<Member> = table.collect::<Result<_, GrowProblem>>()?;
-    let change = ReshapeChange::of(&array);
     let told = |error: RunError| match error.device() {
         Some(device) => GrowProblem::Reshaping(Some(found.paths[members[device]].clone()), error.to_string()),
         None => GrowProblem::Reshaping(None, error.to_string()),
@@ -404,7 +488,8 @@ fn run(
             progress(done, of)
         })
         .map_err(told)?;
-    Ok(Reshaped { change, is_done: ended == Ended::Done, done_sectors, is_resync_due, assembled })
+    let is_done = ended == Ended::Done;
+    Ok(Reshaped { change, is_done, done_sectors, is_recovery_due: false, is_resync_due, assembled })
 }
 
 /// The bitmap's head as it is on a member now.

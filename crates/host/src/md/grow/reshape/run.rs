@@ -252,8 +252,8 @@ impl<D: Devices> Reshape<D> {
     fn end(&mut self, utime: Timestamp) -> Result<(), RunError> {
         self.events += END_EVENTS;
         for member in &mut self.members {
-            member.superblock = member.superblock.reshaped();
-            (member.superblock.events, member.superblock.utime) = (self.events, utime);
+            let update = Update { events: self.events, utime };
+            member.superblock = member.superblock.reshape_ended().with_update(update);
         }
         self.write_superblocks()
     }

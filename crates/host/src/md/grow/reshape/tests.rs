@@ -11,7 +11,7 @@ use stripewise_engine::io::Role as Operand;
 use stripewise_engine::units::Slot;
 use stripewise_format::bitmap::BitmapSuperblock;
 use stripewise_format::grow::{
-    Beginning, Target, Update, check_reshape, follow_reshape, plan_course, reshape_room,
+    Beginning, Target, Update, check_reshape, follow_reshape, plan_course, reshape_room, take_over,
 };
 use stripewise_format::level::Level;
 use stripewise_format::superblock_1::{Role, Superblock1};
@@ -117,7 +117,10 @@ impl Random {
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
+    /// As it is reshaped.
     level: Level,
+    /// What takes it over as that, if another.
+    from: Level,
     disks: (u32, u32),
     /// In sectors.
     chunk: (u32, u32),
@@ -138,7 +141,14 @@ impl Case {
     }
 
     fn old_sectors(&self) -> u64 {
-        self.size() * u64::from(self.disks.0 - u32::from(self.level.parity_count()))
+        let data =
+            if self.from == Level::Raid1 { 1 } else { self.disks.0 - u32::from(self.from.parity_count()) };
+        self.size() * u64::from(data)
+    }
+
+    /// The spare takes the slot of Q.
+    fn fills(&self) -> bool {
+        self.from == Level::Raid5 && self.level == Level::Raid6
     }
 
     fn target(&self) -> Target {
@@ -150,9 +160,12 @@ impl Case {
             .map(|n| if n < self.disks.0 { Role::Slot(n as u16) } else { Role::Spare })
             .collect();
         let one = |number: u32| {
-            let mut one = Superblock1::new(self.level, self.disks.0, 0, Uuid([7; 16]));
+            let mut one = Superblock1::new(self.from, self.disks.0, 0, Uuid([7; 16]));
             (one.super_offset_sectors, one.dev_number, one.events) = (AT_SECTOR, number, 10);
             (one.chunk_sectors, one.layout) = (self.chunk.0, self.layout.0);
+            if self.from == Level::Raid1 {
+                one.chunk_sectors = 0;
+            }
             // Not all alike: the one that moves the least sets the pace.
             one.data_offset_sectors = 176 + 8 * u64::from(number % 2);
             one.size_sectors = self.size();
@@ -179,9 +192,19 @@ impl Case {
         Model { disks: disks.collect(), left: AtomicI64::new(i64::MAX), unreadable: Vec::new() }
     }
 
+    /// The superblocks as the level takes them over.
+    fn taken(&self) -> Vec<Superblock1> {
+        let superblocks = self.superblocks();
+        if self.from == self.level {
+            return superblocks;
+        }
+        let takeover = take_over(&superblocks[0], self.level).unwrap();
+        superblocks.iter().map(|one| one.taken_over(takeover)).collect()
+    }
+
     /// The first superblocks, one after the other.
     fn begin(&self, model: &Model) -> io::Result<()> {
-        let superblocks = self.superblocks();
+        let superblocks = self.taken();
         let members: Vec<_> = superblocks.iter().map(|one| (one, reshape_room(one, None))).collect();
         check_reshape(&superblocks[0], self.target(), self.devices() - self.disks.0).unwrap();
         let course = plan_course(&superblocks[0], self.target(), &members).unwrap();
@@ -204,7 +227,8 @@ impl Case {
         let superblocks: Vec<Superblock1> = present.iter().map(|n| model.superblock(*n)).collect();
         let images = images(&superblocks[0], self.disks.1 as usize, self.old_sectors());
         for (device, superblock) in present.iter().zip(&superblocks) {
-            assert_eq!(superblock.reshape(), None, "{self:?} {what}");
+            assert_eq!((superblock.reshape(), superblock.level), (None, self.level), "{self:?} {what}");
+            assert_eq!(superblock.recovered_sectors(), None, "{self:?} {what}");
             assert_eq!((superblock.chunk_sectors, superblock.layout), (self.chunk.1, self.layout.1));
             let Role::Slot(slot) = superblock.role() else { continue };
             let held = model.bytes(*device, superblock.data_offset_sectors, self.size());
@@ -232,6 +256,10 @@ fn images(array: &Superblock1, slots: usize, filled: u64) -> Vec<Vec<u8>> {
         chunk_sectors: array.chunk_sectors.into(),
         member_sectors: vec![array.size_sectors; slots],
     };
+    if array.level == Level::Raid1 {
+        let copy: Vec<u8> = (0..array.size_sectors).flat_map(content).collect();
+        return vec![copy; slots];
+    }
     let geometry = Geometry::new(&spec).unwrap();
     let mut images = vec![vec![0; array.size_sectors as usize * 512]; slots];
     for sector in 0..filled {
@@ -266,7 +294,8 @@ fn resume(case: &Case, model: &Model, present: &[usize]) -> Result<(), RunError>
     let array = superblocks.iter().max_by_key(|one| one.events).unwrap().clone();
     assert!(superblocks.iter().all(|one| one.events + 1 >= array.events), "one is out of date");
     if array.reshape().is_none() {
-        let is_begun = array.layout == case.layout.1
+        let is_begun = array.level == case.level
+            && array.layout == case.layout.1
             && array.chunk_sectors == case.chunk.1
             && array.raid_disks == case.disks.1;
         if !is_begun {
@@ -283,10 +312,13 @@ fn resume(case: &Case, model: &Model, present: &[usize]) -> Result<(), RunError>
         return Ok(());
     }
     let slot_of = |slot: u32| superblocks.iter().position(|one| one.role() == Role::Slot(slot as u16));
-    let slots: Vec<Option<usize>> = (0..array.raid_disks).map(slot_of).collect();
+    let written: Vec<Option<usize>> = (0..array.raid_disks).map(slot_of).collect();
+    let is_whole = |place: &usize| superblocks[*place].recovered_sectors().is_none();
+    let read: Vec<Option<usize>> = written.iter().map(|place| place.filter(is_whole)).collect();
+    assert!(case.fills() || read == written, "nobody is filled");
     let members = superblocks.iter().map(|one| Member { superblock: one.clone(), bitmap: None });
     let part = Part { model, present };
-    let mut reshape = Reshape::new(part, members.collect(), &array, &slots, &slots).unwrap();
+    let mut reshape = Reshape::new(part, members.collect(), &array, &read, &written).unwrap();
     reshape.set_piece_sectors(u64::from(case.chunk.0.max(case.chunk.1)));
     assert_eq!(reshape.run(Timestamp::default, |_, _| true)?, Ended::Done);
     Ok(())
@@ -315,6 +347,7 @@ impl Devices for Part<'_> {
 fn cases() -> Vec<Case> {
     let case = |level, disks, chunk, layout, behind| Case {
         level,
+        from: level,
         disks,
         chunk,
         layout,
@@ -322,6 +355,7 @@ fn cases() -> Vec<Case> {
         behind,
         spares: 0,
     };
+    let six = |case: Case| Case { from: Level::Raid5, ..case };
     vec![
         case(Level::Raid5, (3, 4), (8, 8), (2, 2), 0),
         Case { spares: 1, ..case(Level::Raid5, (3, 5), (8, 16), (2, 1), 0) },
@@ -334,6 +368,13 @@ fn cases() -> Vec<Case> {
         case(Level::Raid6, (5, 5), (8, 8), (2, 10), 0),
         case(Level::Raid6, (5, 6), (8, 16), (18, 2), 0),
         case(Level::Raid6, (5, 5), (16, 8), (0, 17), 128),
+        six(case(Level::Raid6, (3, 4), (8, 8), (2, 2), 0)),
+        six(case(Level::Raid6, (4, 5), (8, 16), (4, 10), 0)),
+        six(case(Level::Raid6, (3, 4), (8, 8), (1, 1), 120)),
+        six(Case { spares: 1, ..case(Level::Raid6, (3, 5), (8, 8), (5, 5), 0) }),
+        Case { from: Level::Raid4, ..case(Level::Raid5, (3, 3), (8, 8), (0, 2), 0) },
+        // Of 13 chunks: their number is odd, so that the chunk is no longer.
+        Case { from: Level::Raid1, chunks: 13, ..case(Level::Raid5, (2, 3), (8, 8), (0, 2), 0) },
     ]
 }
 
@@ -385,7 +426,7 @@ fn what_a_member_does_not_read_is_had_from_the_others() {
     for case in cases() {
         let mut model = case.model();
         case.begin(&model).unwrap();
-        let parity = usize::from(case.level.parity_count());
+        let parity = usize::from(case.level.parity_count()) - usize::from(case.fills());
         // Pages of members that lie beside each other, and over each other where the level bears it.
         model.unreadable = (0..parity).map(|disk| (disk, 200..217)).collect();
         model.unreadable.push((2, 232..233));
