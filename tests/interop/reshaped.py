@@ -1,4 +1,5 @@
 """Arrays that are reshaped: whole by stripewise or by Linux, or begun by one, cut off, and ended by the other."""
+import dataclasses
 import json
 import os
 import pathlib
@@ -45,6 +46,28 @@ class Reshaped(Grown):
         told = json.loads(self._host("grow", "--json", *self.change, *self._shuffled(everyone)))["reshape"]
         if not told["is_done"] or told["array_bytes"][1] != twin["size"]:
             raise Wrong(f"it says {told}")
+        for path, twin in zip(everyone, twins):
+            self._like_twin(path, twin)
+            os.remove(twin)
+        self._ended()
+
+    def taken_over(self):
+        """Another level by superblocks alone, on some members first: as Linux leaves it but for the dates, and Linux goes on with it."""
+        self._made_by(("stripewise", "mdadm")[self.number % 2])
+        everyone = self.members + self.spares
+        before = {path: pathlib.Path(path).read_bytes() for path in everyone}
+        twins = [f"{path}.twin" for path in everyone]
+        for path, twin in zip(everyone, twins):
+            shutil.copyfile(path, twin)
+        self.step = "the kernel takes a copy over"
+        self._sound(self.guest.request("reshape", members=twins, grow=list(self.change)))
+        self.step = "stripewise takes it over"
+        self._host("grow", *self.change, *self._shuffled(everyone))
+        for path in self.draw.sample(everyone, self.draw.randint(1, len(everyone) - 1)):
+            self._head_of_before(path, before[path])
+        self._host("grow", *self.change, *self._shuffled(everyone))
+        if self._superblock(everyone[0])[72] == 6:  # a recovery of Q follows
+            self._host("assemble", *self._shuffled(everyone))
         for path, twin in zip(everyone, twins):
             self._like_twin(path, twin)
             os.remove(twin)
@@ -254,7 +277,7 @@ class Reshaped(Grown):
         position, = struct.unpack_from("<Q", block, 104)
         if not features & 4:
             return untold
-        whole = size * (slots - (2 if self.shape.level == "6" else 1))
+        whole = size * (slots - (2 if block[72] == 6 else 1))
         return 1 - position / whole if features & 32 else position / whole
 
     def _sound(self, answer):
@@ -279,6 +302,7 @@ class Reshaped(Grown):
         """Both read what was there, find no fault, say the same of the members, and write to it."""
         everyone = self.members + self.spares
         self._learn_roles()
+        self.shape = dataclasses.replace(self.shape, level=str(self._superblock(everyone[0])[72]))
         self.step = "after the reshape"
         self._learn_size(everyone)
         self._host("check", *self._shuffled(everyone))
@@ -352,6 +376,17 @@ def cases():
     tight = raid("5", 4, big, chunk=512, spares=1)
     add("reshaped-cut", tight, "--raid-devices=5")
     add("reshaped-cut-and-continued", tight, "--raid-devices=5", "--layout=ra")
+    six = ["--level=6"]
+    for shape, *change in [(raid("5", 3, spares=1), *six), (raid("5", 4, layout="parity-first", spares=2, bitmap=True), "--raid-devices=6", *six),
+                           (Shape("5", equal(3, 24 * MIB), chunk=64, size=12 * MIB, spares=1), *six), (raid("4", 3), "--level=5", "--layout=left-symmetric")]:
+        add("reshaped", shape, *change)
+    grown = raid("5", 3, big, spares=1, bitmap=True)
+    for how in ("reshaped-cut", "reshaped-cut-and-continued", "reshaped-part-way-by-md"):
+        add(how, grown, *six)
+    add("reshaped-cut", Shape("5", equal(3, big), chunk=64, size=40 * MIB, spares=1), *six, "--layout=ddf-N-continue")
+    for shape, *change in [(raid("5", 3, spares=1, bitmap=True), *six, "--layout=preserve"), (raid("4", 3, bitmap=True), "--level=5"),
+                           (Shape("1", equal(2, 24 * MIB)), "--level=5"), (raid("6", 4, layout="left-symmetric-6"), "--level=5")]:
+        add("taken-over", shape, *change)
     small = 16 * MIB
     for how in ("reshaped-first", "reshaped-last"):
         for shape, *change in [(raid("5", 3, small, spares=1), "--raid-devices=4"), (raid("5", 4, small), "--chunk=32"), (raid("6", 4, small, bitmap=True), "--layout=ra"),

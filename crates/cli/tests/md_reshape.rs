@@ -85,6 +85,42 @@ fn data_are_where_they_were_in_an_array_of_another_shape() {
     }
 }
 
+/// The rest of it is in `tests/interop/reshaped.py`, beside Linux.
+#[test]
+fn an_array_of_another_level_holds_what_it_held_and_survives_what_the_level_survives() {
+    for (options, count, change, levels, lost) in [
+        ("-l 5 -n 3 -x 1 -c 64 -b internal", 4, "-l 6", ["raid5", "raid6"], 2),
+        ("-l 5 -n 3 -x 1 -c 64", 4, "-l 6 -p preserve", ["raid5", "raid6"], 2),
+        ("-l 5 -n 3 -x 2 -c 64", 5, "-l 6 -n 5 -c 32 -p ra", ["raid5", "raid6"], 2),
+        ("-l 4 -n 3 -c 16", 3, "-l 5", ["raid4", "raid5"], 1),
+        ("-l 4 -n 3 -x 1 -c 16", 4, "-l 5 -n 4 -p ls", ["raid4", "raid5"], 1),
+        ("-l 1 -n 2 -b internal", 2, "-l 5", ["raid1", "raid5"], 1),
+        ("-l 5 -n 2 -c 64", 2, "-l 1", ["raid5", "raid1"], 1),
+        ("-l 5 -n 3 -c 64 -p parity-last", 3, "-l 4", ["raid5", "raid4"], 1),
+        ("-l 6 -n 4 -c 64 -p left-symmetric-6", 4, "-l 5", ["raid6", "raid5"], 1),
+    ] {
+        let (folder, names, content) = made(options, count, 12);
+        let path = folder.path();
+        let told = json(path, &format!("grow --json {change}{names}"));
+        assert_eq!(told["reshape"]["level"], serde_json::json!(levels), "{told}");
+        assert_eq!(told["level"], levels[1]);
+        assert_eq!(told["reshape"]["is_done"], true, "{told}");
+        let is_due = told["reshape"]["is_recovery_due"] == true;
+        assert_eq!(is_due, change.contains("preserve"), "{told}");
+        if is_due {
+            ok(path, &format!("assemble{names}"), b"");
+        }
+        ok(path, &format!("check{names}"), b"");
+        let left: Vec<&str> = names.split_whitespace().skip(lost).collect();
+        for read in [format!("read{names}"), format!("read --run {}", left.join(" "))] {
+            let read = ok(path, &read, b"");
+            assert!(read[..content.len()] == content, "{options} {change}: bytes differ");
+        }
+        let again = fails(path, &format!("grow {change}{names}"), b"", 2);
+        assert!(again.contains("the array is so already"), "{again}");
+    }
+}
+
 #[test]
 fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
     let five = "-l 5 -n 3 -x 1 -c 64";
@@ -106,6 +142,20 @@ fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
         ("-l 5 -n 3 -x 1 -c 64 -k ppl", 4, "-n 4", "with --consistency-policy resync"),
         ("-l 5 -n 3 -x 1 -c 64 -e 1.0", 4, "-n 4", "128 sectors must be free before them; 0 are free before"),
         ("-l 5 -n 3 -c 64 --data-offset 128K", 3, "-c 128", "must be free before or behind them"),
+        ("-l 5 -n 3 -c 64", 3, "-l 6", "1 more raid devices need as many spares, and there are 0"),
+        (five, 4, "-l 6 -n 3", "as raid6 the array takes 4 raid devices; 3 would hold less"),
+        (five, 4, "-l 6 -b none", "one change at a time"),
+        (five, 4, "-l 6 -p parity-middle", "parity-middle"),
+        (five, 4, "-l 4", "`stripewise grow --layout parity-last` it first"),
+        (five, 4, "-l 0", "from raid5 to raid0 is Linux's work"),
+        (five, 4, "-l 5", "the array is so already"),
+        ("-l 5 -n 3 -c 64 -p parity-last", 3, "-l 4 -c 32", "change the level alone first"),
+        ("-l 5 -n 3 -x 1 -c 64 -e 0.90", 4, "-l 6", "metadata 0.90"),
+        ("-l 5 -n 3 -x 1 -c 64 -k ppl", 4, "-l 6", "with --consistency-policy resync"),
+        ("-l 5 -n 3 -x 1 -c 64 -e 1.0", 4, "-l 6", "`mdadm --grow --backup-file`"),
+        ("-l 5 -n 2 -x 1 -c 64", 3, "-l 6", "3 to 253 raid devices can become raid6; this one has 2"),
+        ("-l 6 -n 4 -c 64", 4, "-l 5", "`stripewise grow --layout left-symmetric-6` it first"),
+        ("-l 1 -n 3", 3, "-l 5", "a raid1 array of 2 raid devices"),
     ] {
         let (folder, names, _) = made(options, count, 16);
         let before = all(folder.path(), &names);
