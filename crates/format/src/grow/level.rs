@@ -196,9 +196,8 @@ fn name_with_q_last(layout: u32) -> &'static str {
 /// The level has no such layout; the text says which there are.
 pub fn level_layout(array: Takeover, is_new: bool, name: Option<&str>) -> Result<u32, String> {
     match name {
-        None if is_new => Ok(normal_layout(array.layout)),
-        None => Ok(array.layout),
         Some("preserve") => Ok(array.layout),
+        None => Ok(if is_new { normal_layout(array.layout) } else { array.layout }),
         Some("normalise" | "normalize") if array.level == Level::Raid6 => Ok(normal_layout(array.layout)),
         Some(_) if matches!(array.level, Level::Raid1 | Level::Raid4) => {
             Err(format!("a {} array has no layouts", array.level))
