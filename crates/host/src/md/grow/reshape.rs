@@ -151,7 +151,7 @@ pub fn reshape(
     let assembled = found.assemble(options)?;
     let members = members(&assembled.assembly);
     let array = version_1(&assembled.found.candidates[assembled.assembly.freshest])
-        .ok_or_else(|| match asked.level {
+        .ok_or(match asked.level {
             Some(_) => GrowProblem::Level(LevelError::Metadata),
             None => GrowProblem::Reshape(ReshapeError::Metadata),
         })?
