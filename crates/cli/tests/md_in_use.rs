@@ -42,6 +42,33 @@ fn a_member_that_is_served_is_no_container_to_be_made_or_written() {
     refused(folder, "luks dump key");
 }
 
+/// A served array that is written to says that a resync is due, and that is not what keeps it from being changed.
+#[test]
+fn an_array_that_another_has_is_in_use_whatever_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    blanks(folder, &["a.img", "b.img", "c.img"], 4 << 20);
+    ok(folder, &CREATE.replace(" --assume-clean", ""), b"");
+    let grow = [
+        "--chunk 8K",
+        "--bitmap internal",
+        "--size max",
+        "--continue",
+        "--level 6",
+        "--consistency-policy ppl",
+    ];
+    for change in grow {
+        let refusal = refused(folder, &format!("grow {change} a.img b.img c.img"));
+        assert!(!refusal.contains("in use"), "{refusal}");
+    }
+    let held = File::open(folder.join("b.img")).unwrap();
+    held.lock().unwrap();
+    for change in grow {
+        let refusal = refused(folder, &format!("grow {change} a.img b.img c.img"));
+        assert!(refusal.contains("b.img: another stripewise has it in use"), "{change}: {refusal}");
+    }
+}
+
 #[test]
 fn standard_output_may_not_be_a_member() {
     let folder = array();

@@ -8,10 +8,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 use serde::Serialize;
+use stripewise_engine::assembly::Options;
 use stripewise_format::level::Level;
 use stripewise_format::uuid::Uuid;
-use stripewise_host::md::assemble::Assembled;
+
+use stripewise_host::md::assemble::{Assembled, Found};
+use stripewise_host::md::create::Candidate;
 use stripewise_host::md::grow::{BitmapChange, Change, GrowProblem, Grown, Outcome, Policy, grow};
+use stripewise_host::{HostError, MemberProblem};
 
 use super::create::{BitmapArg, MaxSize, PolicyArg, bitmap_chunk_bytes, now, size_or_max};
 use super::select::{SelectArgs, Use, impossible, tell};
@@ -162,10 +166,23 @@ pub(crate) fn run(args: &GrowArgs) -> Result<Exit> {
     let change = args.change()?;
     let select = args.select();
     let found = select.find(Use::Write)?;
-    if reshape::is_meant(args, &found) {
-        return reshape::run(args, found, select.options(Use::Write));
-    }
-    let options = select.options(Use::Write);
+    let (paths, options) = (found.paths.clone(), select.options(Use::Write));
+    let result = if reshape::is_meant(args, &found) {
+        reshape::run(args, found, options)
+    } else {
+        grow_in_place(args, found, options, change)
+    };
+    result.map_err(|error| in_use(&paths, &args.destroy).unwrap_or(error))
+}
+
+/// That another has a member, if so. What the superblocks of such an array say, as that a resync is due, is its own.
+fn in_use(paths: &[PathBuf], destroy: &[PathBuf]) -> Option<anyhow::Error> {
+    let error = Candidate::open_all(paths, destroy).err()?;
+    let is_locked = matches!(error, HostError::Member { problem: MemberProblem::Locked, .. });
+    is_locked.then(|| host_error(error))
+}
+
+fn grow_in_place(args: &GrowArgs, found: Found, options: Options, change: Change) -> Result<Exit> {
     let grown = grow(found, options, change, now()?, &args.destroy).map_err(problem)?;
     tell(&grown.assembled);
     let said = said(&grown);

@@ -137,20 +137,13 @@ impl Mover {
     }
 
     fn store_all(&self, devices: &impl Devices, loaded: &Loaded) -> Result<(), MoveError> {
-        thread::scope(|scope| {
-            let writes = self.new.slots.iter().zip(&loaded.slots).filter_map(|(place, bytes)| {
-                let (device, data) = (*place)?;
-                let write = move || {
-                    devices
-                        .write(device, data + loaded.sector, bytes)
-                        .map_err(|error| MoveError::Write { device, error })
-                };
-                Some(scope.spawn(write))
-            });
-            let writes: Vec<_> = writes.collect();
-            let ends: Vec<_> = writes.into_iter().map(|write| write.join().expect("no panic")).collect();
-            ends.into_iter().collect()
-        })
+        let writes = self.new.slots.iter().zip(&loaded.slots);
+        let writes = writes.filter_map(|(place, bytes)| place.map(|place| (place, bytes)));
+        let ends = at_once(writes, |((device, data), bytes)| {
+            let written = devices.write(device, data + loaded.sector, bytes);
+            written.map_err(|error| MoveError::Write { device, error })
+        });
+        ends.into_iter().collect()
     }
 
     /// The old rows of some sectors, whole, all data in them.
@@ -160,19 +153,14 @@ impl Mover {
         let rows = if range.is_empty() { 0..0 } else { range.start / stripe..range.end.div_ceil(stripe) };
         let length = ((rows.end - rows.start) * side.chunk * SECTOR_BYTES) as usize;
         let first = rows.start * side.chunk;
-        let (slots, unread): (Vec<_>, Vec<_>) = thread::scope(|scope| {
-            let reads = side.slots.iter().enumerate().map(|(slot, place)| {
-                scope.spawn(move || {
-                    let mut bytes = self.buffers.take(length);
-                    let unread = place.map_or_else(Vec::new, |(device, data)| {
-                        read_all(devices, device, data + first, &mut bytes, slot)
-                    });
-                    (bytes, unread)
-                })
+        let reads = at_once(side.slots.iter().enumerate(), |(slot, place)| {
+            let mut bytes = self.buffers.take(length);
+            let unread = place.map_or_else(Vec::new, |(device, data)| {
+                read_all(devices, device, data + first, &mut bytes, slot)
             });
-            let reads: Vec<_> = reads.collect();
-            reads.into_iter().map(|read| read.join().expect("no panic")).unzip()
+            (bytes, unread)
         });
+        let (slots, unread): (Vec<_>, Vec<_>) = reads.into_iter().unzip();
         let mut old = Old { first_row: rows.start, slots };
         self.work_out(&mut old, unread.into_iter().flatten().collect())?;
         Ok(old)
@@ -248,6 +236,23 @@ impl Mover {
         }
         target.fill(0);
     }
+}
+
+/// Does something to all of several at the same time, or one after the other where no threads can be had.
+pub(super) fn at_once<T: Copy + Send, R: Send>(
+    all: impl Iterator<Item = T>,
+    what: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let what = &what;
+    thread::scope(|scope| {
+        let begin =
+            |one| thread::Builder::new().spawn_scoped(scope, move || what(one)).map_err(|_| what(one));
+        let begun: Vec<_> = all.map(begin).collect();
+        begun
+            .into_iter()
+            .map(|one| one.map_or_else(|done| done, |thread| thread.join().expect("no panic")))
+            .collect()
+    })
 }
 
 /// Reads a member's part, page by page where it fails.

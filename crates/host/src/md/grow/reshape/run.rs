@@ -20,7 +20,7 @@ use stripewise_format::superblock_1::{Features, Superblock1};
 use stripewise_format::time::Timestamp;
 
 use super::course::{Course, CourseError, Next, Rows};
-use super::moving::{Buffers, Devices, Loaded, MoveError, Mover, Side};
+use super::moving::{Buffers, Devices, Loaded, MoveError, Mover, Side, at_once};
 use crate::error::HostError;
 
 /// A position is recorded so often at least, as by the kernel.
@@ -210,14 +210,16 @@ impl<D: Devices> Reshape<D> {
         };
         self.course.moved(range);
         let later = self.later();
+        // What cannot be read is tried again, and told, when it is next.
+        let read = || {
+            let range = later?;
+            let loaded = mover.load(devices, &range).ok()?;
+            Some((range, loaded))
+        };
         let (stored, next) = thread::scope(|scope| {
-            let store = scope.spawn(|| mover.store(devices, loaded));
-            // What cannot be read is tried again, and told, when it is next.
-            let next = later.and_then(|range| {
-                let loaded = mover.load(devices, &range).ok()?;
-                Some((range, loaded))
-            });
-            (store.join().expect("no panic"), next)
+            let next = thread::Builder::new().spawn_scoped(scope, read);
+            let stored = mover.store(devices, loaded);
+            (stored, next.ok().and_then(|next| next.join().expect("no panic")))
         });
         stored.map_err(RunError::Move)?;
         Ok(next)
@@ -268,8 +270,8 @@ impl<D: Devices> Reshape<D> {
             }
         }
         let devices = &self.devices;
-        at_once(&self.members, |index, _| devices.flush(index))?;
-        at_once(&self.members, |index, member| {
+        on_all(&self.members, |index, _| devices.flush(index))?;
+        on_all(&self.members, |index, member| {
             let at_sector = member.superblock.super_offset_sectors;
             let bitmap_sector = member
                 .superblock
@@ -284,21 +286,15 @@ impl<D: Devices> Reshape<D> {
     }
 }
 
-/// Does something to all members at the same time.
-fn at_once(
+/// Records something on all members at the same time.
+fn on_all(
     members: &[Member],
     what: impl Fn(usize, &Member) -> io::Result<()> + Sync,
 ) -> Result<(), RunError> {
-    let what = &what;
-    thread::scope(|scope| {
-        let each = members.iter().enumerate().map(|(index, member)| {
-            scope
-                .spawn(move || what(index, member).map_err(|error| RunError::Record { device: index, error }))
-        });
-        let each: Vec<_> = each.collect();
-        let ends: Vec<_> = each.into_iter().map(|one| one.join().expect("no panic")).collect();
-        ends.into_iter().collect()
-    })
+    let ends = at_once(members.iter().enumerate(), |(index, member)| {
+        what(index, member).map_err(|error| RunError::Record { device: index, error })
+    });
+    ends.into_iter().collect()
 }
 
 /// Where the rows of an array lie that has what a superblock says, apart from the slots.
