@@ -87,18 +87,19 @@ async function checkCharts(page, name) {
 
 /** Cells of the array and of a single drive never share a mark; without I/O the rate of resync or recovery is drawn. */
 async function checkWhatIsDrawn(page) {
-  const { both, rates, mkfs } = await page.$eval('#study-data', (node) => {
+  const { both, rates, mkfs, paced } = await page.$eval('#study-data', (node) => {
     const study = JSON.parse(node.textContent);
     const subject = study.factors.indexOf(study.subject);
     const good = study.cells.filter((cell) => cell[8] === null);
     const touched = new Set(good.filter((cell) => cell[2][subject] >= 0).map((cell) => cell[1]));
-    return { both: touched.size > 1, rates: good.length > 0 && good.every((cell) => !cell[6] && !cell[7] && cell[9] > 0), mkfs: good.length > 0 && good.every((cell) => cell[10]) };
+    return { both: touched.size > 1, rates: good.length > 0 && good.every((cell) => !cell[6] && !cell[7] && cell[9] > 0), mkfs: good.length > 0 && good.every((cell) => cell[10]), paced: good.length > 0 && good.every((cell) => cell[11]) };
   });
   const titles = await page.$$eval('#throughput figcaption', (nodes) => nodes.map((node) => node.textContent));
   const words = await page.$$eval('#throughput .chart', (charts) => charts.map((chart) => chart.getAttribute('aria-label')));
   if (both) check('array and drive have charts of their own', ['array', 'single drive'].every((target) => titles.some((title) => title.toLowerCase().includes(target))), titles);
   const heading = await page.textContent('#throughput-title');
-  if (rates || words.length > 0) check('the charts are headed by what they show', heading === (rates ? 'Rate of resync or recovery' : mkfs ? 'Time of mkfs' : 'Throughput'), heading);
+  const meant = [[rates, 'Rate of resync or recovery'], [mkfs, 'Time of mkfs'], [paced, 'Mean latency at the trace’s pace'], [true, 'Throughput']].find(([is]) => is)[1];
+  if (rates || words.length > 0) check('the charts are headed by what they show', heading === meant, heading);
   if (rates) check('without I/O the rate of the resync is drawn', words.length > 0 && words.every((text) => /\([1-9][^)]* MB\/s\)/.test(text)), words);
 }
 
@@ -153,7 +154,8 @@ async function checkTooltip(page) {
   await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
   await page.waitForTimeout(200);
   const text = await page.locator('#throughput .tip-body').first().textContent({ timeout: 3000 }).catch(() => '');
-  const unit = await page.evaluate(() => JSON.parse(document.getElementById('study-data').textContent).cells.every((cell) => cell[10])) ? /\d s/ : /MB\/s/;
+  const isAll = (field) => page.evaluate((field) => JSON.parse(document.getElementById('study-data').textContent).cells.every((cell) => cell[field]), field);
+  const unit = await isAll(10) ? /\d s/ : await isAll(11) ? /\d ms/ : /MB\/s/;
   check('a tooltip gives figures with their unit', unit.test(text), text);
   await page.mouse.move(0, 0);
 }

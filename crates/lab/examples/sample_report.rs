@@ -45,6 +45,7 @@ fn main() -> anyhow::Result<()> {
     write(folder, "names.html", &names())?;
     write(folder, "both.html", &both())?;
     write(folder, "resync.html", &resync())?;
+    write(folder, "paced.html", &paced())?;
     write(folder, "sparse.html", &sparse(&full))?;
     write(folder, "empty.html", &empty(&full))
 }
@@ -365,14 +366,7 @@ fn both() -> StudyResults {
 
 /// A study of an array's own work, which has no job beside it.
 fn resync() -> StudyResults {
-    let mut results = sample();
-    "Synthetic sample: how fast is a resync?".clone_into(&mut results.title);
-    results.cells.retain(|cell| {
-        let factor = |name: &str| cell.factors.get(name).map(String::as_str);
-        let plain =
-            factor("bs") == Some("4k") && factor("rw") == Some("rw") && factor("numjobs") == Some("1");
-        plain && factor("rwmixread") == Some("100") && factor("chunk").is_some()
-    });
+    let mut results = one_workload("Synthetic sample: how fast is a resync?");
     for (number, cell) in (0..).zip(&mut results.cells) {
         cell.factors.retain(|name, _| name == "chunk");
         cell.read = DirectionResult::default();
@@ -380,6 +374,31 @@ fn resync() -> StudyResults {
         cell.figures.insert("sync_kib_s".to_owned(), 19_000.0 + 1000.0 * noise(number));
     }
     without_judgement(&mut results);
+    results
+}
+
+/// A study of a trace that was replayed at its own pace.
+fn paced() -> StudyResults {
+    let mut results = one_workload("Synthetic sample: how long do the requests of a trace take?");
+    for cell in &mut results.cells {
+        cell.factors.retain(|name, _| name == "chunk");
+        cell.factors
+            .extend([("trace", "mail.trace"), ("speed", "1x")].map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+    without_judgement(&mut results);
+    results
+}
+
+/// The cells of one workload, with every chunk.
+fn one_workload(title: &str) -> StudyResults {
+    let mut results = sample();
+    title.clone_into(&mut results.title);
+    results.cells.retain(|cell| {
+        let factor = |name: &str| cell.factors.get(name).map(String::as_str);
+        let plain =
+            factor("bs") == Some("4k") && factor("rw") == Some("rw") && factor("numjobs") == Some("1");
+        plain && factor("rwmixread") == Some("100") && factor("chunk").is_some()
+    });
     results
 }
 
