@@ -3,8 +3,8 @@
 
   matrix.py [--stripewise PATH] [--list] [--only PATTERN] [--random N] [--seed S] [--jobs N] [--keep DIR]
 
-Linux runs as a process (Debian's user-mode-linux), with this machine's mdadm. Needs, on Debian:
-apt-get install user-mode-linux mdadm kmod
+Linux runs as a process (Debian's user-mode-linux), with this machine's mdadm. Images are in TMPDIR, or in /dev/shm if there is room.
+Needs, on Debian: apt-get install user-mode-linux mdadm kmod
 Exit codes: 0 all passed; 1 some failed; 2 wrong arguments; 77 a program that is needed is not installed.
 """
 import argparse
@@ -31,6 +31,7 @@ from uml import Guest, GuestFailed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOT_INSTALLED = 77
+IMAGES_BYTES = 3 << 30  # of a case, and of its kernel's memory
 PEERS = {"linux.uml": "user-mode-linux", "mdadm": "mdadm", "insmod": "kmod"}
 
 
@@ -107,10 +108,19 @@ def main():
     return 1 if failed else 0
 
 
+def images_folder(jobs):
+    """In memory if there is room beside the kernels' own: killing is tested here, not power failure, and disks take their time."""
+    if folder := os.environ.get("TMPDIR"):
+        return folder
+    shared = pathlib.Path("/dev/shm")
+    has_room = shared.is_dir() and shutil.disk_usage(shared).free >= jobs * IMAGES_BYTES
+    return str(shared) if has_room and os.access(shared, os.W_OK) else "/var/tmp"
+
+
 def run_all(chosen, stripewise, options):
     failed = 0
     guests = queue.Queue()
-    with tempfile.TemporaryDirectory(prefix="interop.", dir=os.environ.get("TMPDIR", "/var/tmp")) as work:
+    with tempfile.TemporaryDirectory(prefix="interop.", dir=images_folder(options.jobs)) as work:
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             booted = list(pool.map(lambda _: Guest(), range(min(options.jobs, len(chosen)))))
             for guest in booted:

@@ -88,8 +88,7 @@ class Reshaped(Grown):
         self._killed_midway(["grow", "--continue"], is_first=False)
         lost = self.draw.choice(self.members)
         rest = [path for path in self.members + self.spares if path != lost] if self.number % 2 else self.members + self.spares
-        self.step = "stripewise ends it"
-        self._host("grow", "--continue", *self._shuffled(rest), *(["--run"] if self.number % 2 else []))
+        self._continued(rest, *(["--run"] if self.number % 2 else []))
         if self.number % 2:
             self.step = "the kernel recovers"
             self._learn_size(rest, "--run")
@@ -108,8 +107,7 @@ class Reshaped(Grown):
         self._alike(everyone)
         if self.number % 2:
             self._killed_midway(["grow", "--continue"], is_first=False)
-        self.step = "stripewise ends it"
-        self._host("grow", "--continue", *self._shuffled(everyone))
+        self._continued(everyone)
         self._ended()
 
     def reshaped_by_turns(self):
@@ -121,9 +119,7 @@ class Reshaped(Grown):
         self._killed_midway(["grow", "--continue"], is_first=False, until=0.4)
         self.step = "the kernel goes on"
         self.guest.request("reshape", members=self._shuffled(everyone), pause_s=0.05)
-        self.step = "stripewise ends it"
-        if self._done_part() < 1:
-            self._host("grow", "--continue", *self._shuffled(everyone))
+        self._continued(everyone)
         self._ended()
 
     def reshaped_degraded(self):
@@ -259,6 +255,12 @@ class Reshaped(Grown):
             if not left:
                 raise Wrong(f"{part} was done when it was killed, {ATTEMPTS} times")
 
+    def _continued(self, members, *words):
+        """stripewise ends it, unless whoever was to be stopped had been quicker."""
+        self.step = "stripewise ends it"
+        if self._done_part() < 1:
+            self._host("grow", "--continue", *self._shuffled(members), *words)
+
     def _refused(self):
         """Nobody takes the array as it is."""
         for word in ("read", "assemble"):
@@ -359,12 +361,12 @@ def cases():
     ]
     for shape, *change in whole:
         add("reshaped", shape, *change)
-    big = 64 * MIB
+    big = 32 * MIB  # enough to be stopped midway
     long = [
         (raid("5", 3, big, spares=1), "--raid-devices=4"), (raid("5", 3, big, bitmap=True), "--chunk=32"),
         (raid("6", 5, big), "--layout=ddf-zero-restart"), (raid("4", 3, big, spares=1, bitmap=True), "--raid-devices=4", "--chunk=128"),
-        (Shape("5", equal(4, big), chunk=64, size=40 * MIB), "--layout=ra"), (raid("6", 4, big, spares=2, metadata="1.1"), "--raid-devices=6"),
-        (Shape("5", equal(3, big), chunk=64, metadata="1.0", size=40 * MIB, bitmap=True), "--chunk=16"), (raid("5", 4, big, spares=1), "--raid-devices=5", "--layout=rs"),
+        (Shape("5", equal(4, big), chunk=64, size=20 * MIB), "--layout=ra"), (raid("6", 4, big, spares=2, metadata="1.1"), "--raid-devices=6"),
+        (Shape("5", equal(3, big), chunk=64, metadata="1.0", size=20 * MIB, bitmap=True), "--chunk=16"), (raid("5", 4, big, spares=1), "--raid-devices=5", "--layout=rs"),
     ]
     for how in ("reshaped-cut", "reshaped-cut-and-continued", "reshaped-part-way-by-md"):
         for shape, *change in long:
@@ -373,7 +375,7 @@ def cases():
     for shape, *change in long[:3]:
         add("reshaped-by-turns", shape, *change)
     # Less room than mdadm takes, which helps itself with a backup.
-    tight = raid("5", 4, big, chunk=512, spares=1)
+    tight = raid("5", 4, 2 * big, chunk=512, spares=1)
     add("reshaped-cut", tight, "--raid-devices=5")
     add("reshaped-cut-and-continued", tight, "--raid-devices=5", "--layout=ra")
     six = ["--level=6"]
@@ -383,7 +385,7 @@ def cases():
     grown = raid("5", 3, big, spares=1, bitmap=True)
     for how in ("reshaped-cut", "reshaped-cut-and-continued", "reshaped-part-way-by-md"):
         add(how, grown, *six)
-    add("reshaped-cut", Shape("5", equal(3, big), chunk=64, size=40 * MIB, spares=1), *six, "--layout=ddf-N-continue")
+    add("reshaped-cut", Shape("5", equal(3, big), chunk=64, size=20 * MIB, spares=1), *six, "--layout=ddf-N-continue")
     for shape, *change in [(raid("5", 3, spares=1, bitmap=True), *six, "--layout=preserve"), (raid("4", 3, bitmap=True), "--level=5"),
                            (Shape("1", equal(2, 24 * MIB)), "--level=5"), (raid("6", 4, layout="left-symmetric-6"), "--level=5")]:
         add("taken-over", shape, *change)

@@ -42,6 +42,7 @@ class Guest:
         init.write_text(f"""#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TZ=UTC LC_ALL=C
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev 2>/dev/null; mount -t tmpfs tmp /run
+mkdir -p /dev/shm; mount -t hostfs -o /dev/shm shm /dev/shm
 hostname guest
 exec {os.path.realpath(sys.executable)} -B {self.program} {self.work.name}/guest.log </dev/tty1 >/dev/tty1 2>{self.work.name}/guest.err
 """)

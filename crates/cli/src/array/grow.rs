@@ -11,7 +11,6 @@ use serde::Serialize;
 use stripewise_engine::assembly::Options;
 use stripewise_format::level::Level;
 use stripewise_format::uuid::Uuid;
-
 use stripewise_host::md::assemble::{Assembled, Found};
 use stripewise_host::md::create::Candidate;
 use stripewise_host::md::grow::{BitmapChange, Change, GrowProblem, Grown, Outcome, Policy, grow};

@@ -170,7 +170,7 @@ pub fn reshape_room(member: &Superblock1, bitmap: Option<&BitmapSuperblock>) -> 
     let data = member.data_offset_sectors;
     let spare = member.data_size_sectors.saturating_sub(member.size_sectors);
     let at_superblock = |offset: i64| member.super_offset_sectors.saturating_add_signed(offset);
-    let bitmap_start = member.bitmap_offset_sectors().map(|offset| at_superblock(offset.into()));
+    let bitmap_start = member.bitmap_sector();
     let log_start = member.bad_block_log_sector();
     if member.minor() == Minor::End {
         let starts = [bitmap_start, log_start].into_iter().flatten();

@@ -103,6 +103,11 @@ impl Superblock1 {
         self.features.contains(Features::BITMAP_OFFSET).then_some(self.bitmap_or_ppl as i32)
     }
 
+    /// The sector of the member where the internal bitmap begins.
+    pub fn bitmap_sector(&self) -> Option<u64> {
+        self.super_offset_sectors.checked_add_signed(self.bitmap_offset_sectors()?.into())
+    }
+
     /// The partial parity log's area.
     pub fn ppl(&self) -> Option<PplArea> {
         self.features.intersects(Features::PPL | Features::MULTIPLE_PPLS).then_some(PplArea {

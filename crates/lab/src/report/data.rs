@@ -128,6 +128,7 @@ impl<'a> ChartData<'a> {
 }
 
 fn row(cell: &CellResult, target: usize, values: Vec<i32>) -> Row<'_> {
+    let family = judged(cell).map(|judged| judged.family);
     Row(
         &cell.key,
         target,
@@ -139,7 +140,7 @@ fn row(cell: &CellResult, target: usize, values: Vec<i32>) -> Row<'_> {
         Direction::of(&cell.write),
         cell.error.as_deref(),
         cell.figures.get("sync_kib_s").copied(),
-        judged(cell).is_some_and(|judged| judged.family == MKFS),
-        judged(cell).is_some_and(|judged| judged.family == PACED),
+        family == Some(MKFS),
+        family == Some(PACED),
     )
 }

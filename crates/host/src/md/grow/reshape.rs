@@ -363,9 +363,9 @@ fn begin(
     if wanted.takeover.is_some() {
         level::require_members(assembly, array, &wanted)?;
     }
+    let taken = wanted.taken(array);
     if wanted.moves {
-        check_reshape(&wanted.taken(array), target, assembly.spares.len() as u32)
-            .map_err(GrowProblem::Reshape)?;
+        check_reshape(&taken, target, assembly.spares.len() as u32).map_err(GrowProblem::Reshape)?;
     }
     let grows = target.raid_disks > array.raid_disks;
     if assembly.is_degraded() && (grows || !assembly.spares.is_empty()) {
@@ -396,7 +396,7 @@ fn begin(
             (superblock, reshape_room(superblock, bitmap))
         })
         .collect();
-    let course = plan_course(&wanted.taken(array), target, &rooms).map_err(|error| match error {
+    let course = plan_course(&taken, target, &rooms).map_err(|error| match error {
         ReshapeError::Room { member, .. } => {
             GrowProblem::MemberReshape(assembled.found.paths[members[member]].clone(), error)
         }

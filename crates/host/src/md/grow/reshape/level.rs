@@ -100,9 +100,7 @@ pub(super) fn take(
     superblocks: &[Superblock1],
 ) -> Result<Vec<Changed>, GrowProblem> {
     let each = members.iter().zip(superblocks).map(|(index, superblock)| {
-        let bitmap_sector = superblock
-            .bitmap_offset_sectors()
-            .and_then(|offset| superblock.super_offset_sectors.checked_add_signed(offset.into()));
+        let bitmap_sector = superblock.bitmap_sector();
         let head = if bitmap_sector.is_some() { bitmap_head(assembled, *index)? } else { None };
         let logs = bitmap_sector.zip(head).map(|(at_sector, mut head)| {
             head.events = superblock.events;

@@ -272,15 +272,10 @@ impl<D: Devices> Reshape<D> {
         let devices = &self.devices;
         on_all(&self.members, |index, _| devices.flush(index))?;
         on_all(&self.members, |index, member| {
-            let at_sector = member.superblock.super_offset_sectors;
-            let bitmap_sector = member
-                .superblock
-                .bitmap_offset_sectors()
-                .and_then(|offset| at_sector.checked_add_signed(offset.into()));
-            if let (Some(head), Some(sector)) = (&member.bitmap, bitmap_sector) {
+            if let (Some(head), Some(sector)) = (&member.bitmap, member.superblock.bitmap_sector()) {
                 devices.write(index, sector, &head.to_bytes())?;
             }
-            devices.write(index, at_sector, &member.superblock.to_bytes())?;
+            devices.write(index, member.superblock.super_offset_sectors, &member.superblock.to_bytes())?;
             devices.flush(index)
         })
     }
