@@ -29,7 +29,7 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::Parser;
-use stripewise_host::{AddHow, take_size_limit_as_error};
+use stripewise_host::{AddHow, keep_freed_memory, take_size_limit_as_error};
 
 use args::{Cli, Command};
 
@@ -41,6 +41,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> anyhow::Result<exit::Exit> {
+    keep_freed_memory();
     // A member file beyond it is a member that fails.
     take_size_limit_as_error();
     match &cli.command {

@@ -345,7 +345,7 @@ impl Layout {
 
     fn known(level: Level) -> String {
         match level {
-            Level::Linear | Level::Raid1 => "none".to_owned(),
+            Level::Linear | Level::Raid1 => "`none` alone".to_owned(),
             Level::Raid0 => "original, alternate".to_owned(),
             Level::Raid4 => "parity-last".to_owned(),
             Level::Raid10 => "nN, fN, oN with N copies".to_owned(),
@@ -442,6 +442,12 @@ mod tests {
     fn raid5_refuses_a_raid6_layout_and_names_its_own() {
         let error = Layout::parse(Level::Raid5, "ddf-N-restart").unwrap_err().to_string();
         assert!(error.contains("left-symmetric") && !error.contains("ddf-zero"), "{error}");
+    }
+
+    #[test]
+    fn a_level_without_layouts_says_so() {
+        let error = Layout::parse(Level::Raid1, "f2").unwrap_err().to_string();
+        assert_eq!(error, "'f2' is no layout of this level; known are `none` alone");
     }
 
     #[test]

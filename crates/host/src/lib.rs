@@ -9,6 +9,7 @@
 //!
 //! A member kind is one file in `members/` and one line in its `mod.rs`.
 
+mod allocator;
 mod array;
 mod buffers;
 mod clock;
@@ -37,6 +38,7 @@ mod signals;
 mod sync;
 mod vhost;
 
+pub use allocator::keep_freed_memory;
 pub use array::{Array, ArrayConfig, SHARDS_MAX};
 pub use buffers::Memory;
 pub use delayed::MemoryReads;

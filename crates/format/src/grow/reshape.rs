@@ -129,6 +129,14 @@ impl fmt::Display for ReshapeError {
             ),
             Self::ChunkDoesNotDivide { chunk_sectors, size_sectors } => {
                 let chunk = u64::from(*chunk_sectors).max(1);
+                if chunk > *size_sectors {
+                    return write!(
+                        f,
+                        "{}K are used of each member, less than a chunk of {}K; take a smaller one",
+                        size_sectors / 2,
+                        chunk / 2
+                    );
+                }
                 write!(
                     f,
                     "{}K are used of each member, which is no multiple of the chunk of {}K; another chunk divides it, or Linux makes \
@@ -627,6 +635,11 @@ mod tests {
         assert_eq!(
             check(&five, target(3, 1024), 0),
             ReshapeError::ChunkDoesNotDivide { chunk_sectors: 2048, size_sectors: 128_000 }
+        );
+        let larger = check(&five, target(3, 1 << 20), 0).to_string();
+        assert_eq!(
+            larger,
+            "64000K are used of each member, less than a chunk of 1048576K; take a smaller one"
         );
         let one = array(Level::Raid1, 3, 0, 2048, 128_000);
         assert_eq!(check(&one, target(4, 64), 1), ReshapeError::Level(Level::Raid1));
