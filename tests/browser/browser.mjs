@@ -1,7 +1,5 @@
 // A browser that reports everything it wants to fetch and everything it complains of.
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 
 const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
@@ -14,20 +12,19 @@ function binary() {
   return found;
 }
 
-/** Opens `url` in a fresh profile, passes the page to `use`, and cleans up. */
+let browser; // one for all pages: starting it takes longer than most checks
+
+/** Opens `url` in a context of its own, which shares nothing with others, passes the page to `use`, and cleans up. */
 export async function withPage(url, { width, scheme }, use) {
-  const profile = mkdtempSync(join(tmpdir(), 'stripewise-chromium-'));
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath: binary(),
-    headless: true,
-    args: FLAGS,
+  browser ??= await chromium.launch({ executablePath: binary(), headless: true, args: FLAGS });
+  const context = await browser.newContext({
     viewport: { width, height: 900 },
     colorScheme: scheme,
     reducedMotion: 'reduce',
     permissions: ['clipboard-read', 'clipboard-write'],
   });
   try {
-    const page = context.pages()[0] ?? await context.newPage();
+    const page = await context.newPage();
     const seen = { complaints: [], requests: [] };
     page.on('console', (message) => {
       if (['error', 'warning'].includes(message.type())) seen.complaints.push(message.text());
@@ -42,8 +39,12 @@ export async function withPage(url, { width, scheme }, use) {
     await use(page, seen);
   } finally {
     await context.close();
-    rmSync(profile, { recursive: true, force: true });
   }
+}
+
+/** Ends the browser. */
+export async function close() {
+  await browser?.close();
 }
 
 /** Waits until no chart waits to be drawn. */

@@ -2,7 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { settled, withPage } from './browser.mjs';
+import { close, settled, withPage } from './browser.mjs';
 
 const report = resolve(process.argv[2]);
 const url = pathToFileURL(report).href;
@@ -225,5 +225,6 @@ for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [390, 'light'], 
     check(`${name}: no complaint in the console`, seen.complaints.length === 0, seen.complaints);
   });
 }
+await close();
 console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed === 0 ? 0 : 1;
