@@ -26,7 +26,7 @@ pub(crate) enum Command {
     Bench(Box<BenchArgs>),
     /// Make a new md array on files or block devices (mdadm --create).
     Create(Box<crate::array::create::CreateArgs>),
-    /// Give an idle array a write-intent bitmap, or take it away (mdadm --grow --bitmap).
+    /// Change an idle array: its bitmap, size, members, chunk, layout or level (mdadm --grow).
     Grow(crate::array::grow::GrowArgs),
     /// Print the superblock of members (mdadm --examine).
     Examine(crate::array::examine::ExamineArgs),
@@ -84,6 +84,10 @@ pub(crate) enum Command {
     /// Try the engine itself on simulated members that fail.
     #[command(subcommand)]
     Sim(crate::sim::SimCommand),
+    /// Print what a shell completes this command's words by.
+    Completions(crate::manual::CompletionsArgs),
+    /// Write manual pages, one of each command.
+    Man(crate::manual::ManArgs),
 }
 
 #[derive(Debug, Subcommand)]

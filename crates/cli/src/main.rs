@@ -20,6 +20,7 @@ mod calibrate;
 mod drive;
 mod exit;
 mod luks;
+mod manual;
 mod models;
 mod progress;
 mod sim;
@@ -72,5 +73,7 @@ fn run(cli: &Cli) -> anyhow::Result<exit::Exit> {
         Command::Trace(command) => trace::run(command),
         Command::Drive(command) => drive::run(command),
         Command::Sim(command) => sim::run(command),
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(args) => manual::pages(args),
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use clap::{ArgGroup, Args};
+use sd_notify::NotifyState;
 use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
@@ -214,8 +215,10 @@ impl Export {
         let tcp = server.address().map(|address| address.to_string());
         let file = server.file().map(|path| path.display().to_string());
         let places: Vec<String> = unix.into_iter().chain(tcp).chain(file).collect();
+        let ready = format!("{line} Ready at {}", places.join(" and "));
         // That nobody reads it is no reason not to serve.
-        let _unread = print(&format!("stripewise: {line} Ready at {}\n", places.join(" and ")));
+        let _unread = print(&format!("stripewise: {ready}\n"));
+        let _unheard = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&ready)]);
         let served = server.serve(array);
         let recorded = recorder.map(Recorder::finish).transpose();
         speaker.finish();
