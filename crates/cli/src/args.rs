@@ -84,9 +84,9 @@ pub(crate) enum Command {
     /// Try the engine itself on simulated members that fail.
     #[command(subcommand)]
     Sim(crate::sim::SimCommand),
-    /// Print what a shell completes this command's words by.
+    /// Print a completion script for a shell.
     Completions(crate::manual::CompletionsArgs),
-    /// Write manual pages, one of each command.
+    /// Write manual pages, one for each command.
     Man(crate::manual::ManArgs),
 }
 
