@@ -8,8 +8,9 @@
 //! queued for longer than its kind may goes next, the oldest first, and the order goes on from there for as many requests as the
 //! scheduler serves in a batch before it looks again. With time slices ([`Slices`]) that is the order of what may go now. A
 //! flush goes alone: when nothing is outstanding, and with nothing following until it completes. A write behind a flush
-//! (`REQ_PREFLUSH`) is queued when that has completed; those that wait when it is sent share it. A drive without a volatile write
-//! cache is sent no flushes, nor forced writes: its flushes are answered at once.
+//! (`REQ_PREFLUSH`) is queued when that has completed; those that wait when it is sent share it. Where the kernel does not use a
+//! drive's FUA, a forced write is a write, and a flush after it, shared in the same way. A drive without a volatile write cache is sent
+//! no flushes, nor forced writes: its flushes are answered at once.
 
 use crate::drive::CommandOp;
 use crate::slices::{NOBODY, Process, Slices, Turn};
@@ -123,6 +124,8 @@ enum Flush {
     Alone(Tag),
     /// Before a write.
     Before(Behind),
+    /// After a forced write.
+    After(Tag),
 }
 
 /// A write that waits for a flush.
@@ -171,6 +174,8 @@ pub(crate) struct QueueLimits {
     pub(crate) batch: u32,
     /// The drive has a volatile write cache (`queue/write_cache` is "write back").
     pub(crate) write_back: bool,
+    /// A forced write is one command (`queue/fua`); if not, a write and a flush.
+    pub(crate) fua: bool,
 }
 
 /// The most commands outstanding to a drive that tags tell apart.
@@ -231,6 +236,8 @@ pub(crate) struct BlockQueue {
     flushes: VecDeque<Flush>,
     /// Writes that the flush under way is for.
     behind: Vec<Behind>,
+    /// Writes that a flush follows.
+    forced: Vec<Tag>,
     /// I/Os that ended without going to the drive.
     answered: Vec<Tag>,
     flushing: bool,
@@ -259,6 +266,7 @@ impl BlockQueue {
             waiting: [VecDeque::new(), VecDeque::new()],
             flushes: VecDeque::new(),
             behind: Vec::new(),
+            forced: Vec::new(),
             answered: Vec::new(),
             flushing: false,
             held: [0; 2],
@@ -282,7 +290,7 @@ impl BlockQueue {
         process: Option<Process>,
         fanout: &mut Fanout,
     ) {
-        let op = if op == CommandOp::WriteFua && !self.limits.write_back { CommandOp::Write } else { op };
+        let op = if op == CommandOp::WriteFua { self.forced(io) } else { op };
         match op {
             CommandOp::Flush if !self.limits.write_back => return self.answered.push(io),
             CommandOp::Flush => {
@@ -319,6 +327,17 @@ impl BlockQueue {
                 self.waiting[kind(op)].push_back(piece);
             }
         }
+    }
+
+    /// What the drive is sent of a forced write.
+    fn forced(&mut self, io: Tag) -> CommandOp {
+        if self.limits.fua && self.limits.write_back {
+            return CommandOp::WriteFua;
+        }
+        if self.limits.write_back {
+            self.forced.push(io);
+        }
+        CommandOp::Write
     }
 
     /// Takes a write that is to be queued behind a flush, where the drive needs one.
@@ -404,14 +423,9 @@ impl BlockQueue {
                     let of = fanout.begin(io, 1);
                     fanout.link(of, NONE)
                 }
-                Flush::Before(behind) => {
-                    self.stats.flushes += 1;
-                    self.behind.push(behind);
-                    while let Some(&Flush::Before(behind)) = self.flushes.front() {
-                        self.behind.push(behind);
-                        self.flushes.pop_front();
-                    }
-                    NONE
+                Flush::Before(_) | Flush::After(_) => {
+                    self.flushes.push_front(first);
+                    self.shared_flush(fanout)
                 }
             };
             let op = CommandOp::Flush;
@@ -433,6 +447,24 @@ impl BlockQueue {
             slices.sent(request.process);
         }
         Some(self.send(request))
+    }
+
+    /// Takes the writes that wait for a flush, and those that wait for one after them; the chain of the latter.
+    fn shared_flush(&mut self, fanout: &mut Fanout) -> u32 {
+        self.stats.flushes += 1;
+        let mut chain = NONE;
+        while let Some(&first) = self.flushes.front() {
+            match first {
+                Flush::Alone(_) => break,
+                Flush::Before(behind) => self.behind.push(behind),
+                Flush::After(io) => {
+                    let of = fanout.begin(io, 1);
+                    chain = fanout.link(of, chain);
+                }
+            }
+            self.flushes.pop_front();
+        }
+        chain
     }
 
     /// The queued request that goes next.
@@ -532,6 +564,7 @@ impl BlockQueue {
     pub(crate) fn complete(&mut self, now_ns: u64, tag: u8, fanout: &mut Fanout, done: &mut Vec<Tag>) {
         let request = self.outstanding[tag as usize];
         self.tags.put(tag);
+        let before = done.len();
         fanout.complete(request.chain, done);
         if request.op == CommandOp::Flush {
             self.flushing = false;
@@ -541,6 +574,9 @@ impl BlockQueue {
             }
             self.behind = behind;
             return;
+        }
+        if !self.forced.is_empty() {
+            self.flush_after(before, done);
         }
         if request.process != NOBODY
             && let Some(slices) = &mut self.slices
@@ -554,6 +590,20 @@ impl BlockQueue {
                 return;
             }
             self.waiting[kind].pop_front();
+        }
+    }
+
+    /// Has a flush follow the forced writes among what is done from `before` on, which then are not.
+    fn flush_after(&mut self, before: usize, done: &mut Vec<Tag>) {
+        let written = done.split_off(before);
+        for io in written {
+            match self.forced.iter().position(|&forced| forced == io) {
+                Some(at) => {
+                    self.forced.swap_remove(at);
+                    self.flushes.push_back(Flush::After(io));
+                }
+                None => done.push(io),
+            }
         }
     }
 
@@ -583,6 +633,7 @@ mod tests {
         expire_ns: [1_000, 10_000],
         batch: 16,
         write_back: true,
+        fua: true,
     };
 
     /// The sectors of requests, which come a nanosecond after each other, in the order they go to a drive that takes one at a time,
@@ -676,5 +727,32 @@ mod tests {
         queue.complete(3, b.0, &mut fanout, &mut done);
         assert_eq!((done.as_slice(), queue.stats.flushes), (&[Tag(1), Tag(2), Tag(3)][..], 1));
         assert!(queue.is_idle());
+    }
+
+    /// As of a SATA drive under Linux: what is forced is written, and a flush after it is answered for all that waited for one.
+    #[test]
+    fn without_fua_a_flush_follows_forced_writes() {
+        let (mut queue, mut fanout, mut done) =
+            (BlockQueue::new(QueueLimits { fua: false, ..LIMITS }, None, 2), Fanout::default(), Vec::new());
+        queue.add(0, CommandOp::WriteFua, (0, 8), Tag(1), None, &mut fanout);
+        queue.add(0, CommandOp::WriteFua, (64, 8), Tag(2), None, &mut fanout);
+        let [a, b] = [1, 2].map(|now_ns| queue.next(now_ns, &mut fanout).unwrap());
+        assert_eq!([a.1, b.1], [CommandOp::Write; 2]);
+        queue.complete(3, a.0, &mut fanout, &mut done);
+        assert!(queue.next(3, &mut fanout).is_none(), "a flush goes alone");
+        queue.complete(4, b.0, &mut fanout, &mut done);
+        assert!(done.is_empty(), "nothing is answered before the flush: {done:?}");
+        queue.add_behind_flush(4, CommandOp::WriteFua, (128, 8), Tag(3), &mut fanout);
+        let (flush, op, ..) = queue.next(5, &mut fanout).unwrap();
+        assert_eq!((op, queue.stats.flushes), (CommandOp::Flush, 1));
+        queue.complete(6, flush, &mut fanout, &mut done);
+        done.sort_unstable_by_key(|tag| tag.0);
+        assert_eq!(done, [Tag(1), Tag(2)]);
+        let (write, op, start, _) = queue.next(7, &mut fanout).unwrap();
+        assert_eq!((op, start), (CommandOp::Write, 128), "it waited for the same flush");
+        queue.complete(8, write, &mut fanout, &mut done);
+        let (flush, ..) = queue.next(9, &mut fanout).unwrap();
+        queue.complete(10, flush, &mut fanout, &mut done);
+        assert_eq!((done.last(), queue.stats.flushes, queue.is_idle()), (Some(&Tag(3)), 2, true));
     }
 }

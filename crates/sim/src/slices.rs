@@ -199,6 +199,7 @@ mod tests {
         expire_ns: [125 * MS, 250 * MS],
         batch: 8,
         write_back: true,
+        fua: true,
     };
 
     /// What happens next in [`served`].

@@ -233,6 +233,7 @@ impl<D: Data> World<D> {
                 expire_ns: [rig.block.read_expire_ns, rig.block.write_expire_ns],
                 batch: rig.block.expire_batch,
                 write_back: rig.drive.has_volatile_cache(),
+                fua: rig.block.fua,
             };
             let slices = rig.block.slices.filter(|_| rig.drive.is_rotational()).map(Slices::new);
             let queue = BlockQueue::new(limits, slices, depth);

@@ -49,6 +49,17 @@ const NR_REQUESTS: f64 = 128.0;
 /// The simulator's runs, with platters elsewhere in each.
 pub(super) const SEEDS: u64 = 3;
 const LISTS_SEED: u64 = 11;
+/// mdadm's choice for the members.
+const BITMAP_CHUNK_KIB: u32 = 64 << 10;
+/// What cells have unless they say otherwise.
+const RAID5: Shape = Shape {
+    level: 5,
+    members: MEMBERS,
+    missing: 0,
+    chunk_kib: 64,
+    stripe_cache_size: 256,
+    bitmap_chunk_kib: None,
+};
 
 /// A drive model with some values changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -175,10 +186,10 @@ fn setups(quick: bool) -> Vec<DriveSetup> {
     ]
 }
 
-/// The cells of a drive: the cache-size and chunk-size studies' factors.
-fn cells(drive: &DriveSetup, rig: &Rig, quick: bool) -> Result<Vec<TimeCell>> {
+/// The cells of a drive: the cache-size and chunk-size studies' factors, and what a bitmap costs.
+fn cells(drive: &DriveSetup, way_ns: u64, quick: bool) -> Result<Vec<TimeCell>> {
     use Order::{Random, Sequential};
-    let all = [
+    let plain = [
         (64, 256, Sequential, true, 8192, 1),
         (64, 4096, Sequential, true, 8192, 1),
         (512, 256, Sequential, true, 8192, 1),
@@ -194,22 +205,34 @@ fn cells(drive: &DriveSetup, rig: &Rig, quick: bool) -> Result<Vec<TimeCell>> {
         (64, 256, Sequential, false, 2048, 1),
         (512, 256, Sequential, false, 8192, 1),
     ];
-    let chosen = if quick { &all[..8] } else { &all[..] };
-    chosen
-        .iter()
-        .map(|&(chunk_kib, stripe_cache_size, order, is_write, block_sectors, threads)| {
-            let shape = Shape {
-                level: 5,
-                members: MEMBERS,
-                missing: 0,
-                chunk_kib,
-                stripe_cache_size,
-                bitmap_chunk_kib: None,
-            };
-            let mut requests =
-                Requests { order, is_write, block_sectors, shift_sectors: 0, threads, count: COUNTS.0 };
+    let chosen = if quick { &plain[..8] } else { &plain[..] };
+    let plain =
+        chosen.iter().map(|&(chunk_kib, stripe_cache_size, order, is_write, block_sectors, threads)| {
+            let shape = Shape { chunk_kib, stripe_cache_size, ..RAID5 };
+            (shape, Requests { order, is_write, block_sectors, shift_sectors: 0, threads, count: COUNTS.0 })
+        });
+    // Every request of the random ones finds a bit that is clear.
+    let with_bitmap = [
+        (5, MEMBERS, 64, Random, 8, 1),
+        (5, MEMBERS, 64, Random, 8, 4),
+        (5, MEMBERS, 512, Random, 8, 8),
+        (6, MEMBERS, 64, Random, 8, 4),
+        (1, 2, 64, Random, 8, 4),
+        (10, 4, 64, Random, 8, 8),
+        (5, MEMBERS, 64, Sequential, 8192, 1),
+    ];
+    let chosen = if quick { &with_bitmap[..0] } else { &with_bitmap[..] };
+    let with_bitmap = chosen.iter().map(|&(level, members, chunk_kib, order, block_sectors, threads)| {
+        let bitmap_chunk_kib = Some(BITMAP_CHUNK_KIB);
+        let shape = Shape { level, members, chunk_kib, bitmap_chunk_kib, ..RAID5 };
+        (shape, Requests { order, is_write: true, block_sectors, shift_sectors: 0, threads, count: COUNTS.0 })
+    });
+    plain
+        .chain(with_bitmap)
+        .map(|(shape, mut requests)| {
             // As many as the engine needs for a cell's time.
-            let trial = simulate(&shape, &requests, MEMBER_KIB * 2, [LISTS_SEED, 1], rig)?;
+            let rig = drive.rig(shape.members, way_ns)?;
+            let trial = simulate(&shape, &requests, MEMBER_KIB * 2, [LISTS_SEED, 1], &rig)?;
             let wanted = CELL_SECONDS / trial.seconds * requests.count as f64;
             requests.count = (wanted as u64).clamp(COUNTS.0, COUNTS.1);
             Ok(TimeCell { drive: drive.clone(), shape, requests })
@@ -276,11 +299,12 @@ fn guest_cell(cell: &TimeCell) -> GuestCell {
     cell.shape.guest_cell(&cell.requests, within, LISTS_SEED, MEMBER_KIB, DATA_OFFSET_KIB)
 }
 
-fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) -> Result<TimeRow> {
+fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, way_ns: u64) -> Result<TimeRow> {
+    let rig = cell.drive.rig(cell.shape.members, way_ns)?;
     let mut seconds = 0.0;
     let mut engine_sectors = [0; 2];
     for seed in 1..=SEEDS {
-        let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [LISTS_SEED, seed], rig)?;
+        let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [LISTS_SEED, seed], &rig)?;
         seconds += run.seconds / SEEDS as f64;
         engine_sectors = [
             run.members.iter().map(|m| m.stats.sectors_read).sum(),
@@ -292,7 +316,7 @@ fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) ->
         linux_s: linux.seconds,
         engine_s: seconds,
         cpu_s: control.seconds,
-        way_us: rig.way_ns as f64 / 1e3,
+        way_us: way_ns as f64 / 1e3,
         linux_sectors: [sum(1), sum(3)],
         engine_sectors,
         error: linux.seconds / seconds - 1.0,
@@ -314,13 +338,12 @@ pub fn run(
 ) -> Result<Vec<TimeRow>> {
     let mut rows = Vec::new();
     for drive in setups(quick) {
-        let rig = drive.rig(MEMBERS, way_ns)?;
-        let cells = cells(&drive, &rig, quick)?;
+        let cells = cells(&drive, way_ns, quick)?;
         let guest_cells: Vec<_> = cells.iter().map(guest_cell).collect();
         let (linux, control) =
             with_control(stripewise, &drive, &guest_cells, "how long it takes", cancel, &mut progress)?;
         for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {
-            rows.push(row(cell, linux, control, &rig)?);
+            rows.push(row(cell, linux, control, way_ns)?);
         }
     }
     Ok(rows)

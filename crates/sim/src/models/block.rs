@@ -28,6 +28,8 @@ pub struct BlockModel {
     pub request_sectors_max: u64,
     /// Requests queued or outstanding, for reads and for writes each.
     pub nr_requests: u32,
+    /// A forced write is one command; if not, a write and a flush.
+    pub fua: bool,
     /// How long a read may be queued before it goes next.
     pub read_expire_ns: u64,
     /// The same for a write.
@@ -56,6 +58,7 @@ impl BlockModel {
         Ok(Self {
             request_sectors_max: model.kib_sectors("request_size_max"),
             nr_requests: model.number("nr_requests") as u32,
+            fua: model.number("fua") > 0.5,
             read_expire_ns: nanos("read_expire"),
             write_expire_ns: nanos("write_expire"),
             expire_batch: model.number("expire_batch") as u32,

@@ -234,6 +234,14 @@ const BLOCK: &[Spec] = &[
         Whole,
         "requests queued for a member, reads and writes each",
     ),
+    spec(
+        "fua",
+        "flag",
+        0.0,
+        1.0,
+        Whole,
+        "1: a forced write (FUA) is one command; 0: a write and a flush, as the kernel does not use a drive's FUA",
+    ),
     spec("read_expire", "ms", 0.0, 1e6, Number, "time a read may be queued before it goes next"),
     spec("write_expire", "ms", 0.0, 1e6, Number, "time a write may be queued before it goes next"),
     spec(
