@@ -23,21 +23,21 @@ const LIKE_SSD: &str = "ssd-d7-p5600-6.4tb";
 /// `stripewise models calibrate`.
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// A drive or file, only read [default: this machine's CPU].
+    /// Drive or file to measure, which is only read [default: this machine's CPU].
     device: Option<PathBuf>,
-    /// Where the model goes [default: standard output, which is also -].
+    /// Output file [default: -, standard output].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The model's name [default: that of FILE].
+    /// Name of the model [default: the name of FILE without its extension, else calibrated].
     #[arg(long)]
     name: Option<String>,
-    /// The HDD or SSD model that gives what is not seen by reading.
+    /// Model that gives the values that reads do not show [default: st3000dm001 for an HDD, ssd-d7-p5600-6.4tb for an SSD].
     #[arg(long, value_name = "MODEL", requires = "device")]
     like: Option<String>,
-    /// Random reads of each kind.
+    /// Number of random reads of each kind.
     #[arg(long, value_name = "N", default_value_t = Effort::DEFAULT.reads as u32, value_parser = clap::value_parser!(u32).range(50..=100_000))]
     reads: u32,
-    /// Print JSON: the model's text, and how it fits.
+    /// Print JSON: the text of the model and its errors.
     #[arg(long)]
     json: bool,
 }

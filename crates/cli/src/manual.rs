@@ -14,14 +14,14 @@ use crate::output::print;
 /// `stripewise completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// Shell to print the script for.
     shell: Shell,
 }
 
 /// `stripewise man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Where they go, as `/usr/local/share/man/man1`; made if it is not there.
+    /// Folder for the pages, such as `/usr/local/share/man/man1`; created if missing.
     folder: PathBuf,
 }
 

@@ -25,23 +25,23 @@ const FAILURES_MAX: usize = 10;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
-    /// Run random arrays, workloads and faults in the simulator and check every acknowledged byte.
+    /// Run random arrays, workloads and faults in the simulator and verify every acknowledged byte.
     Swarm(SwarmArgs),
-    /// Run one seed again, and print what happens.
+    /// Run one seed again and print what happens.
     Replay(ReplayArgs),
-    /// Cut the power after every member write of small workloads, for every level and policy.
+    /// Cut the power after every member write of small workloads, with every level and policy.
     Crash(CrashArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SwarmArgs {
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// The first seed.
+    /// First seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Threads [default: one for each core].
+    /// Number of threads [default: one per core].
     #[arg(long)]
     jobs: Option<usize>,
     /// Print JSON.
@@ -51,9 +51,9 @@ pub(crate) struct SwarmArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The seed.
+    /// Seed to run.
     seed: u64,
-    /// Print the whole run rather than cut it down to what is needed to fail.
+    /// Print the whole run instead of reducing a failing run to the steps that it takes to fail.
     #[arg(long)]
     whole: bool,
     /// Print JSON.
@@ -63,16 +63,16 @@ pub(crate) struct ReplayArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
-    /// Orders of answers to try, by seed.
+    /// Number of orders in which members answer to try with each workload.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     orders: u64,
-    /// Torn and reordered choices of what survives, at each place.
+    /// Number of random selections of surviving writes, torn and reordered, to try at each place.
     #[arg(long, default_value_t = 20)]
     samples: u64,
-    /// Try every selection of what survives where no more writes than this are in doubt.
+    /// Try every selection of surviving writes at places where at most this many writes are in doubt.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=20))]
     exhaustive: u32,
-    /// Threads [default: one for each core].
+    /// Number of threads [default: one per core].
     #[arg(long)]
     jobs: Option<usize>,
     /// Print JSON.

@@ -28,8 +28,7 @@ const SCHEMA: &str = "stripewise.assemble/1";
 pub(crate) struct AssembleArgs {
     #[command(flatten)]
     select: SelectArgs,
-    /// Leave resync and recovery to whoever uses the array next: `stripewise serve` or Linux, which do them beside
-    /// other work.
+    /// Do not run resync and recovery; `stripewise serve` or Linux does so when it next has the array.
     #[arg(long)]
     no_sync: bool,
     /// Print JSON.

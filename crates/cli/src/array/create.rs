@@ -21,6 +21,7 @@ use stripewise_host::md::overlay::{Overlay, OverlayProblem};
 use stripewise_host::{HostError, MemberProblem};
 
 use super::flags::{DEVICES, FlagArgs};
+use super::size::UNITS;
 use super::{Size, host_error, hostname};
 use crate::exit::{Exit, Impossible};
 
@@ -33,64 +34,65 @@ const NAME_BYTES_MAX: usize = 31;
 
 /// The options of `create`, mdadm's.
 #[derive(Debug, Args)]
+#[command(after_help = UNITS)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     flags: FlagArgs,
-    /// Files and block devices, in the order of their slots, then spares; `missing` leaves a slot empty.
+    /// Files and block devices in slot order, then spares; `missing` leaves a slot empty.
     #[arg(id = DEVICES, required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
-    /// linear, 0, 1, 4, 5, 6 or 10
+    /// RAID level: linear, 0, 1, 4, 5, 6 or 10
     #[arg(long, short, value_name = "LEVEL")]
     level: Level,
-    /// Slots of the array
+    /// Number of active devices (slots)
     #[arg(long, short = 'n', value_name = "N")]
     raid_devices: u32,
-    /// Spares beyond the slots
+    /// Number of spare devices
     #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
     spare_devices: u32,
-    /// Chunk [default: 512K, none for linear and raid1]
+    /// Chunk size [default: 512K, none for linear and raid1]
     #[arg(long, short, alias = "rounding", value_name = "SIZE")]
     chunk: Option<Size>,
-    /// Layout, in mdadm's names [default: mdadm's]
+    /// Layout, by mdadm's name [default: mdadm's]
     #[arg(long, short = 'p', value_name = "LAYOUT")]
     layout: Option<String>,
-    /// Version of the superblock: 0.90, 1.0, 1.1 or 1.2
+    /// Superblock version: 0.90, 1.0, 1.1 or 1.2
     #[arg(long, short = 'e', value_name = "VERSION", default_value = "1.2", value_parser = metadata)]
     metadata: Metadata,
-    /// How much of each member is used [default: all of the smallest]
+    /// Space to use on each member, or max [default: max, all of the smallest member]
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max)]
     size: Option<MaxSize>,
-    /// Write-intent bitmap [default: internal if more than 100G of each member are used]
+    /// Write-intent bitmap [default: internal if more than 100G of each member are used, else none]
     #[arg(long, short, value_enum)]
     bitmap: Option<BitmapArg>,
-    /// What a bit of the bitmap stands for [default: 64M or the least that fits]
+    /// Data covered by one bit of the bitmap [default: 64M or the least that fits]
     #[arg(long, value_name = "SIZE")]
     bitmap_chunk: Option<Size>,
-    /// What makes the array consistent again after a crash
+    /// Means to restore consistency after a crash [default: bitmap if there is one, else resync]
     #[arg(long, short = 'k', value_enum)]
     consistency_policy: Option<PolicyArg>,
-    /// Take the members as in sync already
+    /// Assume that the members are in sync; skip the first resync
     #[arg(long)]
     assume_clean: bool,
-    /// The array's name [default: 0]
+    /// Array name [default: 0]
     #[arg(long, short = 'N', value_name = "NAME")]
     name: Option<String>,
-    /// The host before the name; `<none>` for none [default: this machine's]
+    /// Host name before the array name; `<none>` for none [default: this machine's]
     #[arg(long, value_name = "HOST")]
     homehost: Option<String>,
-    /// The array's UUID [default: random]
+    /// Array UUID [default: random]
     #[arg(long, short, value_name = "UUID")]
     uuid: Option<Uuid>,
-    /// Where data begin on each member [default: as mdadm chooses]
+    /// Start of the data on each member [default: as mdadm chooses]
     #[arg(long, value_name = "SIZE")]
     data_offset: Option<Size>,
-    /// Overwrite members that hold something; resync rather than recover at levels 4 and 5; allow an array of one
+    /// Overwrite members that hold data; start levels 4 and 5 with a resync instead of a recovery; allow a single device
     #[arg(long, short)]
     force: bool,
-    /// A block device that may be overwritten; may be repeated
+    /// Allow this block device to be overwritten; may be repeated
     #[arg(long, value_name = "DEV")]
     destroy: Vec<PathBuf>,
-    /// Create the array in this copy-on-write file, anew each time; members are only read, whatever they hold
+    /// Create the array in this copy-on-write file, discarding what it held; members are only read, whatever they hold
     #[arg(long, value_name = "FILE", conflicts_with = "destroy")]
     overlay: Option<PathBuf>,
     /// Print JSON

@@ -20,41 +20,41 @@ pub(crate) struct SelectArgs {
     /// Members, in any order.
     #[arg(value_name = "MEMBER")]
     pub(crate) members: Vec<PathBuf>,
-    /// Look for members among the files and devices of a folder.
+    /// Search the files and devices of this folder for members.
     #[arg(long, value_name = "DIR")]
     pub(crate) scan: Option<PathBuf>,
-    /// The array of this UUID.
+    /// Select the array with this UUID.
     #[arg(long, short = 'u', value_name = "UUID", conflicts_with = "name")]
     pub(crate) uuid: Option<Uuid>,
-    /// The array of this name, with or without its host.
+    /// Select the array with this name, with or without its host.
     #[arg(long, short = 'N', value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Start degraded though members are missing that the array last had.
+    /// Start degraded even if members are missing that the array last had.
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
-    /// Take members that are out of date if there are too few others, and a dirty degraded array as clean; start
-    /// though members are missing.
+    /// Use out-of-date members if too few others are left, treat a dirty degraded array as clean, and start even if
+    /// members are missing.
     #[arg(long, short = 'f')]
     pub(crate) force: bool,
-    /// Write nothing at all.
+    /// Write nothing.
     #[arg(long)]
     pub(crate) readonly: bool,
-    /// Send every write to this copy-on-write file; members are only read.
+    /// Redirect all writes to this copy-on-write file; members are only read.
     #[arg(long, value_name = "FILE")]
     pub(crate) overlay: Option<PathBuf>,
-    /// A block device that may be written to.
+    /// Allow writing to this block device; may be repeated.
     #[arg(long, value_name = "DEV")]
     pub(crate) destroy: Vec<PathBuf>,
-    /// The layout of a RAID-0 of unequal members that does not record it: original or alternate.
+    /// Layout of a RAID-0 of unequal members whose superblocks do not record it.
     #[arg(long, value_name = "LAYOUT")]
     pub(crate) layout: Option<Raid0LayoutArg>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Raid0LayoutArg {
-    /// Of Linux up to 3.13.
+    /// Layout of Linux up to 3.13.
     Original,
-    /// Of Linux since 3.14.
+    /// Layout of Linux since 3.14.
     Alternate,
 }
 

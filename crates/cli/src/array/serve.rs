@@ -28,35 +28,36 @@ use super::layers::{CacheArgs, LuksArgs, raise};
 use super::manage::live;
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::stop_flag;
+use super::size::UNITS;
 use super::voice::Voice;
 use crate::exit::{Exit, cannot_open};
 use crate::output::print;
 
 /// `stripewise serve`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("where").args(["socket", "listen", "mount"]).required(true).multiple(true))]
+#[command(after_help = UNITS, group = ArgGroup::new("where").args(["socket", "listen", "mount"]).required(true).multiple(true))]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     select: SelectArgs,
-    /// Listen at a unix socket.
+    /// Listen for NBD clients at this unix socket.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listen at a TCP address; port 0 means any.
+    /// Listen for NBD clients at this TCP address; port 0 means any free port.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Mount an empty folder, where the array is the file `disk` (FUSE); a loop device makes it a block device.
+    /// Mount the array at this empty folder as the file `disk` (FUSE); a loop device on the file makes it a block device.
     #[arg(long, value_name = "FOLDER")]
     mount: Option<PathBuf>,
-    /// Take the commands of `stripewise fail`, `add`, `detail`, `stop` and the like at a unix socket.
+    /// Accept the commands of `stripewise fail`, `add`, `detail`, `stop` and others at this unix socket.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// The export's name [default: the array's, without its host].
+    /// Name of the NBD export [default: the array's name without its host].
     #[arg(long, value_name = "NAME")]
     export_name: Option<String>,
-    /// Record every request in a trace (see `stripewise trace`).
+    /// Record every request in this trace file (see `stripewise trace`).
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Threads, each with stripes of its own, of an array without redundancy.
+    /// Number of threads, which share the stripes of an array without redundancy.
     #[arg(long, value_name = "N", default_value_t = 1)]
     shards: u32,
     #[command(flatten)]

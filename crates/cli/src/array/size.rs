@@ -2,6 +2,10 @@
 
 use std::str::FromStr;
 
+/// The sentence of a help text about [`Size`].
+pub(crate) const UNITS: &str =
+    "SIZE is in KiB, or has a suffix K, M, G or T (powers of 1024) or s (sectors of 512 bytes).";
+
 /// A size in bytes, whole sectors: a bare number counts KiB; K, M, G and T are binary; s counts sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) u64);

@@ -31,7 +31,7 @@ pub(crate) struct ReadArgs {
     select: SelectArgs,
     #[command(flatten)]
     range: RangeArgs,
-    /// Where to write the bytes [default: standard output].
+    /// Output file [default: standard output].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -43,17 +43,17 @@ pub(crate) struct WriteArgs {
     select: SelectArgs,
     #[command(flatten)]
     range: RangeArgs,
-    /// Where the bytes come from [default: standard input].
+    /// Input file [default: standard input].
     #[arg(long, short, value_name = "FILE")]
     input: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 struct RangeArgs {
-    /// The first byte of the array; K, M, G, T multiply by powers of 1024.
+    /// First byte of the array, in bytes or with a suffix K, M, G, T or P (powers of 1024).
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     offset: u64,
-    /// How many bytes [default: to the end of the array, or of the input].
+    /// Number of bytes, with the same suffixes [default: to the end of the array or of the input].
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     length: Option<u64>,
 }

@@ -18,13 +18,14 @@ const PASSPHRASE_BYTES_MAX: u64 = 512;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_field_names, reason = "the names of the options")]
 pub(crate) struct KeyArgs {
-    /// Take the key from this file, every byte of it; `-` is standard input.
+    /// Read the key from this file, every byte of it; `-` is standard input [default: a passphrase from the terminal, or
+    /// from the first line of standard input].
     #[arg(long, value_name = "FILE")]
     luks_key_file: Option<PathBuf>,
-    /// Where in the key file the key begins.
+    /// Start of the key in the key file, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 0, requires = "luks_key_file")]
     luks_keyfile_offset: u64,
-    /// How much of the key file is the key [default: to its end].
+    /// Length of the key in the key file, in bytes [default: to the end].
     #[arg(long, value_name = "BYTES", requires = "luks_key_file")]
     luks_keyfile_size: Option<u64>,
 }
