@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// Format, test, read and write LUKS containers.
     #[command(subcommand)]
     Luks(crate::luks::LuksCommand),
-    /// List drive, controller and CPU models, show the source of every value, calibrate new models.
+    /// List, show and calibrate drive, controller and CPU models.
     #[command(subcommand)]
     Models(ModelsCommand),
     /// Record the requests to a served array, and replay them on any target.
@@ -384,7 +384,7 @@ bench_args! {
     crypt "crypt" "CIPHER" "Layers",
     /// Offset of the payload in the encrypted container [default: 0]
     crypt_offset "crypt-offset" "SIZE" "Layers",
-    /// File system, which one file fills that the jobs use: none, ext3 or ext4 [default: none]
+    /// File system: none, ext3 or ext4; the jobs use one file that fills it [default: none]
     fs "fs" "NAME" "Layers (--on model)",
     /// Stride of the file system (mkfs -E stride), as a size [default: 0]
     stride "stride" "SIZE" "Layers (--on model)",

@@ -77,7 +77,7 @@ fn model(args: &ServeArgs) -> Result<Model> {
         };
         let numbers = text.split(',').map(|part| part.trim().parse::<f64>());
         let numbers = numbers.collect::<Result<Vec<_>, _>>().map_err(|_| {
-            wrong(format!("'{text}' is no number; write one, or several with commas between them"))
+            wrong(format!("'{text}' is not a number; write one, or several separated by commas"))
         })?;
         let value = match numbers[..] {
             [number] if !name.starts_with("zone_") => Value::Number(number),
@@ -102,7 +102,7 @@ fn serve(args: &ServeArgs) -> Result<Exit> {
     let sectors = args.size.map_or(capacity, Size::sectors);
     if sectors == 0 || sectors > capacity {
         return Err(Impossible(format!(
-            "--size of {sectors} sectors: {} has {capacity}; give less, or a larger --parameter capacity",
+            "--size of {sectors} sectors: {} has {capacity}; use a smaller size, or a larger --parameter capacity",
             model.name
         ))
         .into());

@@ -170,7 +170,10 @@ fn open_file(file: &Path, writes: bool) -> Result<File> {
     let metadata = std::fs::metadata(file).map_err(|error| cannot_open(file, error))?;
     if !is_storage(&metadata) {
         // A pipe would be waited for without end.
-        return Err(impossible(file, "a container is in a regular file or on a block device"));
+        return Err(impossible(
+            file,
+            "is neither a regular file nor a block device, which a container is in",
+        ));
     }
     let mut options = OpenOptions::new();
     options.read(true).write(writes);
@@ -181,7 +184,7 @@ fn open_file(file: &Path, writes: bool) -> Result<File> {
     if writes {
         claim(&store).map_err(|error| match error.kind() {
             ErrorKind::ResourceBusy => {
-                impossible(file, "another stripewise has it in use; stop that one first")
+                impossible(file, "is in use by another stripewise; stop that one first")
             }
             _ => anyhow::Error::new(error).context(file.display().to_string()),
         })?;
@@ -238,13 +241,13 @@ fn format(args: &FormatArgs) -> Result<Exit> {
         label: args.label.clone(),
     };
     if !key_bits.is_multiple_of(8) {
-        return Err(impossible(file, format_args!("a key of {key_bits} bits; whole bytes are right")));
+        return Err(impossible(file, format_args!("--key-size {key_bits}: must be a multiple of 8 bits")));
     }
     let store = open_file(file, true)?;
     if !args.force
         && let Some(what) = holds(&store).with_context(|| file.display().to_string())?
     {
-        return Err(impossible(file, format_args!("holds {what}; --force gives it up")));
+        return Err(impossible(file, format_args!("holds {what}; --force overwrites it")));
     }
     let passphrase = args.key.read(true)?;
     create::format(&store, &options, passphrase.bytes()).map_err(|error| match error {

@@ -94,7 +94,7 @@ fn show(args: &ShowArgs) -> Result<Exit> {
 
 fn text(summary: &Summary) -> String {
     let mut text = format!(
-        "{}: {} requests of {} clients in {:.3} s on a device of {}; up to {} under way at once, {:.2} on average\n",
+        "{}: {} requests of {} clients in {:.3} s on a device of {}; up to {} in flight at once, {:.2} on average\n",
         summary.file,
         summary.requests,
         summary.streams,
@@ -104,7 +104,7 @@ fn text(summary: &Summary) -> String {
         summary.in_flight_mean
     );
     if summary.cut_short {
-        text.push_str("the trace is cut short: this is what there is\n");
+        text.push_str("the trace is cut short: the figures are of the records before the cut\n");
     }
     let mut table =
         Table::new(["operation", "requests", "bytes", "FUA", "failed", "random", "mean us", "max us"]);

@@ -78,7 +78,7 @@ fn standard_output_may_not_be_a_member() {
     let mut read = command(folder, "read a.img b.img c.img --length 4K");
     let output = read.stdout(Stdio::from(to)).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("standard output is a member"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("standard output: is a member"), "{}", stderr(&output));
     assert!(std::fs::read(folder.join("b.img")).unwrap() == before);
 }
 

@@ -52,7 +52,7 @@ fn what_a_client_asks_is_recorded_shown_and_replayed() {
     }
     for option in ["--bs 4k", "--runtime 1s", "--runtime 0", "--ramp_time 1s"] {
         let refusal = refused(folder, &format!("trace replay t.trace {option}"));
-        assert!(refusal.contains(": makes no difference to a trace"), "{option}: {refusal}");
+        assert!(refusal.contains(": has no effect on a trace"), "{option}: {refusal}");
     }
     let recorded = refused(folder, "trace record -o a.trace --trace b.trace a.img b.img c.img --socket s");
     assert!(recorded.contains("--output names the trace"), "{recorded}");
@@ -73,7 +73,7 @@ fn a_file_that_is_no_array_is_served_as_it_is_and_recorded() {
     let shown = json(folder, "trace show t.trace --json");
     assert_eq!((shown["requests"].as_u64(), shown["device_bytes"].as_u64()), (Some(1), Some(1 << 20)));
     let both = refused(folder, "trace record -o t.trace --device disk.img a.img --socket s.sock");
-    assert!(both.contains("give one of both"), "{both}");
+    assert!(both.contains("give either members or --device"), "{both}");
 }
 
 #[test]

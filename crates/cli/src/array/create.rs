@@ -122,7 +122,7 @@ pub(super) enum MaxSize {
 
 fn metadata(name: &str) -> Result<Metadata, String> {
     Metadata::parse(name)
-        .ok_or_else(|| format!("'{name}' is no metadata version; 0.90, 1.0, 1.1 and 1.2 are"))
+        .ok_or_else(|| format!("'{name}' is not a metadata version; use 0.90, 1.0, 1.1 or 1.2"))
 }
 
 pub(super) fn size_or_max(text: &str) -> Result<MaxSize, String> {
@@ -131,7 +131,7 @@ pub(super) fn size_or_max(text: &str) -> Result<MaxSize, String> {
 
 /// What a bit stands for, in bytes.
 pub(super) fn bitmap_chunk_bytes(chunk: Size) -> Result<u32, String> {
-    u32::try_from(chunk.0).map_err(|_| "a bitmap chunk is at most 2G".to_owned())
+    u32::try_from(chunk.0).map_err(|_| "--bitmap-chunk: a bitmap chunk is at most 2G".to_owned())
 }
 
 pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
         (args.members[member].display().to_string(), sectors)
     };
     assemble_new(&array, device)
-        .map_err(|error| Impossible(format!("such an array could not be started: {error}")))?;
+        .map_err(|error| Impossible(format!("an array with these options could not be started: {error}")))?;
     if let Some(path) = &args.overlay {
         args.begin_overlay(path, &mut candidates).map_err(host_error)?;
     }
@@ -206,7 +206,7 @@ impl CreateArgs {
         let level = self.level;
         let chunk_sectors = match self.chunk {
             Some(chunk) => {
-                u32::try_from(chunk.sectors()).map_err(|_| "the chunk is at most 1G".to_owned())?
+                u32::try_from(chunk.sectors()).map_err(|_| "--chunk: a chunk is at most 1G".to_owned())?
             }
             None if level.has_chunks() => CHUNK_SECTORS_DEFAULT,
             None => 0,
@@ -235,7 +235,7 @@ impl CreateArgs {
             (Some(BitmapArg::Internal), None)
             | (None | Some(BitmapArg::Internal), Some(PolicyArg::Bitmap)) => true,
             (Some(BitmapArg::Internal), Some(_)) => {
-                return Err("--bitmap internal goes with --consistency-policy bitmap alone".to_owned());
+                return Err("--bitmap internal: goes only with --consistency-policy bitmap".to_owned());
             }
             (Some(BitmapArg::None), Some(PolicyArg::Bitmap)) => {
                 return Err("--consistency-policy bitmap needs a bitmap; leave --bitmap none out".to_owned());
@@ -329,13 +329,13 @@ impl CreateArgs {
         let used = array.size_sectors / 2;
         let unused = array.largest_unused.map(|(member, sectors)| {
             let path = self.members[member].display();
-            format!("{path} could hold {}K; {used}K of each member are used", sectors / 2)
+            format!("{path}: has room for {}K, but only {used}K of each member are used", sectors / 2)
         });
         let is_write_mostly = |label: &Label| label.superblock.device_flags().is_write_mostly;
         let spares_nobody = array.plan.level != Level::Raid1 && array.labels.iter().any(is_write_mostly);
         let in_vain = spares_nobody.then(|| {
             let level = array.plan.level;
-            format!("write-mostly is recorded and has no effect: only raid1 heeds it, {level} does not")
+            format!("write-mostly is recorded but has no effect: only raid1 respects it, {level} does not")
         });
         unused.into_iter().chain(in_vain).collect()
     }
@@ -343,7 +343,9 @@ impl CreateArgs {
 
 /// The time, as superblocks have it.
 pub(super) fn now() -> Result<Timestamp> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context("the system clock is set to a time before 1970")?;
     Ok(Timestamp::from_seconds(since.as_secs()))
 }
 

@@ -139,7 +139,7 @@ impl Device {
         match &found.superblock {
             Ok(superblock) => Ok((found, superblock)),
             Err(error) => {
-                Err(format!("holds a superblock of version {} that is refused: {error}", found.metadata))
+                Err(format!("holds a superblock of version {} that is not valid: {error}", found.metadata))
             }
         }
     }

@@ -66,7 +66,7 @@ pub(crate) struct CacheArgs {
 fn centiseconds(text: &str) -> Result<Nanos, String> {
     match text.parse() {
         Ok(count @ 1..=8_640_000) => Ok(Nanos::from_millis(count * 10)),
-        _ => Err("it must be 1 to 8640000 hundredths of a second".to_owned()),
+        _ => Err("must be 1 to 8640000 (hundredths of a second)".to_owned()),
     }
 }
 
@@ -117,7 +117,7 @@ impl LuksArgs {
     pub(crate) fn passphrase(&self) -> Result<Option<Secret>> {
         if !self.luks && !self.key.is_given() {
             return match self.luks_key_slot {
-                Some(_) => Err(impossible("--luks-key-slot is of --luks; add it, or a --luks-key-file")),
+                Some(_) => Err(impossible("--luks-key-slot: needs --luks or --luks-key-file")),
                 None => Ok(None),
             };
         }
@@ -153,7 +153,7 @@ pub(crate) fn raise(
     passphrase: Option<&Secret>,
 ) -> Result<()> {
     let crypt = passphrase.map(|passphrase| luks.unlock(array, passphrase)).transpose()?;
-    array.raise(&Layers { crypt, cache }).context("the array cannot be served so")
+    array.raise(&Layers { crypt, cache }).context("the array cannot be served with these options")
 }
 
 /// An array as what a container lies on.

@@ -73,11 +73,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
 /// Serves, and records in a trace if one is named.
 pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit> {
     if args.select.overlay.is_some() && args.shards > 1 {
-        return Err(impossible("an --overlay is served by one thread; leave --shards out"));
+        return Err(impossible(
+            "--shards: an array with an --overlay is served by one thread; leave --shards out",
+        ));
     }
     let cache = args.cache.config()?;
     if cache.is_some() && args.shards > 1 {
-        return Err(impossible("a page cache is of one thread; leave --shards or --cache out"));
+        return Err(impossible(
+            "--shards: an array with a --cache is served by one thread; leave one of them out",
+        ));
     }
     let fresh = look_at_files(args, trace)?;
     let passphrase = args.luks.passphrase()?;
@@ -120,7 +124,7 @@ fn look_at_files(args: &ServeArgs, trace: Option<&Path>) -> Result<Fresh> {
         let other = named[..at].iter().find(|(_, other)| path.is_some() && other == path);
         if let (Some((other, _)), Some(path)) = (other, path) {
             let path = path.display();
-            return Err(impossible(format!("{option} {path}: {other} has this path; choose another")));
+            return Err(impossible(format!("{option} {path}: {other} has the same path; choose another")));
         }
     }
     if let Some(folder) = &args.mount {
@@ -133,7 +137,7 @@ fn look_at_files(args: &ServeArgs, trace: Option<&Path>) -> Result<Fresh> {
 /// Serves a file or device as it is, without an array's metadata, and records in a trace.
 pub(crate) fn run_device(args: &ServeArgs, device: &Path, trace: &Path) -> Result<Exit> {
     if !args.select.members.is_empty() || args.select.scan.is_some() {
-        return Err(impossible("members and --device are named; give one of both"));
+        return Err(impossible("--device: members are named, too; give either members or --device"));
     }
     let fresh = look_at_files(args, Some(trace))?;
     let mut file = File::open(device).map_err(|error| cannot_open(device, error))?;

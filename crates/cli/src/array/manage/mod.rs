@@ -215,7 +215,7 @@ pub(crate) struct StopArgs {
 /// A command that was refused after others of the same call had been carried out, which stand: something was done, so that
 /// it is no refusal of the call.
 fn half_done(error: &anyhow::Error, left: usize) -> anyhow::Error {
-    anyhow::anyhow!("{error:#}; what stands before is done, {left} of the call's devices are as they were")
+    anyhow::anyhow!("{error:#}; the devices before it are done, and {left} are unchanged")
 }
 
 fn manage(place: &PlaceArgs, commands: &[Manage], subjects: &[PathBuf]) -> Result<Exit> {
@@ -237,7 +237,7 @@ pub(crate) fn remove(args: &MembersArgs) -> Result<Exit> {
         let failed = args.place.control.as_deref().map(served::failed).transpose()?.unwrap_or_default();
         members.splice(place..=place, failed);
         if members.is_empty() {
-            print("stripewise: no member is failed\n")?;
+            print("stripewise: no member has failed\n")?;
             return Ok(Exit::Done);
         }
     }
@@ -267,7 +267,7 @@ pub(crate) fn state(args: &StateArgs) -> Result<Exit> {
         if change == FlagsChange::default() {
             let member = member.display();
             return Err(impossible(format!(
-                "{member}: nothing is said of it; put --write-mostly, --readwrite, --failfast or --nofailfast before it"
+                "{member}: no flag is given; put --write-mostly, --readwrite, --failfast or --nofailfast before it"
             )));
         }
         commands.push(Manage::SetFlags { member: member.clone(), change });
@@ -294,7 +294,7 @@ pub(crate) fn repair(args: &RepairArgs) -> Result<Exit> {
 
 fn sync(args: &SyncArgs, action: SyncAction) -> Result<Exit> {
     if args.select.readonly && action != SyncAction::Check {
-        return Err(impossible("--readonly writes nothing; check looks without writing"));
+        return Err(impossible("--readonly: a repair has to write; check compares without writing"));
     }
     match &args.control {
         Some(socket) => served::manage(socket, &[Manage::Sync(action)]),
