@@ -218,7 +218,7 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["study", "run", "plan.toml", "--replicates", "0"], "replicates"),
         (&["study", "show", "nothing-here"], "study run"),
         (&["study", "run", "plan.toml", "--results", "small.img/results"], "small.img/results"),
-        (&["study", "run", "plan.toml", "--results", "small.img"], "a results folder is a folder"),
+        (&["study", "run", "plan.toml", "--results", "small.img"], "name a folder, or a path"),
         (&["models", "show", "nosuch"], "nosuch"),
         (&["bench", "--level", "6", "--raid-devices", "3"], "at least 4"),
         (&["bench", "--level", "7"], "7"),
@@ -494,7 +494,7 @@ fn a_folder_that_cannot_be_written_is_named() {
     std::fs::write(folder.path().join("taken"), "a file").unwrap();
     let output = stripewise(folder.path(), &["study", "run", "plan.toml", "--results", "taken"]);
     assert_eq!(code(&output), 2, "{}", stderr(&output));
-    let words = "results folder taken: not a directory; a results folder is a folder, or a name not taken yet";
+    let words = "results folder taken: not a directory; name a folder, or a path that does not exist yet";
     assert!(stderr(&output).contains(words), "{}", stderr(&output));
     let full =
         stripewise(folder.path(), &["study", "run", "plan.toml", "--on", "files:.", "--member-size", "900t"]);
@@ -522,7 +522,7 @@ fn a_dry_run_refuses_the_store_that_a_run_would() {
         let output =
             stripewise(folder.path(), &[&["study", "run", "plan.toml", "--results", "r"], more].concat());
         assert_eq!(code(&output), 1, "{more:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains("damaged or no store"), "{more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("damaged or not a store"), "{more:?}: {}", stderr(&output));
     }
 }
 

@@ -207,7 +207,7 @@ fn what_is_refused_changes_no_image() {
         ("replace a.img --array b.img --run", "no spare"),
         (
             "replace a.img --with s.img --array a.img b.img --run",
-            "s.img: is no spare of the array; add it with add-spare",
+            "s.img: is not a spare of the array; add it with add-spare",
         ),
         ("add a.img --array a.img b.img --run", "is named after --array, too"),
         ("add nowhere.img --array a.img b.img --run", "no such file"),

@@ -64,7 +64,7 @@ fn a_lost_member_and_the_recovery_after_it_are_said_as_they_happen() {
             "stripewise: b.img failed and is out of use: the array is degraded (2 of 3 members)",
             "stripewise: a recovery begins",
             "stripewise: s.img holds all of its content and is in use (3 of 3 members)",
-            "stripewise: a recovery has come to its end",
+            "stripewise: a recovery is done",
             "stripewise: s.img failed and is out of use: the array is degraded (2 of 3 members)",
         ]
     );
