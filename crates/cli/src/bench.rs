@@ -49,7 +49,10 @@ struct Measurement<'a> {
 pub(crate) fn run(args: &BenchArgs) -> Result<Exit> {
     if let Some(word) = &args.of_itself {
         if let Some((name, _)) = args.parameters().first() {
-            return Err(Impossible(format!("--{name}: the rows of --self are fixed")).into());
+            return Err(Impossible(format!(
+                "--{name}: does not go with --self, whose rows are fixed; leave it out"
+            ))
+            .into());
         }
         return itself::run(word, args.quick, args.json);
     }
@@ -67,7 +70,7 @@ pub(crate) fn run_with(
         && let Some((name, _)) = args.parameters().iter().find(|(name, _)| is_of_rig(name))
     {
         return Err(Impossible(format!(
-            "--{name}: names a part of the modelled rig, and {} is real; use --on model",
+            "--{name}: sets a part of the modelled rig, but {} is real; use --on model",
             kind.name
         ))
         .into());
@@ -104,11 +107,11 @@ fn cell(
     besides(&mut parameters)?;
     for (name, _) in args.parameters() {
         if parameters.work == Work::Trace && is_idle(name, &parameters) {
-            return Err(format!("{}: makes no difference to a trace; leave it out", option(name)));
+            return Err(format!("{}: has no effect on a trace; leave it out", option(name)));
         }
     }
     if parameters.target == CellTarget::Drive && parameters.array.has_bitmap {
-        return Err("--bitmap: a drive by itself is no array and has no bitmap; leave it out".to_owned());
+        return Err("--bitmap: a single drive has no bitmap; leave it out".to_owned());
     }
     parameters.check()?;
     parameters.job.randseed = args.randseed;
@@ -129,11 +132,11 @@ fn option(name: &str) -> String {
 fn without_effect(args: &BenchArgs, parameters: &Parameters) -> Vec<String> {
     let given = args.parameters();
     let idle = given.iter().map(|(name, _)| *name).filter(|name| is_idle(name, parameters));
-    idle.map(|name| format!("{} makes no difference here", option(name))).collect()
+    idle.map(|name| format!("{} has no effect here", option(name))).collect()
 }
 
 fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
-    let cancel = cancel_flag("a workload that did not end has no figures")?;
+    let cancel = cancel_flag("an interrupted workload has no figures")?;
     let (mut bar, total_bytes) = (Bar::new(), target.fill_bytes());
     let started = Instant::now();
     target
@@ -146,7 +149,7 @@ fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
     let measured = measured.map_err(|e| anyhow!("{}: {e}", target.name()))?;
     let mut notes = without_effect(args, &cell.parameters);
     if measured.read.ios + measured.write.ios == 0 && cell.parameters.work == Work::Job {
-        notes.push("no I/O completed within the time; a longer --runtime shows more".to_owned());
+        notes.push("no I/O completed in this time; use a longer --runtime".to_owned());
     }
     notes.extend(measured.notes);
     let mut parameters = cell.factors.clone();

@@ -23,21 +23,21 @@ const LIKE_SSD: &str = "ssd-d7-p5600-6.4tb";
 /// `stripewise models calibrate`.
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// A drive or file, only read [default: this machine's CPU].
+    /// Drive or file to measure, which is only read [default: this machine's CPU].
     device: Option<PathBuf>,
-    /// Where the model goes [default: standard output, which is also -].
+    /// Output file [default: -, standard output].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The model's name [default: that of FILE].
+    /// Name of the model [default: the name of FILE without its extension, else calibrated].
     #[arg(long)]
     name: Option<String>,
-    /// The HDD or SSD model that gives what is not seen by reading.
+    /// Model that gives the values that reads do not show [default: st3000dm001 for an HDD, ssd-d7-p5600-6.4tb for an SSD].
     #[arg(long, value_name = "MODEL", requires = "device")]
     like: Option<String>,
-    /// Random reads of each kind.
+    /// Number of random reads of each kind.
     #[arg(long, value_name = "N", default_value_t = Effort::DEFAULT.reads as u32, value_parser = clap::value_parser!(u32).range(50..=100_000))]
     reads: u32,
-    /// Print JSON: the model's text, and how it fits.
+    /// Print JSON: the text of the model and its errors.
     #[arg(long)]
     json: bool,
 }
@@ -65,10 +65,9 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<Exit> {
     let name = name(args)?;
     let output = args.file();
     if args.json && args.output.is_some() && output.is_none() {
-        return Err(Impossible(
-            "--output -: --json prints the model already; leave one of them out".to_owned(),
-        )
-        .into());
+        return Err(
+            Impossible("--output -: --json prints the model, too; leave one of them out".to_owned()).into()
+        );
     }
     output.map_or(Ok(()), check_writable)?;
     let Some(path) = &args.device else {
@@ -77,8 +76,10 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<Exit> {
         return Ok(Exit::Done);
     };
     if args.output.as_deref().is_some_and(|output| is_same(output, path)) {
-        let why =
-            format!("--output {}: this is the drive, which is only read; name another file", path.display());
+        let why = format!(
+            "--output {}: is the drive to measure, which is only read; name another file",
+            path.display()
+        );
         return Err(Impossible(why).into());
     }
     let mut device = Device::open(path)?;
@@ -93,7 +94,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<Exit> {
         say_on!("{}", how_it_fits(&fitted.compared));
         if let Some(worst) = fitted.worst() {
             say!(
-                "The model differs from the drive by {:.1} % (median); most, {:+.1} %, in: {}",
+                "The model differs from the drive by {:.1} % (median), at most by {:+.1} %, in: {}",
                 fitted.error_median() * 100.0,
                 worst.error * 100.0,
                 worst.probe
@@ -114,7 +115,9 @@ fn name(args: &CalibrateArgs) -> Result<String> {
     let name = args.name.clone().or(of_file).unwrap_or_else(|| "calibrated".to_owned());
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if name.is_empty() || !name.chars().all(is_name) {
-        bail!(Impossible(format!("--name: '{name}' is no name; use letters, digits, dots and dashes")));
+        bail!(Impossible(format!(
+            "--name: '{name}' is not a name; use letters, digits, dots, dashes and underscores"
+        )));
     }
     Ok(name)
 }
@@ -126,7 +129,7 @@ fn like(name: Option<&str>, is_mechanical: bool) -> Result<Model> {
     if model.kind != kind {
         let (found, wanted) = (model.kind.name(), kind.name());
         bail!(Impossible(format!(
-            "--like {}: it is of kind {found}, but this drive is of kind {wanted}",
+            "--like {}: is of kind {found}, but this drive is of kind {wanted}",
             model.name
         )));
     }

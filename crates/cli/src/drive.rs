@@ -11,7 +11,7 @@ use stripewise_sim::models::{ControllerModel, DriveModel, Model, ModelKind, Valu
 use stripewise_sim::{LoneDrive, LoneRequest};
 
 use crate::array::signals::stop_flag;
-use crate::array::size::Size;
+use crate::array::size::{Size, UNITS};
 use crate::exit::{Exit, Impossible};
 use crate::output::print;
 
@@ -19,31 +19,32 @@ use crate::output::print;
 pub(crate) enum DriveCommand {
     /// Serve a drive model over NBD, or as a virtual machine's disk, with its delays in real time.
     ///
-    /// Each command takes the time the model says, in the order the model says, with as many in the drive as its queue
-    /// takes. What is written is kept only near both ends (see --keep), where superblocks and partition tables lie; all
-    /// else reads as zeroes. Ctrl-C or SIGTERM ends it.
+    /// Commands take the time and complete in the order that the model gives, as many at once as its queue holds. Only data
+    /// near both ends are stored (see --keep), where superblocks and partition tables lie; everything else reads as zeroes.
+    /// Ctrl-C or SIGTERM ends the server.
     Serve(ServeArgs),
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = UNITS)]
 pub(crate) struct ServeArgs {
-    /// A built-in drive model (see `models list`) or the path of a model file.
+    /// Built-in drive model (see `models list`) or path of a model file.
     model: String,
     #[command(flatten)]
     at: At,
-    /// Offer less than the model's capacity.
+    /// Capacity to offer, at most the model's [default: the model's].
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
-    /// Another value of one of the model's parameters, in its unit (see `models show`).
+    /// Set a parameter of the model, in its unit (see `models show`); may be repeated.
     #[arg(long = "parameter", value_name = "KEY=VALUE")]
     parameters: Vec<String>,
-    /// The controller the drive is on.
+    /// Controller model that the drive is attached to.
     #[arg(long, value_name = "MODEL", default_value = "nvme-pcie4-x4")]
     controller: String,
-    /// Bytes kept at the start of the drive, and at its end.
+    /// Size of the stored area at each end of the drive.
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     keep: Size,
-    /// Decides where platters and arm are at the start.
+    /// Random seed of the initial positions of platters and arm.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -52,10 +53,10 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct At {
-    /// Listen at a unix socket for NBD clients.
+    /// Listen for NBD clients at this unix socket.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listen at a unix socket for a virtual machine (vhost-user-blk): qemu, user-mode-linux.
+    /// Listen for a virtual machine at this unix socket (vhost-user-blk: QEMU, user-mode Linux).
     #[arg(long, value_name = "PATH")]
     vhost_user: Option<PathBuf>,
 }
@@ -76,7 +77,7 @@ fn model(args: &ServeArgs) -> Result<Model> {
         };
         let numbers = text.split(',').map(|part| part.trim().parse::<f64>());
         let numbers = numbers.collect::<Result<Vec<_>, _>>().map_err(|_| {
-            wrong(format!("'{text}' is no number; write one, or several with commas between them"))
+            wrong(format!("'{text}' is not a number; write one, or several separated by commas"))
         })?;
         let value = match numbers[..] {
             [number] if !name.starts_with("zone_") => Value::Number(number),
@@ -101,7 +102,7 @@ fn serve(args: &ServeArgs) -> Result<Exit> {
     let sectors = args.size.map_or(capacity, Size::sectors);
     if sectors == 0 || sectors > capacity {
         return Err(Impossible(format!(
-            "--size of {sectors} sectors: {} has {capacity}; give less, or a larger --parameter capacity",
+            "--size of {sectors} sectors: {} has {capacity}; use a smaller size, or a larger --parameter capacity",
             model.name
         ))
         .into());

@@ -59,7 +59,7 @@ pub(crate) fn cannot_open(path: &Path, error: io::Error) -> anyhow::Error {
     }
     let advice = match error.kind() {
         ErrorKind::IsADirectory => "name a file",
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "name a file that the user may use",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "name a file that you may use",
         _ => "correct the path",
     };
     Impossible(format!("{}: {error}; {advice}", path.display())).into()
@@ -73,7 +73,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     say!("stripewise: {error:#}");
     if let Some(AssembleError::Skipped(_, skipped)) = error.downcast_ref() {
         for Skipped { path, why } in skipped {
-            say!("stripewise: {} could not be looked at: {why}", path.display());
+            say!("stripewise: {}: is not used: {why}", path.display());
         }
     }
     let is_impossible = error.chain().any(|e| {

@@ -27,11 +27,11 @@ use passphrase::KeyArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LuksCommand {
-    /// Print a container's header.
+    /// Print the header of a container.
     Dump(DumpArgs),
-    /// Make a container; what the file or device holds is lost.
+    /// Create a container; the contents of the file or device are lost.
     Format(Box<FormatArgs>),
-    /// Say whether a passphrase or key file opens a container.
+    /// Test whether a passphrase or key file opens a container.
     Test(OpenArgs),
     /// Decrypt a container's payload to standard output.
     Read(ReadArgs),
@@ -41,7 +41,7 @@ pub(crate) enum LuksCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
-    /// The file or device.
+    /// File or device that holds the container.
     file: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -64,42 +64,43 @@ enum PbkdfArg {
 /// Option names are cryptsetup's.
 #[derive(Debug, Args)]
 pub(crate) struct FormatArgs {
-    /// The file or device whose contents are given up.
+    /// File or device to format; its contents are lost.
     #[arg(long, value_name = "FILE")]
     destroy: PathBuf,
-    /// Even if it holds data.
+    /// Format even if the file or device holds data.
     #[arg(long)]
     force: bool,
+    /// LUKS version.
     #[arg(long = "type", value_enum, default_value = "luks2")]
     luks_type: VersionArg,
-    /// aes-xts-plain64 or aes-cbc-essiv:sha256.
+    /// Cipher: aes-xts-plain64 or aes-cbc-essiv:sha256.
     #[arg(long, default_value = "aes-xts-plain64")]
     cipher: String,
-    /// In bits [default: 512 for XTS, which is AES-256, and 256 for CBC].
+    /// Key size in bits [default: 512 for XTS, which is AES-256, and 256 for CBC].
     #[arg(long, value_name = "BITS")]
     key_size: Option<usize>,
-    /// sha1, sha256 or sha512.
+    /// Hash of the header: sha1, sha256 or sha512.
     #[arg(long, default_value = "sha256")]
     hash: String,
-    /// How passphrases become keys [default: argon2id, or pbkdf2 for luks1].
+    /// Key derivation function [default: argon2id, or pbkdf2 for luks1].
     #[arg(long, value_enum)]
     pbkdf: Option<PbkdfArg>,
-    /// Argon2's memory.
+    /// Memory of Argon2 in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 1 << 20)]
     pbkdf_memory: u32,
-    /// Argon2's lanes.
+    /// Number of Argon2 lanes.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pbkdf_parallel: u32,
-    /// Rounds of PBKDF2 [default: 600000] or passes of Argon2 [default: 4].
+    /// Number of PBKDF2 iterations [default: 600000] or Argon2 passes [default: 4].
     #[arg(long, value_name = "N")]
     pbkdf_force_iterations: Option<u32>,
-    /// Bytes of an encrypted sector: 512, 1024, 2048 or 4096.
+    /// Size of an encrypted sector in bytes: 512, 1024, 2048 or 4096.
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     sector_size: u32,
-    /// Where the payload begins, in sectors of 512 bytes [default: cryptsetup's place].
+    /// Start of the payload in sectors of 512 bytes [default: as cryptsetup chooses].
     #[arg(long, value_name = "SECTORS")]
     offset: Option<u64>,
-    /// LUKS2's label.
+    /// Label (LUKS2 only).
     #[arg(long, default_value = "")]
     label: String,
     #[command(flatten)]
@@ -108,12 +109,12 @@ pub(crate) struct FormatArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OpenArgs {
-    /// The file or device.
+    /// File or device that holds the container.
     file: PathBuf,
-    /// Try this keyslot only, whatever its priority.
+    /// Try only this keyslot, whatever its priority.
     #[arg(long, value_name = "N")]
     key_slot: Option<u32>,
-    /// The most memory a keyslot's Argon2 may take.
+    /// Maximum memory in KiB that Argon2 may take for a keyslot.
     #[arg(long, value_name = "KIB", default_value_t = Limits::default().argon2_memory_kib)]
     pbkdf_memory_max: u32,
     #[command(flatten)]
@@ -124,10 +125,10 @@ pub(crate) struct OpenArgs {
 pub(crate) struct ReadArgs {
     #[command(flatten)]
     open: OpenArgs,
-    /// First byte of the payload to be read.
+    /// First byte of the payload to read.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     offset: u64,
-    /// Bytes to be read [default: to the end].
+    /// Number of bytes to read [default: to the end].
     #[arg(long, value_name = "BYTES")]
     size: Option<u64>,
 }
@@ -136,7 +137,7 @@ pub(crate) struct ReadArgs {
 pub(crate) struct WriteArgs {
     #[command(flatten)]
     open: OpenArgs,
-    /// First byte of the payload to be written: a whole sector.
+    /// First byte of the payload to write, a multiple of the encrypted sector size.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     offset: u64,
 }
@@ -169,7 +170,10 @@ fn open_file(file: &Path, writes: bool) -> Result<File> {
     let metadata = std::fs::metadata(file).map_err(|error| cannot_open(file, error))?;
     if !is_storage(&metadata) {
         // A pipe would be waited for without end.
-        return Err(impossible(file, "a container is in a regular file or on a block device"));
+        return Err(impossible(
+            file,
+            "is neither a regular file nor a block device, which a container is in",
+        ));
     }
     let mut options = OpenOptions::new();
     options.read(true).write(writes);
@@ -180,7 +184,7 @@ fn open_file(file: &Path, writes: bool) -> Result<File> {
     if writes {
         claim(&store).map_err(|error| match error.kind() {
             ErrorKind::ResourceBusy => {
-                impossible(file, "another stripewise has it in use; stop that one first")
+                impossible(file, "is in use by another stripewise; stop that one first")
             }
             _ => anyhow::Error::new(error).context(file.display().to_string()),
         })?;
@@ -237,13 +241,13 @@ fn format(args: &FormatArgs) -> Result<Exit> {
         label: args.label.clone(),
     };
     if !key_bits.is_multiple_of(8) {
-        return Err(impossible(file, format_args!("a key of {key_bits} bits; whole bytes are right")));
+        return Err(impossible(file, format_args!("--key-size {key_bits}: must be a multiple of 8 bits")));
     }
     let store = open_file(file, true)?;
     if !args.force
         && let Some(what) = holds(&store).with_context(|| file.display().to_string())?
     {
-        return Err(impossible(file, format_args!("holds {what}; --force gives it up")));
+        return Err(impossible(file, format_args!("holds {what}; --force overwrites it")));
     }
     let passphrase = args.key.read(true)?;
     create::format(&store, &options, passphrase.bytes()).map_err(|error| match error {

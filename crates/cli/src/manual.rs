@@ -14,14 +14,14 @@ use crate::output::print;
 /// `stripewise completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// Shell to print the script for.
     shell: Shell,
 }
 
 /// `stripewise man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Where they go, as `/usr/local/share/man/man1`; made if it is not there.
+    /// Folder for the pages, such as `/usr/local/share/man/man1`; created if missing.
     folder: PathBuf,
 }
 
@@ -35,9 +35,11 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit> {
 pub(crate) fn pages(args: &ManArgs) -> Result<Exit> {
     let folder = &args.folder;
     if folder.exists() && !folder.is_dir() {
-        return Err(
-            Impossible(format!("{}: not a folder; name one, or one to be made", folder.display())).into()
-        );
+        return Err(Impossible(format!(
+            "{}: not a folder; name an existing folder or a new one",
+            folder.display()
+        ))
+        .into());
     }
     fs::create_dir_all(folder)
         .and_then(|()| clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), folder))

@@ -116,9 +116,9 @@ pub(crate) fn clock(seconds: u64) -> String {
 }
 
 /// What a study keeps when it is stopped.
-pub(crate) const CELLS_KEPT: &str = "what was measured is kept";
+pub(crate) const CELLS_KEPT: &str = "the cells measured so far are kept";
 
 /// A flag that Ctrl-C or SIGTERM sets; it is then told what is kept. A second one ends the process at once.
 pub(crate) fn cancel_flag(kept: &'static str) -> Result<Arc<AtomicBool>> {
-    flag(move || say!("\nstopping; {kept} (once more to stop at once)"))
+    flag(move || say!("\nstopping; {kept} (again to stop at once)"))
 }

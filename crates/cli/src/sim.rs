@@ -25,23 +25,23 @@ const FAILURES_MAX: usize = 10;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
-    /// Run random arrays, workloads and faults in the simulator and check every acknowledged byte.
+    /// Run random arrays, workloads and faults in the simulator and verify every acknowledged byte.
     Swarm(SwarmArgs),
-    /// Run one seed again, and print what happens.
+    /// Run one seed again and print what happens.
     Replay(ReplayArgs),
-    /// Cut the power after every member write of small workloads, for every level and policy.
+    /// Cut the power after every member write of small workloads, with every level and policy.
     Crash(CrashArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SwarmArgs {
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// The first seed.
+    /// First seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Threads [default: one for each core].
+    /// Number of threads [default: one per core].
     #[arg(long)]
     jobs: Option<usize>,
     /// Print JSON.
@@ -51,9 +51,9 @@ pub(crate) struct SwarmArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The seed.
+    /// Seed to run.
     seed: u64,
-    /// Print the whole run rather than cut it down to what is needed to fail.
+    /// Print the whole run instead of reducing a failing run to the steps that it takes to fail.
     #[arg(long)]
     whole: bool,
     /// Print JSON.
@@ -63,16 +63,16 @@ pub(crate) struct ReplayArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
-    /// Orders of answers to try, by seed.
+    /// Number of orders in which members answer to try with each workload.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     orders: u64,
-    /// Torn and reordered choices of what survives, at each place.
+    /// Number of random selections of surviving writes, torn and reordered, to try at each place.
     #[arg(long, default_value_t = 20)]
     samples: u64,
-    /// Try every selection of what survives where no more writes than this are in doubt.
+    /// Try every selection of surviving writes at places where at most this many writes are in doubt.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=20))]
     exhaustive: u32,
-    /// Threads [default: one for each core].
+    /// Number of threads [default: one per core].
     #[arg(long)]
     jobs: Option<usize>,
     /// Print JSON.
@@ -90,7 +90,7 @@ pub(crate) fn run(command: &SimCommand) -> Result<Exit> {
 
 fn jobs(asked: Option<usize>) -> Result<usize> {
     match asked {
-        Some(0) => Err(Impossible("--jobs 0: there must be one thread at least".into()).into()),
+        Some(0) => Err(Impossible("--jobs 0: at least one thread is needed".into()).into()),
         Some(jobs) => Ok(jobs),
         None => Ok(thread::available_parallelism().map_or(1, Into::into)),
     }
@@ -103,7 +103,7 @@ fn on_all_cores(
     unit: &str,
     work: impl Fn(u64) -> bool + Sync,
 ) -> Result<(u64, bool)> {
-    let interrupted = cancel_flag("what was tried so far is told")?;
+    let interrupted = cancel_flag("the results so far are printed")?;
     let bar = ProgressBar::new(count);
     bar.set_style(ProgressStyle::with_template(&format!(
         "{{bar:28}} {{pos}}/{{len}} {unit}, {{per_sec}}, ETA {{eta}}"
@@ -195,7 +195,7 @@ struct Totals {
 fn swarm(args: &SwarmArgs) -> Result<Exit> {
     let Some(_) = args.seed.checked_add(args.seeds) else {
         return Err(Impossible(format!(
-            "--seed {} and --seeds {}: seeds end at {}",
+            "--seed {} and --seeds {}: the largest seed is {}",
             args.seed,
             args.seeds,
             u64::MAX
@@ -228,8 +228,8 @@ fn swarm(args: &SwarmArgs) -> Result<Exit> {
     } else {
         let covered = &document.covered;
         let mut text = format!(
-            "{} seeds from {} in {:.1} s: {} failures\n{} requests, {} member writes; {} starts from what survived, \
-             {} resyncs, {} members recovered or replaced, {} re-added, {} runs of these interrupted; {} checks and \
+            "{} seeds from {} in {:.1} s: {} failures\n{} requests, {} member writes; {} starts from what survived; \
+             {} resyncs, {} members recovered or replaced, {} re-added, {} of these interrupted; {} checks and \
              repairs, {} flipped bits found, {} read errors rewritten, {} sectors listed as bad; {} arrays lost more than \
              they survive\n",
             document.seeds,
@@ -302,9 +302,9 @@ fn replay(args: &ReplayArgs) -> Result<Exit> {
             .chain(document.log.iter().map(|l| format!("{l}\n")));
         text.extend(lines);
         let _ = match (&document.failure, &document.shrunk_failure) {
-            (None, _) => writeln!(text, "every promise was kept"),
+            (None, _) => writeln!(text, "no failure: every promise was kept"),
             (Some(failure), None) => writeln!(text, "{failure}"),
-            (Some(failure), Some(shrunk)) => writeln!(text, "{shrunk}\nthe whole run: {failure}"),
+            (Some(failure), Some(shrunk)) => writeln!(text, "{shrunk}\nin the whole run: {failure}"),
         };
         print(&text)?;
     }
@@ -363,7 +363,7 @@ fn crash(args: &CrashArgs) -> Result<Exit> {
         Document::new("stripewise.sim-crash/1", &document).print()?;
     } else {
         let mut text = format!(
-            "{} power cuts at {} places of {} workloads in {:.1} s; at {} places every selection of the writes in doubt; \
+            "{} power cuts at {} places of {} workloads in {:.1} s, at {} places with every selection of the writes in doubt; \
              {} failures\n",
             document.power_cuts,
             document.places,

@@ -18,24 +18,24 @@ use crate::output::{Document, Table, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Serve an array as `serve` does, or a file or device as it is, and record every request that reaches it.
+    /// Serve an array as `serve` does, or a file or device as it is, and record every request.
     Record(Box<RecordArgs>),
-    /// Sum a trace up.
+    /// Summarize a trace.
     Show(ShowArgs),
-    /// Send a trace's requests to an array or drive: modelled, in memory or on files.
+    /// Replay a trace on an array or drive: modelled, in memory or on files.
     ///
-    /// A request starts once all requests are answered that had been answered when it came; what overlapped may overlap.
-    /// Bytes are not recorded: writes are of pseudo-random bytes.
+    /// A request starts once every request has completed that had completed before it in the recording; requests that
+    /// overlapped may overlap again. Data are not recorded: writes send pseudo-random bytes.
     Replay(Box<ReplayArgs>),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// The trace; an older trace there is replaced.
+    /// Trace file; an existing trace is replaced.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// A file or device that is no array, served as it is instead of members (--destroy names a device that may be
-    /// written to).
+    /// Serve this file or device as it is instead of an array (a block device is written to only if --destroy names it,
+    /// too).
     #[arg(long, value_name = "FILE")]
     device: Option<PathBuf>,
     #[command(flatten)]
@@ -44,9 +44,9 @@ pub(crate) struct RecordArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The trace.
+    /// Trace file.
     file: PathBuf,
-    /// Take what there is of a trace that is cut short.
+    /// Use the records of a trace that is cut short.
     #[arg(long)]
     partial: bool,
     /// Print JSON.
@@ -56,12 +56,12 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The trace.
+    /// Trace file.
     file: PathBuf,
-    /// asap, 1x for the recorded times, 2x for twice as fast and so on.
+    /// Pace: asap, 1x for the recorded times, 2x for twice as fast, and so on from 0.001x to 1000x.
     #[arg(long, value_name = "SPEED", default_value = "asap")]
     speed: String,
-    /// Take what there is of a trace that is cut short.
+    /// Use the records of a trace that is cut short.
     #[arg(long)]
     partial: bool,
     #[command(flatten)]
@@ -94,7 +94,7 @@ fn show(args: &ShowArgs) -> Result<Exit> {
 
 fn text(summary: &Summary) -> String {
     let mut text = format!(
-        "{}: {} requests of {} clients in {:.3} s on a device of {}; up to {} under way at once, {:.2} on average\n",
+        "{}: {} requests of {} clients in {:.3} s on a device of {}; up to {} in flight at once, {:.2} on average\n",
         summary.file,
         summary.requests,
         summary.streams,
@@ -104,7 +104,7 @@ fn text(summary: &Summary) -> String {
         summary.in_flight_mean
     );
     if summary.cut_short {
-        text.push_str("the trace is cut short: this is what there is\n");
+        text.push_str("the trace is cut short: the figures are of the records before the cut\n");
     }
     let mut table =
         Table::new(["operation", "requests", "bytes", "FUA", "failed", "random", "mean us", "max us"]);

@@ -218,7 +218,7 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["study", "run", "plan.toml", "--replicates", "0"], "replicates"),
         (&["study", "show", "nothing-here"], "study run"),
         (&["study", "run", "plan.toml", "--results", "small.img/results"], "small.img/results"),
-        (&["study", "run", "plan.toml", "--results", "small.img"], "a results folder is a folder"),
+        (&["study", "run", "plan.toml", "--results", "small.img"], "name a folder, or a path"),
         (&["models", "show", "nosuch"], "nosuch"),
         (&["bench", "--level", "6", "--raid-devices", "3"], "at least 4"),
         (&["bench", "--level", "7"], "7"),
@@ -229,10 +229,7 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["bench", "--runtime", "yesterday"], "runtime"),
         (&["bench", "--on", "memory", "--member-size", "1"], "member"),
         (&["bench", "--shards", "0"], "1 to 64"),
-        (
-            &["bench", "--on", "memory", "--drive", "st31000333as"],
-            "--drive: names a part of the modelled rig",
-        ),
+        (&["bench", "--on", "memory", "--drive", "st31000333as"], "--drive: sets a part of the modelled rig"),
         (&["bench", "--on", "files:.", "--cpu", "nosuch"], "--cpu"),
         (&["bench", "--on", "memory:16m", "--member-size", "8m"], "once"),
         (&["bench", "--member-size", "8m"], "has its own"),
@@ -241,7 +238,10 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["study", "sensitivity", "stride", "--model", "nosuch"], "nosuch: no such model"),
         (&["bench", "--bs", "64k", "--size", "32k"], "does not fit in size 32k"),
         (&["models", "calibrate", "nosuch.img"], "nosuch.img"),
-        (&["models", "calibrate", "small.img", "-o", "./small.img"], "is the drive, which is only read"),
+        (
+            &["models", "calibrate", "small.img", "-o", "./small.img"],
+            "is the drive to measure, which is only read",
+        ),
         (&["bench", "--rw", "randwrite", "--run_fsync", "1"], "run=4k"),
         (&["models", "calibrate", "--output", "nosuch/model.toml"], "nosuch/model.toml"),
         (&["luks", "dump", "nosuch.img"], "nosuch.img"),
@@ -307,7 +307,7 @@ fn bench_says_which_options_make_no_difference_and_that_nothing_completed() {
         (&["--readahead", "128"], "--readahead"),
         (&["--target", "drive", "--level", "5"], "--level"),
     ] {
-        assert_eq!(notes(args), format!("[\"{option} makes no difference here\"]"), "{args:?}");
+        assert_eq!(notes(args), format!("[\"{option} has no effect here\"]"), "{args:?}");
     }
     assert_eq!(notes(&["--level", "5", "--chunk", "64K", "--rw", "randrw", "--rwmixread", "3"]), "[]");
     let nothing = notes(&["--bs", "1g"]);
@@ -412,7 +412,7 @@ fn an_interrupted_study_goes_on_where_it_stopped() {
     assert!(killed.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 130, "{}", stderr(&output));
-    assert!(stderr(&output).contains("goes on from there"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("run the same command again to continue"), "{}", stderr(&output));
     let dry = json(&stripewise(folder.path(), &["study", "run", "plan.toml", "--dry-run", "--json"]));
     let (cells, missing) = (dry["cells"].as_array().unwrap().len() as u64, dry["missing"].as_u64().unwrap());
     assert!(missing > 0 && missing <= cells, "{missing} of {cells} are left");
@@ -494,8 +494,7 @@ fn a_folder_that_cannot_be_written_is_named() {
     std::fs::write(folder.path().join("taken"), "a file").unwrap();
     let output = stripewise(folder.path(), &["study", "run", "plan.toml", "--results", "taken"]);
     assert_eq!(code(&output), 2, "{}", stderr(&output));
-    let words =
-        "results folder taken: not a directory; a results folder is a folder, or a name not taken yet";
+    let words = "results folder taken: not a directory; name a folder, or a path that does not exist yet";
     assert!(stderr(&output).contains(words), "{}", stderr(&output));
     let full =
         stripewise(folder.path(), &["study", "run", "plan.toml", "--on", "files:.", "--member-size", "900t"]);
@@ -523,7 +522,7 @@ fn a_dry_run_refuses_the_store_that_a_run_would() {
         let output =
             stripewise(folder.path(), &[&["study", "run", "plan.toml", "--results", "r"], more].concat());
         assert_eq!(code(&output), 1, "{more:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains("damaged or no store"), "{more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("damaged or not a store"), "{more:?}: {}", stderr(&output));
     }
 }
 
@@ -596,5 +595,5 @@ fn a_dry_run_tells_of_filling_and_of_what_it_does_not_know() {
     assert!(document["seconds"].is_null(), "{document}");
     assert_eq!(document["fill_bytes"], 64 << 20);
     let text = stdout(&dry("sized.toml", &[]));
-    assert!(text.contains("how long 16 of them take is not known"), "{text}");
+    assert!(text.contains("the duration of 16 of them is unknown"), "{text}");
 }

@@ -100,13 +100,13 @@ fn a_member_that_missed_writes_comes_back_by_the_bitmap_when_it_is_named() {
     ok(folder, "write --run a.img b.img --offset 1000000", &vec![0x5A; 300_000]);
     bytes[1_000_000..1_300_000].fill(0x5A);
     let said = stderr(&run(folder, "assemble --scan .", b""));
-    assert!(said.contains("c.img is left out") && said.contains("the bitmap knows"), "{said}");
+    assert!(said.contains("c.img is left out") && said.contains("the bitmap covers"), "{said}");
     let named = "assemble a.img c.img b.img";
     let before = images(folder, &MEMBERS);
     ok(folder, &format!("{named} --readonly"), b"");
     assert!(images(folder, &MEMBERS) == before);
     let said = stderr(&run(folder, named, b""));
-    assert!(said.contains("c.img comes back to slot 2") && said.contains("recovery is done"), "{said}");
+    assert!(said.contains("c.img returns to slot 2") && said.contains("recovery is done"), "{said}");
     starts_with(folder, &bytes);
     assert_eq!(json(folder, "detail --json --scan .")["state"], serde_json::json!(["clean"]));
 }
@@ -129,7 +129,7 @@ fn a_member_that_comes_back_may_be_left_half_way() {
         "what it lacks is not read from it"
     );
     let said = stderr(&run(folder, "assemble --scan .", b""));
-    assert!(said.contains("a.img comes back to slot 0"), "its superblock says that the bitmap knows: {said}");
+    assert!(said.contains("a.img returns to slot 0"), "its superblock says that the bitmap knows: {said}");
     starts_with(folder, &bytes);
 }
 

@@ -332,7 +332,7 @@ fn members_that_were_made_larger_have_more_room() {
     larger(folder.path(), &names);
     let refused = run(folder.path(), "grow -z max", &names);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("a device that was made larger"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("the device was made larger"), "{}", stderr(&refused));
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn a_member_that_is_served_is_no_container_to_be_made_or_written() {
     let server = server(folder, serve, "nbd.sock");
     for in_use in ["a.img", "cow"] {
         let refusal = refused(folder, &format!("luks format --destroy {in_use} --force {format}"));
-        assert!(refusal.contains(&format!("{in_use}: another stripewise has it in use")), "{refusal}");
+        assert!(refusal.contains(&format!("{in_use}: is in use by another stripewise")), "{refusal}");
     }
     ok(folder, "stop --control c.sock", b"");
     finish(server, b"");
@@ -65,7 +65,7 @@ fn an_array_that_another_has_is_in_use_whatever_it_says() {
     held.lock().unwrap();
     for change in grow {
         let refusal = refused(folder, &format!("grow {change} a.img b.img c.img"));
-        assert!(refusal.contains("b.img: another stripewise has it in use"), "{change}: {refusal}");
+        assert!(refusal.contains("b.img: is in use by another stripewise"), "{change}: {refusal}");
     }
 }
 
@@ -78,7 +78,7 @@ fn standard_output_may_not_be_a_member() {
     let mut read = command(folder, "read a.img b.img c.img --length 4K");
     let output = read.stdout(Stdio::from(to)).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("standard output is a member"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("standard output: is a member"), "{}", stderr(&output));
     assert!(std::fs::read(folder.join("b.img")).unwrap() == before);
 }
 

@@ -51,8 +51,8 @@ fn an_idle_array_loses_a_member_and_has_it_back_by_the_bitmap() {
     let (folder, mut bytes) = array("5 -c 16K --bitmap internal --bitmap-chunk 64K", 3);
     let folder = folder.path();
     assert_eq!(says(folder, "fail b.img --array a.img c.img"), "stripewise: set b.img faulty\n");
-    assert!(refused(folder, "fail b.img --array a.img c.img").contains("is out of the array already"));
-    assert!(says(folder, "remove b.img --array a.img c.img").contains("is out of the array already"));
+    assert!(refused(folder, "fail b.img --array a.img c.img").contains("is already out of the array"));
+    assert!(says(folder, "remove b.img --array a.img c.img").contains("is already out of the array"));
     bytes[70_000..90_000].fill(9);
     ok(folder, "write --run a.img c.img --offset 70000", &bytes[70_000..90_000]);
     let back = says(folder, "re-add b.img --array c.img a.img --run");
@@ -67,7 +67,7 @@ fn a_call_that_is_refused_half_way_says_what_is_not_done() {
     let (folder, _) = array("6 -c 16K", 4);
     let folder = folder.path();
     let said = fails(folder, "fail a.img b.img c.img --array a.img b.img c.img d.img", b"", 1);
-    assert!(said.contains("1 of the call's devices are as they were"), "{said}");
+    assert!(said.contains("the devices before it are done, and 1 are unchanged"), "{said}");
     assert_eq!(json(folder, "detail --json --scan .")["failed_devices"], 0, "they have left their slots");
 }
 
@@ -207,9 +207,9 @@ fn what_is_refused_changes_no_image() {
         ("replace a.img --array b.img --run", "no spare"),
         (
             "replace a.img --with s.img --array a.img b.img --run",
-            "s.img: is no spare of the array; add it with add-spare",
+            "s.img: is not a spare of the array; add it with add-spare",
         ),
-        ("add a.img --array a.img b.img --run", "both"),
+        ("add a.img --array a.img b.img --run", "is named after --array, too"),
         ("add nowhere.img --array a.img b.img --run", "no such file"),
         ("fail a.img", "--control"),
         ("stop --control nowhere.sock", "no server answers"),
@@ -328,7 +328,7 @@ fn a_served_array_is_managed_by_its_control_socket() {
     assert!(detail()["devices"].as_array().unwrap().iter().any(failed), "{}", detail());
     let removed = says(folder, "remove failed --control c.sock");
     assert!(removed.starts_with("stripewise: removed ") && removed.contains("b.img"), "{removed}");
-    assert_eq!(says(folder, "remove failed --control c.sock"), "stripewise: no member is failed\n");
+    assert_eq!(says(folder, "remove failed --control c.sock"), "stripewise: no member has failed\n");
     assert!(says(folder, "check --control c.sock").contains("check"));
     assert!(says(folder, "action idle --control c.sock").contains("idle"));
     says(folder, "stop --control c.sock");
@@ -350,7 +350,7 @@ fn flags_of_members_are_set_on_idle_and_served_arrays_and_reads_spare_them() {
     spoil();
     assert!(reads("a.img b.img"), "a member to be spared was read");
     let refused_state = refused(folder, "state a.img -W b.img --array a.img b.img");
-    assert!(refused_state.contains("a.img: nothing is said of it"), "{refused_state}");
+    assert!(refused_state.contains("a.img: no flag is given"), "{refused_state}");
     assert!(refused(folder, "state -W s.img --array a.img b.img").contains("s.img"));
     let (striped, _) = array("0 -c 16K", 2);
     let of_striped = refused(striped.path(), "state -W a.img --array a.img b.img");
@@ -477,6 +477,6 @@ fn a_replacement_that_was_interrupted_goes_on_by_the_same_command() {
     let of = "--array a.img c.img s.img";
     assert!(refused(folder, &format!("replace b.img --with a.img {of}")).contains("a.img"));
     let said = says(folder, &format!("replace b.img {of}"));
-    assert_eq!(said, "stripewise: b.img is being replaced already\n");
+    assert_eq!(said, "stripewise: b.img is already being replaced\n");
     holds(folder, "a.img s.img c.img", &bytes);
 }

@@ -110,7 +110,7 @@ fn what_cannot_be_created_leaves_the_overlay_alone() {
     refused(folder, "create --overlay try -l 1 -n 2 a.img ./a.img");
     assert!(fs::read(folder.join("try")).unwrap() == kept);
     let refusal = refused(folder, "create --overlay a.img -l 1 -n 2 b.img c.img");
-    assert!(refusal.contains("a.img: exists and is no overlay"), "{refusal}");
+    assert!(refusal.contains("a.img: exists and is not an overlay"), "{refusal}");
     let refusal = refused(folder, "create --overlay try --destroy a.img -l 1 -n 2 b.img c.img");
     assert!(refusal.contains("--destroy"), "{refusal}");
     let output = run(folder, "examine --overlay absent a.img", b"");
@@ -137,7 +137,7 @@ fn an_overlay_is_not_used_over_members_that_were_written_to_without_it() {
         ] {
             let refusal = refused(folder, command);
             assert!(
-                refusal.contains("was written to since it was added to this overlay"),
+                refusal.contains("was written to after it was added to this overlay"),
                 "{metadata}: {refusal}"
             );
         }

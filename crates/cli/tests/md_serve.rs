@@ -64,7 +64,7 @@ fn a_lost_member_and_the_recovery_after_it_are_said_as_they_happen() {
             "stripewise: b.img failed and is out of use: the array is degraded (2 of 3 members)",
             "stripewise: a recovery begins",
             "stripewise: s.img holds all of its content and is in use (3 of 3 members)",
-            "stripewise: a recovery has come to its end",
+            "stripewise: a recovery is done",
             "stripewise: s.img failed and is out of use: the array is degraded (2 of 3 members)",
         ]
     );
@@ -233,8 +233,11 @@ fn paths_that_will_not_do_are_refused_with_what_would_be_right() {
         ("serve a.img b.img c.img --socket s --overlay dir", "name a file"),
         ("serve a.img b.img c.img --socket s --trace none/t", "none/t: cannot make the trace"),
         ("serve a.img b.img c.img --socket s --luks --luks-key-file none", "none: No such file"),
-        ("serve a.img b.img c.img --socket s --control s", "--control s: --socket has this path"),
-        ("serve a.img b.img c.img --socket s --trace o --overlay o", "--overlay o: --trace has this path"),
+        ("serve a.img b.img c.img --socket s --control s", "--control s: --socket has the same path"),
+        (
+            "serve a.img b.img c.img --socket s --trace o --overlay o",
+            "--overlay o: --trace has the same path",
+        ),
         ("read a.img b.img c.img --output none/o", "none/o: No such file"),
         ("read a.img b.img c.img --output dir", "dir: Is a directory"),
         ("write a.img b.img c.img --input none", "none: No such file"),

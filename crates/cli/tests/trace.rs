@@ -52,11 +52,11 @@ fn what_a_client_asks_is_recorded_shown_and_replayed() {
     }
     for option in ["--bs 4k", "--runtime 1s", "--runtime 0", "--ramp_time 1s"] {
         let refusal = refused(folder, &format!("trace replay t.trace {option}"));
-        assert!(refusal.contains(": makes no difference to a trace"), "{option}: {refusal}");
+        assert!(refusal.contains(": has no effect on a trace"), "{option}: {refusal}");
     }
     let recorded = refused(folder, "trace record -o a.trace --trace b.trace a.img b.img c.img --socket s");
     assert!(recorded.contains("--output names the trace"), "{recorded}");
-    assert!(refused(folder, "trace replay t.trace --speed 9").contains("--speed: '9' is no speed"));
+    assert!(refused(folder, "trace replay t.trace --speed 9").contains("--speed: '9' is not a speed"));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_file_that_is_no_array_is_served_as_it_is_and_recorded() {
     let shown = json(folder, "trace show t.trace --json");
     assert_eq!((shown["requests"].as_u64(), shown["device_bytes"].as_u64()), (Some(1), Some(1 << 20)));
     let both = refused(folder, "trace record -o t.trace --device disk.img a.img --socket s.sock");
-    assert!(both.contains("give one of both"), "{both}");
+    assert!(both.contains("give either members or --device"), "{both}");
 }
 
 #[test]
@@ -105,14 +105,14 @@ fn what_is_no_trace_is_neither_overwritten_nor_read() {
     let folder = array();
     let folder = folder.path();
     let before = fs::read(folder.join("a.img")).unwrap();
-    assert!(refused(folder, "trace show a.img").contains("a.img:1: this is no trace"));
+    assert!(refused(folder, "trace show a.img").contains("a.img:1: this is not a trace"));
     let refusal = refused(folder, &format!("serve {MEMBERS} --socket s.sock --trace a.img"));
-    assert!(refusal.contains("a.img: the file exists and is no trace"), "{refusal}");
+    assert!(refusal.contains("a.img: the file exists and is not a trace"), "{refusal}");
     assert!(fs::read(folder.join("a.img")).unwrap() == before);
     assert!(fails(folder, "trace show none.trace", b"", 2).contains("none.trace: cannot open it"));
     assert!(fails(folder, "trace show .", b"", 2).contains(".: cannot read it"));
     // Nobody reads the pipe: it is not waited for.
     assert!(std::process::Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
     let refusal = refused(folder, &format!("serve {MEMBERS} --socket s.sock --trace pipe"));
-    assert!(refusal.contains("pipe: the file exists and is no trace"), "{refusal}");
+    assert!(refusal.contains("pipe: the file exists and is not a trace"), "{refusal}");
 }

@@ -280,12 +280,12 @@ impl fmt::Display for CreateError {
             Self::TooFewSlots { level, least, raid_disks } => {
                 write!(f, "a {level} array has at least {least} raid devices, not {raid_disks}")
             }
-            Self::OneSlot => f.write_str("an array of 1 raid device is unusual; --force makes one"),
+            Self::OneSlot => f.write_str("an array of 1 raid device is unusual; --force creates one"),
             Self::TooManySlots { most, needed } => {
                 write!(f, "{needed} raid and spare devices are too many; this metadata lists {most} at most")
             }
             Self::OneCopy => {
-                f.write_str("a layout of one copy is none that Linux runs; give it two, as n2, or use raid0")
+                f.write_str("Linux does not run a layout of one copy; use two, such as n2, or raid0")
             }
             Self::Copies { copies, raid_disks } => {
                 write!(f, "a layout of {copies} copies needs {copies} raid devices, not {raid_disks}")
@@ -308,7 +308,7 @@ impl fmt::Display for CreateError {
             Self::NoData { level, missing } => {
                 write!(
                     f,
-                    "with {missing} members missing this {level} array holds no data; give more of them"
+                    "with {missing} members missing this {level} array would hold no data; give more members"
                 )
             }
             Self::SizeAtLevel(level) => {
@@ -316,7 +316,7 @@ impl fmt::Display for CreateError {
             }
             Self::SizeTooSmall { size_sectors, least_sectors } => write!(
                 f,
-                "a size of {}K is less than the least, {}K",
+                "a size of {}K is too small; at least {}K is needed",
                 size_sectors / 2,
                 least_sectors.div_ceil(2)
             ),
@@ -327,9 +327,9 @@ impl fmt::Display for CreateError {
                 size_sectors / 2
             ),
             Self::UnequalRaid0InV0 => f.write_str(
-                "metadata 0.90 does not record how a raid0 array lays out members of unequal size; take 1.x",
+                "metadata 0.90 does not record how a raid0 array lays out members of unequal size; use 1.x",
             ),
-            Self::Raid0LayoutInV0 => f.write_str("metadata 0.90 records no layout of raid0; take 1.x"),
+            Self::Raid0LayoutInV0 => f.write_str("metadata 0.90 records no layout of raid0; use 1.x"),
         }
     }
 }

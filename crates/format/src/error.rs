@@ -65,7 +65,7 @@ macro_rules! structure_error {
                         write!(f, concat!($structure, " is cut off: {} bytes of {}"), found_bytes, needed_bytes)
                     }
                     Self::Magic { found, right } => {
-                        write!(f, concat!("no ", $structure, ": magic is {:08x}; it would be {:08x}"), found, right)
+                        write!(f, concat!("no ", $structure, ": magic is {:08x}; it must be {:08x}"), found, right)
                     }
                     Self::Field(error) => write!(f, concat!($structure, ": {}"), error),
                     $(Self::$variant $({ $($field),* })? => write!(f, concat!($structure, ": ", $text) $($(, $field = $field)*)?),)*

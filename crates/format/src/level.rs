@@ -103,7 +103,7 @@ pub struct UnknownName {
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is no {}; known are {}", self.name, self.what, self.known)
+        write!(f, "'{}' is not a {}; valid: {}", self.name, self.what, self.known)
     }
 }
 
@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn a_level_without_layouts_says_so() {
         let error = Layout::parse(Level::Raid1, "f2").unwrap_err().to_string();
-        assert_eq!(error, "'f2' is no layout of this level; known are `none` alone");
+        assert_eq!(error, "'f2' is not a layout of this level; valid: `none` alone");
     }
 
     #[test]

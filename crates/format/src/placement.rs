@@ -150,22 +150,19 @@ impl fmt::Display for PlacementError {
                 write!(f, "a device of {device_sectors} sectors is too small for metadata and data")
             }
             Self::TooLargeForV0 { size_sectors } => {
-                write!(
-                    f,
-                    "metadata 0.90 holds less than 4 TiB a member, not {size_sectors} sectors; take 1.x"
-                )
+                write!(f, "metadata 0.90 holds less than 4 TiB a member, not {size_sectors} sectors; use 1.x")
             }
-            Self::NoDataOffsetInV0 => f.write_str("metadata 0.90 has no data offset; take 1.x"),
-            Self::NoPplInV0 => f.write_str("metadata 0.90 has no PPL; take 1.x"),
-            Self::NoPplAtLevel(level) => write!(f, "a {level} array has no PPL; only raid5 has"),
+            Self::NoDataOffsetInV0 => f.write_str("metadata 0.90 has no data offset; use 1.x"),
+            Self::NoPplInV0 => f.write_str("metadata 0.90 has no PPL; use 1.x"),
+            Self::NoPplAtLevel(level) => write!(f, "a {level} array has no PPL; only raid5 has one"),
             Self::TooManyForPpl { raid_disks, most } => {
                 write!(
                     f,
-                    "an array of {raid_disks} members has no PPL, which Linux keeps for {most} members at most"
+                    "an array of {raid_disks} members cannot have a PPL; Linux keeps one for {most} members at most"
                 )
             }
             Self::NoBitmapAtLevel(level) => {
-                write!(f, "a {level} array has no bitmap, as it has no redundancy")
+                write!(f, "a {level} array cannot have a bitmap, as it has no redundancy")
             }
             Self::DataOffsetTooSmall { data_offset_sectors, least_sectors } => {
                 write!(

@@ -51,7 +51,7 @@ impl fmt::Display for NotAUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "'{}' is no UUID; one has 32 hexadecimal digits, with colons, dots or hyphens between them",
+            "'{}' is not a UUID; one has 32 hexadecimal digits, with colons, dots or hyphens between them",
             self.0
         )
     }

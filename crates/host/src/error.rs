@@ -166,8 +166,8 @@ impl fmt::Display for ListenProblem {
             Self::InUse => f.write_str("another server answers here; stop it, or choose another place"),
             Self::NotASocket => f.write_str("exists and is not a socket; choose another path"),
             Self::NoFolder => f.write_str("no such folder; create it, or choose another path"),
-            Self::NoPermission => f.write_str("permission denied; choose a folder or port the user may use"),
-            Self::NotHere => f.write_str("is not an address of this machine"),
+            Self::NoPermission => f.write_str("permission denied; choose a folder or port that you may use"),
+            Self::NotHere => f.write_str("is not an address of this machine; use one of its own"),
             Self::LongPath => f.write_str("the path is too long for a socket, or has a zero byte"),
             Self::LongName { bytes, most } => {
                 write!(f, "a name or description has {bytes} bytes; NBD allows {most}")
@@ -254,13 +254,13 @@ impl fmt::Display for MemberProblem {
         match self {
             Self::NotFound => f.write_str("no such file; create it first, or correct the path"),
             Self::Log(error) => {
-                write!(f, "its partial parity log cannot be read or emptied: {error}; leave it out")
+                write!(f, "its partial parity log cannot be read or emptied: {error}; leave the member out")
             }
-            Self::NoPermission => f.write_str(
-                "permission denied; the user needs read and write access to the file and its folder",
-            ),
+            Self::NoPermission => {
+                f.write_str("permission denied; you need read and write access to the file and its folder")
+            }
             Self::ReadOnly => {
-                f.write_str("the file system is read-only; choose a folder that can be written to")
+                f.write_str("the file system is read-only; choose a folder that you can write to")
             }
             Self::NoRoom { bytes } => {
                 write!(f, "no room for {bytes} bytes; free space on the file system or use smaller members")
@@ -270,16 +270,19 @@ impl fmt::Display for MemberProblem {
             }
             Self::NotSectors { bytes } => {
                 let right = bytes / SECTOR_BYTES * SECTOR_BYTES;
-                write!(f, "its size of {bytes} bytes is not a multiple of {SECTOR_BYTES}; {right} would be")
+                write!(
+                    f,
+                    "its size of {bytes} bytes is not a multiple of {SECTOR_BYTES}; {right} bytes would be"
+                )
             }
             Self::WrongKind => f.write_str("a member must be a regular file or a block device"),
             Self::NeedsDestroy => {
                 f.write_str("is a block device; its contents are only overwritten when --destroy names it")
             }
-            Self::Busy => f.write_str(
-                "it is in use: by another stripewise, mounted, or held by md, dm or another program",
-            ),
-            Self::Locked => f.write_str("another stripewise has it in use; stop that one first"),
+            Self::Busy => {
+                f.write_str("is in use: mounted, or held by another stripewise, md, dm or another program")
+            }
+            Self::Locked => f.write_str("is in use by another stripewise; stop that one first"),
             Self::Holds { what } => write!(f, "holds {what}; --force overwrites it"),
             Self::Twice => f.write_str("is given twice; each member needs a file of its own"),
             Self::Exists => f.write_str("exists already; remove it or choose another folder"),

@@ -530,7 +530,7 @@ fn a_command_that_is_refused_changes_nothing() {
         (add(&members[0], AddHow::Any), "is a member"),
         (add(&nowhere, AddHow::Any), "no such file"),
         (Manage::Replace { member: members[0].clone(), with: None }, "no spare"),
-        (Manage::Replace { member: members[0].clone(), with: Some(small.clone()) }, "no spare"),
+        (Manage::Replace { member: members[0].clone(), with: Some(small.clone()) }, "not a spare"),
         (Manage::Replace { member: members[2].clone(), with: None }, "has failed already"),
         (Manage::SetSpeed { min_kib: Some(9), max_kib: Some(8) }, "least speed"),
     ];

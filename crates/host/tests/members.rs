@@ -71,7 +71,7 @@ fn a_size_that_is_no_multiple_of_a_sector_is_refused() {
     let path = folder.path().join("odd");
     std::fs::write(&path, vec![0; 1000]).unwrap();
     let text = member_file_sectors(&path).unwrap_err().to_string();
-    assert!(text.contains("1000") && text.contains("512 would be"), "{text}");
+    assert!(text.contains("1000") && text.contains("512 bytes would be"), "{text}");
     std::fs::write(&path, vec![0; 1024]).unwrap();
     assert_eq!(member_file_sectors(&path).unwrap(), 2);
 }

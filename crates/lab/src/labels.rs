@@ -159,6 +159,6 @@ mod tests {
     fn a_bitmap_that_mdadm_refuses_is_refused() {
         let refused = labelled(Level::Raid5, Some(4096)).unwrap_err();
         assert!(refused.contains("is the least that fits"), "{refused}");
-        assert!(labelled(Level::Raid0, None).unwrap_err().contains("has no bitmap"));
+        assert!(labelled(Level::Raid0, None).unwrap_err().contains("cannot have a bitmap"));
     }
 }

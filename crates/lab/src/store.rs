@@ -139,7 +139,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(path, e) => {
-                write!(f, "cannot make the results folder {}: {e}{}", path.display(), advice(e))
+                write!(f, "cannot create the results folder {}: {e}{}", path.display(), advice(e))
             }
             Self::Absent(path) => write!(f, "there is no {STORE_FILE} in {}", path.display()),
             Self::Unreachable(path, e) => write!(f, "cannot open {}: {e}{}", path.display(), advice(e)),
@@ -151,7 +151,7 @@ impl fmt::Display for StoreError {
             ),
             Self::Damaged(path, why) => write!(
                 f,
-                "{} is damaged or no store ({why}); move it away to start a new one",
+                "{} is damaged or not a store ({why}); move it away to start a new one",
                 path.display()
             ),
             Self::ReadOnly(path) => {
@@ -159,14 +159,14 @@ impl fmt::Display for StoreError {
             }
             Self::Unfinished(path) => write!(
                 f,
-                "{}: a run was cut off, and its last cells are in a log that is read only where it can be written; \
-                 copy the folder to where you may write",
+                "{}: a run was interrupted, and its last cells are in a log that can be read only in a folder that you may write \
+                 to; copy the folder to such a place",
                 path.display()
             ),
             Self::Busy(path) => write!(f, "{} is in use by another stripewise", path.display()),
             Self::Running(path) => write!(
                 f,
-                "{}: another run on real storage is under way there, and each would disturb what the other measures; \
+                "{}: another run on real storage is in progress there, and each would disturb the measurements of the other; \
                  wait for its end",
                 path.display()
             ),
@@ -181,7 +181,7 @@ impl std::error::Error for StoreError {}
 /// Which results folder would do.
 fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
-        ErrorKind::NotADirectory => "; a results folder is a folder, or a name not taken yet",
+        ErrorKind::NotADirectory => "; name a folder, or a path that does not exist yet",
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             "; choose a results folder you may use"
         }

@@ -148,7 +148,7 @@ fn a_file_is_no_results_folder_and_what_would_be_is_said() {
             panic!("{error:?}")
         };
         assert_eq!(of.kind(), std::io::ErrorKind::NotADirectory);
-        assert!(error.to_string().contains("a results folder is a folder"), "{error}");
+        assert!(error.to_string().contains("name a folder, or a path"), "{error}");
     }
 }
 

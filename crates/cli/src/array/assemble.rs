@@ -28,8 +28,7 @@ const SCHEMA: &str = "stripewise.assemble/1";
 pub(crate) struct AssembleArgs {
     #[command(flatten)]
     select: SelectArgs,
-    /// Leave resync and recovery to whoever uses the array next: `stripewise serve` or Linux, which do them beside
-    /// other work.
+    /// Do not run resync and recovery; `stripewise serve` or Linux does so when it next has the array.
     #[arg(long)]
     no_sync: bool,
     /// Print JSON.
@@ -184,7 +183,8 @@ fn synced(report: &RunReport) -> Vec<Synced> {
         })
         && synced.last().is_none_or(|last| last.action != word(action))
     {
-        synced.push(Synced { action: word(action), result: "interrupted, to be gone on with from there" });
+        synced
+            .push(Synced { action: word(action), result: "interrupted; `stripewise assemble` continues it" });
     }
     synced
 }
@@ -196,7 +196,7 @@ pub(super) fn tell_lost(lost: &LostRanges) -> bool {
         say!("stripewise: array bytes {start} to {end} are lost: the members list them as bad");
     }
     if lost.is_cut {
-        say!("stripewise: and more are lost");
+        say!("stripewise: further ranges are lost, too");
     }
     !lost.ranges.is_empty()
 }
@@ -213,12 +213,12 @@ pub(super) fn trouble(report: &RunReport) -> Option<anyhow::Error> {
         .iter()
         .filter_map(|timed| match timed.event {
             ArrayEvent::MemberFailed { slot } => Some(format!("the member of slot {slot} failed")),
-            ArrayEvent::LastCopyKept { slot } => {
-                Some(format!("the member of slot {slot} failed, and is the last that has some of the array"))
-            }
+            ArrayEvent::LastCopyKept { slot } => Some(format!(
+                "the member of slot {slot} failed, but is the last that has some of the array's data"
+            )),
             ArrayEvent::ReplacementFailed { slot } => Some(format!("the replacement of slot {slot} failed")),
             ArrayEvent::SyncFailed { action, range } => Some(format!(
-                "{} was given up: sectors {} to {} of the members cannot be had",
+                "{} was given up: sectors {} to {} of the members cannot be recovered",
                 word(action),
                 range.start,
                 range.end()

@@ -10,9 +10,9 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         "g" | "gib" => 30,
         "t" | "tib" => 40,
         "p" | "pib" => 50,
-        _ => return Err("a size is a number of bytes, or a number with K, M, G, T or P".to_owned()),
+        _ => return Err("not a size; write a number of bytes, or a number with K, M, G, T or P".to_owned()),
     };
-    let number: u64 = digits.parse().map_err(|_| "a size begins with a whole number".to_owned())?;
+    let number: u64 = digits.parse().map_err(|_| "not a size; begin with a whole number".to_owned())?;
     number.checked_mul(1 << shift).ok_or_else(|| "the size is larger than any storage".to_owned())
 }
 

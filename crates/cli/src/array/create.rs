@@ -21,6 +21,7 @@ use stripewise_host::md::overlay::{Overlay, OverlayProblem};
 use stripewise_host::{HostError, MemberProblem};
 
 use super::flags::{DEVICES, FlagArgs};
+use super::size::UNITS;
 use super::{Size, host_error, hostname};
 use crate::exit::{Exit, Impossible};
 
@@ -33,64 +34,65 @@ const NAME_BYTES_MAX: usize = 31;
 
 /// The options of `create`, mdadm's.
 #[derive(Debug, Args)]
+#[command(after_help = UNITS)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     flags: FlagArgs,
-    /// Files and block devices, in the order of their slots, then spares; `missing` leaves a slot empty.
+    /// Files and block devices in slot order, then spares; `missing` leaves a slot empty.
     #[arg(id = DEVICES, required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
-    /// linear, 0, 1, 4, 5, 6 or 10
+    /// RAID level: linear, 0, 1, 4, 5, 6 or 10
     #[arg(long, short, value_name = "LEVEL")]
     level: Level,
-    /// Slots of the array
+    /// Number of active devices (slots)
     #[arg(long, short = 'n', value_name = "N")]
     raid_devices: u32,
-    /// Spares beyond the slots
+    /// Number of spare devices
     #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
     spare_devices: u32,
-    /// Chunk [default: 512K, none for linear and raid1]
+    /// Chunk size [default: 512K, none for linear and raid1]
     #[arg(long, short, alias = "rounding", value_name = "SIZE")]
     chunk: Option<Size>,
-    /// Layout, in mdadm's names [default: mdadm's]
+    /// Layout, by mdadm's name [default: mdadm's]
     #[arg(long, short = 'p', value_name = "LAYOUT")]
     layout: Option<String>,
-    /// Version of the superblock: 0.90, 1.0, 1.1 or 1.2
+    /// Superblock version: 0.90, 1.0, 1.1 or 1.2
     #[arg(long, short = 'e', value_name = "VERSION", default_value = "1.2", value_parser = metadata)]
     metadata: Metadata,
-    /// How much of each member is used [default: all of the smallest]
+    /// Space to use on each member, or max [default: max, all of the smallest member]
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max)]
     size: Option<MaxSize>,
-    /// Write-intent bitmap [default: internal if more than 100G of each member are used]
+    /// Write-intent bitmap [default: internal if more than 100G of each member are used, else none]
     #[arg(long, short, value_enum)]
     bitmap: Option<BitmapArg>,
-    /// What a bit of the bitmap stands for [default: 64M or the least that fits]
+    /// Data covered by one bit of the bitmap [default: 64M or the least that fits]
     #[arg(long, value_name = "SIZE")]
     bitmap_chunk: Option<Size>,
-    /// What makes the array consistent again after a crash
+    /// Means to restore consistency after a crash [default: bitmap if there is one, else resync]
     #[arg(long, short = 'k', value_enum)]
     consistency_policy: Option<PolicyArg>,
-    /// Take the members as in sync already
+    /// Assume that the members are in sync; skip the first resync
     #[arg(long)]
     assume_clean: bool,
-    /// The array's name [default: 0]
+    /// Array name [default: 0]
     #[arg(long, short = 'N', value_name = "NAME")]
     name: Option<String>,
-    /// The host before the name; `<none>` for none [default: this machine's]
+    /// Host name before the array name; `<none>` for none [default: this machine's]
     #[arg(long, value_name = "HOST")]
     homehost: Option<String>,
-    /// The array's UUID [default: random]
+    /// Array UUID [default: random]
     #[arg(long, short, value_name = "UUID")]
     uuid: Option<Uuid>,
-    /// Where data begin on each member [default: as mdadm chooses]
+    /// Start of the data on each member [default: as mdadm chooses]
     #[arg(long, value_name = "SIZE")]
     data_offset: Option<Size>,
-    /// Overwrite members that hold something; resync rather than recover at levels 4 and 5; allow an array of one
+    /// Overwrite members that hold data; start levels 4 and 5 with a resync instead of a recovery; allow a single device
     #[arg(long, short)]
     force: bool,
-    /// A block device that may be overwritten; may be repeated
+    /// Allow this block device to be overwritten; may be repeated
     #[arg(long, value_name = "DEV")]
     destroy: Vec<PathBuf>,
-    /// Create the array in this copy-on-write file, anew each time; members are only read, whatever they hold
+    /// Create the array in this copy-on-write file, discarding what it held; members are only read, whatever they hold
     #[arg(long, value_name = "FILE", conflicts_with = "destroy")]
     overlay: Option<PathBuf>,
     /// Print JSON
@@ -120,7 +122,7 @@ pub(super) enum MaxSize {
 
 fn metadata(name: &str) -> Result<Metadata, String> {
     Metadata::parse(name)
-        .ok_or_else(|| format!("'{name}' is no metadata version; 0.90, 1.0, 1.1 and 1.2 are"))
+        .ok_or_else(|| format!("'{name}' is not a metadata version; use 0.90, 1.0, 1.1 or 1.2"))
 }
 
 pub(super) fn size_or_max(text: &str) -> Result<MaxSize, String> {
@@ -129,7 +131,7 @@ pub(super) fn size_or_max(text: &str) -> Result<MaxSize, String> {
 
 /// What a bit stands for, in bytes.
 pub(super) fn bitmap_chunk_bytes(chunk: Size) -> Result<u32, String> {
-    u32::try_from(chunk.0).map_err(|_| "a bitmap chunk is at most 2G".to_owned())
+    u32::try_from(chunk.0).map_err(|_| "--bitmap-chunk: a bitmap chunk is at most 2G".to_owned())
 }
 
 pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
@@ -143,7 +145,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
         (args.members[member].display().to_string(), sectors)
     };
     assemble_new(&array, device)
-        .map_err(|error| Impossible(format!("such an array could not be started: {error}")))?;
+        .map_err(|error| Impossible(format!("an array with these options could not be started: {error}")))?;
     if let Some(path) = &args.overlay {
         args.begin_overlay(path, &mut candidates).map_err(host_error)?;
     }
@@ -204,7 +206,7 @@ impl CreateArgs {
         let level = self.level;
         let chunk_sectors = match self.chunk {
             Some(chunk) => {
-                u32::try_from(chunk.sectors()).map_err(|_| "the chunk is at most 1G".to_owned())?
+                u32::try_from(chunk.sectors()).map_err(|_| "--chunk: a chunk is at most 1G".to_owned())?
             }
             None if level.has_chunks() => CHUNK_SECTORS_DEFAULT,
             None => 0,
@@ -233,7 +235,7 @@ impl CreateArgs {
             (Some(BitmapArg::Internal), None)
             | (None | Some(BitmapArg::Internal), Some(PolicyArg::Bitmap)) => true,
             (Some(BitmapArg::Internal), Some(_)) => {
-                return Err("--bitmap internal goes with --consistency-policy bitmap alone".to_owned());
+                return Err("--bitmap internal: goes only with --consistency-policy bitmap".to_owned());
             }
             (Some(BitmapArg::None), Some(PolicyArg::Bitmap)) => {
                 return Err("--consistency-policy bitmap needs a bitmap; leave --bitmap none out".to_owned());
@@ -327,13 +329,13 @@ impl CreateArgs {
         let used = array.size_sectors / 2;
         let unused = array.largest_unused.map(|(member, sectors)| {
             let path = self.members[member].display();
-            format!("{path} could hold {}K; {used}K of each member are used", sectors / 2)
+            format!("{path}: has room for {}K, but only {used}K of each member are used", sectors / 2)
         });
         let is_write_mostly = |label: &Label| label.superblock.device_flags().is_write_mostly;
         let spares_nobody = array.plan.level != Level::Raid1 && array.labels.iter().any(is_write_mostly);
         let in_vain = spares_nobody.then(|| {
             let level = array.plan.level;
-            format!("write-mostly is recorded and has no effect: only raid1 heeds it, {level} does not")
+            format!("write-mostly is recorded but has no effect: only raid1 respects it, {level} does not")
         });
         unused.into_iter().chain(in_vain).collect()
     }
@@ -341,7 +343,9 @@ impl CreateArgs {
 
 /// The time, as superblocks have it.
 pub(super) fn now() -> Result<Timestamp> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context("the system clock is set to a time before 1970")?;
     Ok(Timestamp::from_seconds(since.as_secs()))
 }
 

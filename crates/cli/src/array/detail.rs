@@ -23,7 +23,7 @@ pub(crate) const SCHEMA: &str = "stripewise.detail/1";
 pub(crate) struct DetailArgs {
     #[command(flatten)]
     select: SelectArgs,
-    /// Ask the server at this control socket instead of looking at members.
+    /// Ask the server at this control socket instead of reading members.
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["members", "scan"])]
     control: Option<PathBuf>,
     /// Print JSON.
@@ -32,7 +32,7 @@ pub(crate) struct DetailArgs {
     /// Print NAME=value lines for scripts.
     #[arg(long, conflicts_with = "json")]
     export: bool,
-    /// Print a line about resync, recovery or check each second until it ends; over the last one on a terminal.
+    /// Print the progress of resync, recovery or check every second until it ends, on a terminal in place.
     #[arg(long, conflicts_with_all = ["json", "export"])]
     watch: bool,
 }

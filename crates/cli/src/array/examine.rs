@@ -31,19 +31,19 @@ pub(crate) struct ExamineArgs {
     /// Files and block devices
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
-    /// The write-intent bitmap instead of the superblock
+    /// Print the write-intent bitmap instead of the superblock
     #[arg(long, short = 'X', group = "what")]
     examine_bitmap: bool,
-    /// The bad-block log instead of the superblock
+    /// Print the bad-block log instead of the superblock
     #[arg(long, group = "what")]
     examine_badblocks: bool,
-    /// NAME=value lines
+    /// Print NAME=value lines for scripts
     #[arg(long, short = 'Y', group = "what")]
     export: bool,
-    /// The line of mdadm.conf that names each array
+    /// Print a line for mdadm.conf for each array
     #[arg(long, short, group = "what")]
     brief: bool,
-    /// Look at devices as this copy-on-write file has them
+    /// Read devices as changed by this copy-on-write file
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
     /// Print JSON: superblock, bitmap and bad blocks of each device
@@ -139,7 +139,7 @@ impl Device {
         match &found.superblock {
             Ok(superblock) => Ok((found, superblock)),
             Err(error) => {
-                Err(format!("holds a superblock of version {} that is refused: {error}", found.metadata))
+                Err(format!("holds a superblock of version {} that is not valid: {error}", found.metadata))
             }
         }
     }

@@ -18,25 +18,25 @@ const CHOICES: [Choice; 4] = [
         "write-mostly",
         Some('W'),
         FlagsChange { write_mostly: Some(true), failfast: None },
-        "Those named after this are write-mostly: a raid1 reads them only if no other member can answer",
+        "Mark the devices after this option as write-mostly: a raid1 reads them only if no other member can answer",
     ),
     (
         "readwrite",
         Some('w'),
         FlagsChange { write_mostly: Some(false), failfast: None },
-        "Those named after this are not write-mostly",
+        "Mark the devices after this option as not write-mostly",
     ),
     (
         "failfast",
         None,
         FlagsChange { write_mostly: None, failfast: Some(true) },
-        "Those named after this are failfast, which Linux heeds; here it is recorded and changes nothing",
+        "Mark the devices after this option as failfast, which Linux respects; stripewise only records it",
     ),
     (
         "nofailfast",
         None,
         FlagsChange { write_mostly: None, failfast: Some(false) },
-        "Those named after this are not failfast",
+        "Mark the devices after this option as not failfast",
     ),
 ];
 

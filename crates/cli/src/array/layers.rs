@@ -21,9 +21,9 @@ use crate::luks::passphrase::KeyArgs;
 /// When a write to a cached array is answered.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum CacheMode {
-    /// When the cache has it; a flush, or FUA, makes it durable.
+    /// Once it is in the cache; a flush or FUA makes it durable.
     Writeback,
-    /// When the array has it.
+    /// Once it is on the array.
     Writethrough,
 }
 
@@ -31,33 +31,33 @@ enum CacheMode {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Page cache")]
 pub(crate) struct CacheArgs {
-    /// Keep pages of the array in as much memory: reads are cached and read ahead, writes are gathered.
+    /// Put a page cache of this size in front of the array: it caches reads, reads ahead and gathers writes [default:
+    /// none].
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
-    /// When a write is answered.
+    /// When to acknowledge a write.
     #[arg(long, value_enum, default_value = "writeback", requires = "cache")]
     cache_mode: CacheMode,
-    /// Readahead (blockdev --setra) [default: md's, two stripes].
+    /// Readahead in sectors of 512 bytes (blockdev --setra) [default: md's, two stripes of data, at least 256].
     #[arg(long, value_name = "SECTORS", requires = "cache")]
     readahead: Option<u64>,
     /// Dirty memory at which writers wait, in percent of the cache (`vm.dirty_ratio`) [default: 20].
     #[arg(long, value_name = "PERCENT", requires = "cache")]
     dirty_ratio: Option<u8>,
-    /// The same as a size (`vm.dirty_bytes`).
+    /// The limit of --dirty-ratio as a size (`vm.dirty_bytes`).
     #[arg(long, value_name = "SIZE", requires = "cache", conflicts_with = "dirty_ratio")]
     dirty_bytes: Option<Size>,
-    /// Dirty memory above which it is written back, in percent of the cache (`vm.dirty_background_ratio`)
-    /// [default: 10].
+    /// Dirty memory above which write-back runs, in percent of the cache (`vm.dirty_background_ratio`) [default: 10].
     #[arg(long, value_name = "PERCENT", requires = "cache")]
     dirty_background_ratio: Option<u8>,
-    /// The same as a size (`vm.dirty_background_bytes`).
+    /// The limit of --dirty-background-ratio as a size (`vm.dirty_background_bytes`).
     #[arg(long, value_name = "SIZE", requires = "cache", conflicts_with = "dirty_background_ratio")]
     dirty_background_bytes: Option<Size>,
     /// Age at which dirty memory is written back, in hundredths of a second (`vm.dirty_expire_centisecs`)
     /// [default: 3000].
     #[arg(long, value_name = "N", requires = "cache", value_parser = centiseconds)]
     dirty_expire_centisecs: Option<Nanos>,
-    /// How often ages are looked at (`vm.dirty_writeback_centisecs`) [default: 500].
+    /// Interval between checks of the age, in hundredths of a second (`vm.dirty_writeback_centisecs`) [default: 500].
     #[arg(long, value_name = "N", requires = "cache", value_parser = centiseconds)]
     dirty_writeback_centisecs: Option<Nanos>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct CacheArgs {
 fn centiseconds(text: &str) -> Result<Nanos, String> {
     match text.parse() {
         Ok(count @ 1..=8_640_000) => Ok(Nanos::from_millis(count * 10)),
-        _ => Err("it must be 1 to 8640000 hundredths of a second".to_owned()),
+        _ => Err("must be 1 to 8640000 (hundredths of a second)".to_owned()),
     }
 }
 
@@ -99,13 +99,13 @@ impl CacheArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Encryption")]
 pub(crate) struct LuksArgs {
-    /// The array carries a LUKS container; serve what it holds, decrypted. A key file says the same.
+    /// Serve the decrypted payload of the LUKS container on the array; --luks-key-file implies it.
     #[arg(long)]
     luks: bool,
-    /// Try this keyslot only, whatever its priority.
+    /// Try only this keyslot, whatever its priority.
     #[arg(long, value_name = "N")]
     luks_key_slot: Option<u32>,
-    /// The most memory a keyslot's Argon2 may take.
+    /// Maximum memory in KiB that Argon2 may take for a keyslot.
     #[arg(long, value_name = "KIB", default_value_t = Limits::default().argon2_memory_kib)]
     luks_pbkdf_memory_max: u32,
     #[command(flatten)]
@@ -117,7 +117,7 @@ impl LuksArgs {
     pub(crate) fn passphrase(&self) -> Result<Option<Secret>> {
         if !self.luks && !self.key.is_given() {
             return match self.luks_key_slot {
-                Some(_) => Err(impossible("--luks-key-slot is of --luks; add it, or a --luks-key-file")),
+                Some(_) => Err(impossible("--luks-key-slot: needs --luks or --luks-key-file")),
                 None => Ok(None),
             };
         }
@@ -153,7 +153,7 @@ pub(crate) fn raise(
     passphrase: Option<&Secret>,
 ) -> Result<()> {
     let crypt = passphrase.map(|passphrase| luks.unlock(array, passphrase)).transpose()?;
-    array.raise(&Layers { crypt, cache }).context("the array cannot be served so")
+    array.raise(&Layers { crypt, cache }).context("the array cannot be served with these options")
 }
 
 /// An array as what a container lies on.

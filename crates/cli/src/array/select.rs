@@ -20,41 +20,41 @@ pub(crate) struct SelectArgs {
     /// Members, in any order.
     #[arg(value_name = "MEMBER")]
     pub(crate) members: Vec<PathBuf>,
-    /// Look for members among the files and devices of a folder.
+    /// Search the files and devices of this folder for members.
     #[arg(long, value_name = "DIR")]
     pub(crate) scan: Option<PathBuf>,
-    /// The array of this UUID.
+    /// Select the array with this UUID.
     #[arg(long, short = 'u', value_name = "UUID", conflicts_with = "name")]
     pub(crate) uuid: Option<Uuid>,
-    /// The array of this name, with or without its host.
+    /// Select the array with this name, with or without its host.
     #[arg(long, short = 'N', value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Start degraded though members are missing that the array last had.
+    /// Start degraded even if members are missing that the array last had.
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
-    /// Take members that are out of date if there are too few others, and a dirty degraded array as clean; start
-    /// though members are missing.
+    /// Use out-of-date members if too few others are left, treat a dirty degraded array as clean, and start even if
+    /// members are missing.
     #[arg(long, short = 'f')]
     pub(crate) force: bool,
-    /// Write nothing at all.
+    /// Write nothing.
     #[arg(long)]
     pub(crate) readonly: bool,
-    /// Send every write to this copy-on-write file; members are only read.
+    /// Redirect all writes to this copy-on-write file; members are only read.
     #[arg(long, value_name = "FILE")]
     pub(crate) overlay: Option<PathBuf>,
-    /// A block device that may be written to.
+    /// Allow writing to this block device; may be repeated.
     #[arg(long, value_name = "DEV")]
     pub(crate) destroy: Vec<PathBuf>,
-    /// The layout of a RAID-0 of unequal members that does not record it: original or alternate.
+    /// Layout of a RAID-0 of unequal members whose superblocks do not record it.
     #[arg(long, value_name = "LAYOUT")]
     pub(crate) layout: Option<Raid0LayoutArg>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Raid0LayoutArg {
-    /// Of Linux up to 3.13.
+    /// Layout of Linux up to 3.13.
     Original,
-    /// Of Linux since 3.14.
+    /// Layout of Linux since 3.14.
     Alternate,
 }
 
@@ -92,7 +92,7 @@ impl SelectArgs {
     /// Finds the members; nothing is opened for writing.
     pub(super) fn find(&self, what_for: Use) -> Result<Found> {
         if self.members.is_empty() && self.scan.is_none() {
-            return Err(impossible("no members are given; name them, or the folder to --scan"));
+            return Err(impossible("no members given; name them, or a folder with --scan"));
         }
         let writes = what_for == Use::Write && !self.readonly;
         let overlay = match &self.overlay {
@@ -148,13 +148,13 @@ impl SelectArgs {
             return Ok(());
         }
         let has_logs = assembly.consistency == Consistency::Ppl;
-        let logs = if has_logs { " and its partial parity logs are not followed" } else { "" };
+        let logs = if has_logs { " and its partial parity logs are not applied" } else { "" };
         let what = format!(
-            "the array was not stopped cleanly{logs}, so data of the missing member may be wrong where writes were under way"
+            "the array was not stopped cleanly{logs}, so data of the missing member may be wrong where writes were in flight"
         );
         if has_logs && !self.readonly {
             return Err(impossible(format!(
-                "{what}; `stripewise assemble --run` follows them, --readonly takes the data as they are"
+                "{what}; `stripewise assemble --run` applies the logs, --readonly takes the data as they are"
             )));
         }
         say!("stripewise: {what}");
@@ -182,12 +182,12 @@ pub(crate) fn tell(assembled: &Assembled) {
     }
     for slot in &assembly.returned {
         if let Some(candidate) = assembly.slots[slot.index()].candidate() {
-            say!("stripewise: {} comes back to slot {slot}, recovered by the bitmap", label(candidate));
+            say!("stripewise: {} returns to slot {slot}; the bitmap says what to recover", label(candidate));
         }
     }
     for forced in &assembly.forced {
         say!(
-            "stripewise: {} is taken for slot {} though its events are {} and the freshest's {}",
+            "stripewise: {} is used in slot {} although its events are {} and the latest are {}",
             label(forced.candidate),
             forced.slot,
             forced.events,
@@ -195,8 +195,8 @@ pub(crate) fn tell(assembled: &Assembled) {
         );
     }
     if assembly.forced_clean {
-        let rest = if assembly.is_clean { "" } else { " for what is missing, and the rest is resynced" };
-        say!("stripewise: the array was not stopped cleanly; its parity is taken as right{rest}");
+        let rest = if assembly.is_clean { "" } else { " for the missing data, and the rest is resynced" };
+        say!("stripewise: the array was not stopped cleanly; its parity is taken as correct{rest}");
     }
     if let Some(damage) = &assembly.bitmap_damage {
         say!("stripewise: {damage}; the bitmap is not used");
@@ -207,25 +207,25 @@ pub(crate) fn tell(assembled: &Assembled) {
 fn comes_back(Assembled { found, assembly, .. }: &Assembled, stale: &Stale) -> String {
     if let Some(slot) = stale.re_addable {
         return format!(
-            "; the bitmap knows what it missed: once the array is clean, `stripewise assemble` that names it has it back in slot {slot}"
+            "; the bitmap covers what it missed: once the array is clean, name it to `stripewise assemble` to return it to slot {slot}"
         );
     }
     let is_former = matches!(stale.why, StaleReason::Events { .. } | StaleReason::Faulty);
     let difference = assembly.difference(&found.candidates, stale.candidate).filter(|_| is_former);
-    difference.map_or_else(String::new, |difference| format!("; it cannot come back as it is: {difference}"))
+    difference.map_or_else(String::new, |difference| format!("; it cannot return as it is: {difference}"))
 }
 
 /// Says what the partial parity logs were good for, where there was something to follow.
 fn tell_of_logs(assembled: &Assembled) {
     let Some(PplReport { entries, unusable, damaged, .. }) = assembled.logs else { return };
     if entries > 0 {
-        say!("stripewise: parity is made right for {entries} writes that were under way");
+        say!("stripewise: parity is corrected for {entries} writes that were in flight");
     }
     if unusable > 0 {
-        say!("stripewise: {unusable} entries of the partial parity logs are torn and cannot be followed");
+        say!("stripewise: {unusable} entries of the partial parity logs are torn and cannot be applied");
     }
     if damaged > 0 {
-        say!("stripewise: the partial parity logs of {damaged} members are damaged and cannot be followed");
+        say!("stripewise: the partial parity logs of {damaged} members are damaged and cannot be applied");
     }
 }
 

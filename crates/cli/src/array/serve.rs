@@ -28,35 +28,36 @@ use super::layers::{CacheArgs, LuksArgs, raise};
 use super::manage::live;
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::stop_flag;
+use super::size::UNITS;
 use super::voice::Voice;
 use crate::exit::{Exit, cannot_open};
 use crate::output::print;
 
 /// `stripewise serve`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("where").args(["socket", "listen", "mount"]).required(true).multiple(true))]
+#[command(after_help = UNITS, group = ArgGroup::new("where").args(["socket", "listen", "mount"]).required(true).multiple(true))]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     select: SelectArgs,
-    /// Listen at a unix socket.
+    /// Listen for NBD clients at this unix socket.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listen at a TCP address; port 0 means any.
+    /// Listen for NBD clients at this TCP address; port 0 means any free port.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Mount an empty folder, where the array is the file `disk` (FUSE); a loop device makes it a block device.
+    /// Mount the array at this empty folder as the file `disk` (FUSE); a loop device on the file makes it a block device.
     #[arg(long, value_name = "FOLDER")]
     mount: Option<PathBuf>,
-    /// Take the commands of `stripewise fail`, `add`, `detail`, `stop` and the like at a unix socket.
+    /// Accept the commands of `stripewise fail`, `add`, `detail`, `stop` and others at this unix socket.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// The export's name [default: the array's, without its host].
+    /// Name of the NBD export [default: the array's name without its host].
     #[arg(long, value_name = "NAME")]
     export_name: Option<String>,
-    /// Record every request in a trace (see `stripewise trace`).
+    /// Record every request in this trace file (see `stripewise trace`).
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Threads, each with stripes of its own, of an array without redundancy.
+    /// Number of threads, which share the stripes of an array without redundancy.
     #[arg(long, value_name = "N", default_value_t = 1)]
     shards: u32,
     #[command(flatten)]
@@ -72,11 +73,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
 /// Serves, and records in a trace if one is named.
 pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit> {
     if args.select.overlay.is_some() && args.shards > 1 {
-        return Err(impossible("an --overlay is served by one thread; leave --shards out"));
+        return Err(impossible(
+            "--shards: an array with an --overlay is served by one thread; leave --shards out",
+        ));
     }
     let cache = args.cache.config()?;
     if cache.is_some() && args.shards > 1 {
-        return Err(impossible("a page cache is of one thread; leave --shards or --cache out"));
+        return Err(impossible(
+            "--shards: an array with a --cache is served by one thread; leave one of them out",
+        ));
     }
     let fresh = look_at_files(args, trace)?;
     let passphrase = args.luks.passphrase()?;
@@ -119,7 +124,7 @@ fn look_at_files(args: &ServeArgs, trace: Option<&Path>) -> Result<Fresh> {
         let other = named[..at].iter().find(|(_, other)| path.is_some() && other == path);
         if let (Some((other, _)), Some(path)) = (other, path) {
             let path = path.display();
-            return Err(impossible(format!("{option} {path}: {other} has this path; choose another")));
+            return Err(impossible(format!("{option} {path}: {other} has the same path; choose another")));
         }
     }
     if let Some(folder) = &args.mount {
@@ -132,7 +137,7 @@ fn look_at_files(args: &ServeArgs, trace: Option<&Path>) -> Result<Fresh> {
 /// Serves a file or device as it is, without an array's metadata, and records in a trace.
 pub(crate) fn run_device(args: &ServeArgs, device: &Path, trace: &Path) -> Result<Exit> {
     if !args.select.members.is_empty() || args.select.scan.is_some() {
-        return Err(impossible("members and --device are named; give one of both"));
+        return Err(impossible("--device: members are named, too; give either members or --device"));
     }
     let fresh = look_at_files(args, Some(trace))?;
     let mut file = File::open(device).map_err(|error| cannot_open(device, error))?;

@@ -2,6 +2,10 @@
 
 use std::str::FromStr;
 
+/// The sentence of a help text about [`Size`].
+pub(crate) const UNITS: &str =
+    "SIZE is in KiB, or has a suffix K, M, G or T (powers of 1024) or s (sectors of 512 bytes).";
+
 /// A size in bytes, whole sectors: a bare number counts KiB; K, M, G and T are binary; s counts sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) u64);
@@ -30,11 +34,11 @@ fn parse_size(text: &str) -> Result<Size, String> {
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
         "t" | "tib" => 1 << 40,
-        unit => return Err(format!("'{unit}' is no unit; K, M, G and T are (a bare number counts KiB)")),
+        unit => return Err(format!("'{unit}' is not a unit; use K, M, G, T or s (a bare number is in KiB)")),
     };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| format!("'{text}' is no size; one is a number of KiB or a number with K, M, G or T"))?;
+    let number: u64 = digits.parse().map_err(|_| {
+        format!("'{text}' is not a size; write a number of KiB, or a number with K, M, G, T or s")
+    })?;
     let bytes = number.checked_mul(unit).filter(|bytes| *bytes < 1 << 63);
     bytes.map(Size).ok_or_else(|| format!("'{text}' is larger than any device"))
 }

@@ -31,7 +31,7 @@ pub(crate) struct ReadArgs {
     select: SelectArgs,
     #[command(flatten)]
     range: RangeArgs,
-    /// Where to write the bytes [default: standard output].
+    /// Output file [default: standard output].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -43,17 +43,17 @@ pub(crate) struct WriteArgs {
     select: SelectArgs,
     #[command(flatten)]
     range: RangeArgs,
-    /// Where the bytes come from [default: standard input].
+    /// Input file [default: standard input].
     #[arg(long, short, value_name = "FILE")]
     input: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 struct RangeArgs {
-    /// The first byte of the array; K, M, G, T multiply by powers of 1024.
+    /// First byte of the array, in bytes or with a suffix K, M, G, T or P (powers of 1024).
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     offset: u64,
-    /// How many bytes [default: to the end of the array, or of the input].
+    /// Number of bytes, with the same suffixes [default: to the end of the array or of the input].
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     length: Option<u64>,
 }
@@ -67,7 +67,7 @@ impl RangeArgs {
             _ => {
                 let length = self.length.map_or_else(String::new, |length| format!(" --length {length}"));
                 Err(impossible(format!(
-                    "--offset {}{length} is not within the array's {array_bytes} bytes",
+                    "--offset {}{length}: is not within the array's {array_bytes} bytes",
                     self.offset
                 )))
             }
@@ -103,7 +103,9 @@ pub(crate) fn read(args: &ReadArgs) -> Result<Exit> {
 fn refuse_member(path: &Path, what: &str, assembled: &Assembled, select: &SelectArgs) -> Result<()> {
     let mut taken = assembled.found.paths.iter().chain(&select.members).chain(&select.overlay);
     if taken.any(|other| is_same(path, other)) {
-        return Err(impossible(format!("{what} is a member of the array or its overlay; name another file")));
+        return Err(impossible(format!(
+            "{what}: is a member of the array or its overlay; name another file"
+        )));
     }
     Ok(())
 }
@@ -136,7 +138,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<Exit> {
     let room = range.end - range.start;
     if args.range.length.is_none() && input_bytes.is_some_and(|bytes| bytes > room) {
         return Err(impossible(format!(
-            "the input has {} bytes and the array {room} from --offset on; give a --length to write a part",
+            "the input has {} bytes, but the array only {room} from --offset on; give a --length to write a part",
             input_bytes.unwrap_or(0)
         )));
     }
@@ -240,11 +242,11 @@ fn end(
         return Ok(());
     }
     if must_end && reached == range.end && !source.take(1, stop)?.is_empty() {
-        return Err(anyhow!("the array is full and the input has more; what fits is written"));
+        return Err(anyhow!("the array is full and the input is longer; the part that fits is written"));
     }
     if !must_end && reached < range.end {
         return Err(anyhow!(
-            "the input ended after {} of the {} bytes of --length; what came is written",
+            "the input ended after {} of the {} bytes of --length; these bytes are written",
             reached - range.start,
             range.end - range.start
         ));

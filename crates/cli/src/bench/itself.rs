@@ -34,7 +34,7 @@ pub(super) fn run(word: &str, is_quick: bool, is_json: bool) -> Result<Exit> {
     if !BENCHES.iter().any(|bench| bench.name.contains(word)) {
         let names: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
         return Err(Impossible(format!(
-            "--self {word}: no row has that word; there are {}",
+            "--self {word}: no row has a name with that word; the rows are {}",
             names.join(", ")
         ))
         .into());

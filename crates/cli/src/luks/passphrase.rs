@@ -18,13 +18,14 @@ const PASSPHRASE_BYTES_MAX: u64 = 512;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_field_names, reason = "the names of the options")]
 pub(crate) struct KeyArgs {
-    /// Take the key from this file, every byte of it; `-` is standard input.
+    /// Read the key from this file, every byte of it; `-` is standard input [default: a passphrase from the terminal, or
+    /// from the first line of standard input].
     #[arg(long, value_name = "FILE")]
     luks_key_file: Option<PathBuf>,
-    /// Where in the key file the key begins.
+    /// Start of the key in the key file, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 0, requires = "luks_key_file")]
     luks_keyfile_offset: u64,
-    /// How much of the key file is the key [default: to its end].
+    /// Length of the key in the key file, in bytes [default: to the end].
     #[arg(long, value_name = "BYTES", requires = "luks_key_file")]
     luks_keyfile_size: Option<u64>,
 }
@@ -63,13 +64,13 @@ impl KeyArgs {
         let refuse = |why: String| Err(Impossible(format!("{name}: {why}")).into());
         match self.luks_keyfile_size {
             _ if found > KEY_FILE_BYTES_MAX => refuse(format!(
-                "a key file has at most {KEY_FILE_BYTES_MAX} bytes; --luks-keyfile-size takes a part"
+                "a key file has at most {KEY_FILE_BYTES_MAX} bytes; use --luks-keyfile-size to take a part"
             )),
             Some(size) if found < size => refuse(format!(
-                "{found} bytes from offset {}; the key takes {size}",
+                "only {found} bytes from offset {} on; --luks-keyfile-size asks for {size}",
                 self.luks_keyfile_offset
             )),
-            _ if found == 0 => refuse("no bytes there; a key has at least one".to_owned()),
+            _ if found == 0 => refuse("no bytes to read; a key has at least one".to_owned()),
             _ => Ok(key),
         }
     }
@@ -105,14 +106,17 @@ fn passphrase(is_new: bool) -> Result<Secret> {
     let mut line = Vec::with_capacity(PASSPHRASE_BYTES_MAX as usize + 1);
     std::io::stdin().lock().take(PASSPHRASE_BYTES_MAX + 1).read_until(b'\n', &mut line)?;
     if line.is_empty() {
-        let problem = "standard input: it ends before a passphrase; an empty one is an empty line";
+        let problem = "standard input: ends before a passphrase; for an empty one, send an empty line";
         return Err(Impossible(problem.to_owned()).into());
     }
     if line.last() == Some(&b'\n') {
         line.pop();
     }
     if line.len() as u64 > PASSPHRASE_BYTES_MAX {
-        return Err(Impossible(format!("a passphrase has at most {PASSPHRASE_BYTES_MAX} bytes")).into());
+        return Err(Impossible(format!(
+            "the passphrase is too long: it has at most {PASSPHRASE_BYTES_MAX} bytes"
+        ))
+        .into());
     }
     Ok(line.into())
 }

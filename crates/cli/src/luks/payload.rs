@@ -45,7 +45,7 @@ pub(super) fn read(args: &ReadArgs) -> Result<Exit> {
 pub(super) fn write(args: &WriteArgs) -> Result<Exit> {
     let file = &args.open.file;
     if args.open.key.takes_stdin() {
-        let why = "standard input is the data; --luks-key-file gives the key";
+        let why = "standard input carries the data; give the key with --luks-key-file";
         return Err(Impossible(why.to_owned()).into());
     }
     let (store, unlocked) = open(&args.open, true)?;
@@ -54,7 +54,7 @@ pub(super) fn write(args: &WriteArgs) -> Result<Exit> {
     if !args.offset.is_multiple_of(sector_bytes as u64) {
         return Err(impossible(
             file,
-            format_args!("--offset {}; a multiple of {sector_bytes} is right", args.offset),
+            format_args!("--offset {}: must be a multiple of {sector_bytes}", args.offset),
         ));
     }
     let (mut piece, mut bounce) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);

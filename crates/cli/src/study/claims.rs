@@ -98,7 +98,7 @@ fn plans(names: &[String]) -> Result<Vec<Plan>> {
         }
         let known: Vec<&str> = published().map(|p| p.name).collect();
         let message =
-            format!("'{name}' is no built-in study of something published; known are {}", known.join(", "));
+            format!("'{name}' is not a built-in study with published claims; these are {}", known.join(", "));
         Err(Impossible(message).into())
     };
     names.iter().map(plan).collect()
@@ -137,8 +137,10 @@ pub(crate) fn sensitivity(args: &SensitivityArgs) -> Result<Exit> {
     if let Some(name) = unused.filter(|_| !is_interrupted) {
         let kinds =
             if args.kind.is_empty() { String::new() } else { format!(" that is {}", args.kind.join(" or ")) };
-        let message =
-            format!("--model {name}: study {} has no parameter of it{kinds}; leave it out", args.study);
+        let message = format!(
+            "--model {name}: study {} uses no parameter of this model{kinds}; leave it out",
+            args.study
+        );
         return Err(Impossible(message).into());
     }
     if args.json {
@@ -153,7 +155,7 @@ pub(crate) fn sensitivity(args: &SensitivityArgs) -> Result<Exit> {
 fn line(moved: &Moved) -> String {
     let Moved { model, parameter, provenance, factor, flips, error } = moved;
     let outcome = match (error, flips.len()) {
-        (Some(error), _) => format!("cannot be moved: {error}"),
+        (Some(error), _) => format!("cannot be varied: {error}"),
         (None, 0) => "no verdict changes".to_owned(),
         (None, count) => format!("{count} verdicts change"),
     };
@@ -177,7 +179,7 @@ fn flips(moved: &[Moved]) -> String {
     let changing = moved.iter().filter(|m| !m.flips.is_empty()).count();
     let _ = writeln!(
         text,
-        "{} moves of a parameter: {changing} change a verdict, {refused} contradict their model.",
+        "{} variations of a parameter: {changing} change a verdict, {refused} contradict their model.",
         moved.len()
     );
     text

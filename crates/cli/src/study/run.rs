@@ -50,7 +50,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     let cancel = cancel_flag(CELLS_KEPT)?;
     let mut store = Store::open(&folder)?;
     if let Some(other) = store.runs()?.pop().map(|run| run.study).filter(|other| *other != name) {
-        say!("{}: holds results of '{other}', which stay; its report.html is made anew", folder.display());
+        say!(
+            "{}: also holds results of '{other}', which are kept; report.html is replaced",
+            folder.display()
+        );
     }
     let estimate = study.estimate(Some(&store))?;
     say!("{}: {}", study.target().describe(study.cells()), announce(&estimate));
@@ -74,7 +77,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     say!("report: {}", report.display());
     Ok(match end(&outcome, cancel.load(Ordering::Relaxed)) {
         Exit::Done if is_idle(&results) => {
-            say!("no I/O completed in any cell; a longer runtime shows more");
+            say!("no I/O completed in any cell; use a longer runtime");
             Exit::CellsFailed
         }
         exit => exit,
@@ -100,7 +103,7 @@ fn again(args: &RunArgs) -> Vec<String> {
 
 fn end(outcome: &RunOutcome, cancelled: bool) -> Exit {
     if outcome.cancelled && cancelled {
-        say!("interrupted after {} cells; the same command goes on from there", outcome.ran);
+        say!("interrupted after {} cells; run the same command again to continue", outcome.ran);
         Exit::Interrupted
     } else if outcome.failed > 0 {
         say!("{} cells have no result", outcome.failed);
@@ -143,7 +146,7 @@ fn announce(estimate: &Estimate) -> String {
         let (mib, seconds) = (estimate.fill_bytes >> 20, estimate.fill_bytes.div_ceil(FILL_BYTES_A_SECOND));
         let _ = write!(
             text,
-            "; before that the members are filled with {mib} MiB of random bytes, {} at {} MB/s",
+            "; first the members are filled with {mib} MiB of random bytes, {} at {} MB/s",
             clock(seconds),
             FILL_BYTES_A_SECOND / 1_000_000
         );
@@ -197,7 +200,7 @@ fn dry_run(args: &RunArgs, study: &Study, folder: &Path) -> Result<Exit> {
         let _ = write!(text, "; {virtual_seconds:.0} virtual seconds");
     }
     if unknown > 0 {
-        let _ = write!(text, "; how long {unknown} of them take is not known: no runtime ends them");
+        let _ = write!(text, "; the duration of {unknown} of them is unknown: no runtime ends them");
     }
     text.push('\n');
     print(&text)?;

@@ -60,9 +60,10 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit> {
     let (folder, results) = load(&args.study, &args.weights)?;
     let path = args.output.clone().unwrap_or_else(|| folder.join("report.html"));
     if args.json && is_stdout(&path) {
-        return Err(
-            Impossible("--output -: --json prints there, too; leave one of them out".to_owned()).into()
-        );
+        return Err(Impossible(
+            "--output -: --json prints to standard output, too; leave one of them out".to_owned(),
+        )
+        .into());
     }
     write_file(&path, &render(&results)?)?;
     if is_stdout(&path) {

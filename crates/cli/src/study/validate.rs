@@ -31,7 +31,7 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
             counts = counts::run(args.quick, &stop, progress)?;
         }
         if [ValidatePart::Times, ValidatePart::Syncs, ValidatePart::Loads].into_iter().any(wants) {
-            progress("from the kernel to a drive and back");
+            progress("measuring the way from the kernel to a drive and back");
             let way_ns = times::way_ns(&stripewise, &stop)?;
             if wants(ValidatePart::Times) {
                 times = times::run(args.quick, &stripewise, way_ns, &stop, progress)?;
@@ -65,33 +65,31 @@ fn told(validation: &Validation) -> String {
     if !validation.counts.is_empty() {
         let _ = writeln!(
             text,
-            "What is sent to the members: sectors read + written, Linux 6.1's md and the engine\n"
+            "Requests to the members: sectors read + written by Linux 6.1's md and by the engine\n"
         );
         let _ = writeln!(text, "{}", count_table(&validation.counts));
     }
     if !validation.times.is_empty() {
-        let _ = writeln!(
-            text,
-            "How long it takes: MB/s of Linux 6.1's md and of the engine on the same drive models\n"
-        );
+        let _ =
+            writeln!(text, "Throughput: MB/s of Linux 6.1's md and of the engine on the same drive models\n");
         let _ = writeln!(text, "{}", time_table(&validation.times));
     }
     if let Some(row) = validation.times.first() {
         let _ = writeln!(
             text,
-            "Between kernel and drive a command took {:.2} ms, which the engine's commands take too.",
+            "A command took {:.2} ms between kernel and drive; the engine's commands take the same.",
             row.way_us / 1000.0
         );
     }
     if !validation.syncs.is_empty() {
         let _ = writeln!(
             text,
-            "How fast the array works by itself: MiB/s as in sync_speed, of Linux 6.1's md and of the engine\n"
+            "Speed of resync, recovery and check: MiB/s as in sync_speed, of Linux 6.1's md and of the engine\n"
         );
         let _ = writeln!(text, "{}", sync_table(&validation.syncs));
     }
     if !validation.loads.is_empty() {
-        let _ = writeln!(text, "The same within md's bounds and beside random reads of others\n");
+        let _ = writeln!(text, "The same within md's speed limits and beside random reads\n");
         let _ = writeln!(text, "{}", load_table(&validation.loads));
     }
     text.push_str(&summary(&validation.summary));
@@ -217,9 +215,14 @@ fn summary(summary: &Summary) -> String {
     let times = [summary.error_median, summary.error_worst];
     text.push_str(&errors("Throughput", times, summary.times_judged, summary.times));
     let syncs = [summary.sync_error_median, summary.sync_error_worst];
-    text.push_str(&errors("The array's own work", syncs, summary.syncs_judged, summary.syncs));
+    text.push_str(&errors("Speed of resync, recovery and check", syncs, summary.syncs_judged, summary.syncs));
     let loads = [summary.load_error_median, summary.load_error_worst];
-    text.push_str(&errors("Beside reads", loads, summary.loads_judged, summary.loads));
+    text.push_str(&errors(
+        "The same within limits and beside reads",
+        loads,
+        summary.loads_judged,
+        summary.loads,
+    ));
     text
 }
 
@@ -244,8 +247,8 @@ fn errors(what: &str, [median, worst]: [Option<f64>; 2], judged: usize, cells: u
             )
         }
         _ if cells > 0 => format!(
-            "{what}: no verdict, as in each of {cells} cells the CPU takes more than {cpu} % of the time: run it on an idle \
-             machine, or at real-time priority (chrt -r 5).\n"
+            "{what}: no verdict, as in each of {cells} cells the CPU takes more than {cpu} % of the time: run the validation on an \
+             idle machine, or at real-time priority (chrt -r 5).\n"
         ),
         _ => String::new(),
     }

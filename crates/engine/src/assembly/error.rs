@@ -72,7 +72,7 @@ impl fmt::Display for AssemblyError {
             Self::NoMembers => f.write_str("no device with a readable superblock is given"),
             Self::NoSuchArray { wanted, offered } => no_such_array(f, wanted, offered),
             Self::SeveralArrays { offered } => {
-                f.write_str("the devices are of several arrays; choose one with --uuid or --name:")?;
+                f.write_str("the devices belong to several arrays; choose one with --uuid or --name:")?;
                 list(f, offered)
             }
             Self::SlotTwice { slot, first, second } => write!(
@@ -81,8 +81,8 @@ impl fmt::Display for AssemblyError {
             ),
             Self::SplitBrain { first, second } => write!(
                 f,
-                "{first} and {second} were each used without the other and have as many events; name the one whose data \
-                 are to be kept and leave out the other, which is added to the array once it runs"
+                "{first} and {second} were each used without the other and have the same number of events; name the one whose \
+                 data are to be kept, leave out the other, and add it once the array runs"
             ),
             Self::Differs { field, label, found, other, right } => {
                 write!(f, "{label}: {field} is {found}; {other}, a member of the same array, has {right}")
@@ -91,7 +91,7 @@ impl fmt::Display for AssemblyError {
             Self::DataBeyondDevice { label, data_offset_sectors, size_sectors, device_sectors } => write!(
                 f,
                 "{label}: data_offset {data_offset_sectors} and size {size_sectors} end beyond the device's \
-                 {device_sectors} sectors; the device was cut off, or the superblock is of another"
+                 {device_sectors} sectors; the device was cut off, or the superblock is of another device"
             ),
             Self::RoleBeyondSlots { label, role, raid_disks } => {
                 write!(f, "{label}: dev_roles gives it slot {role}; raid_disks is {raid_disks}")
@@ -109,11 +109,11 @@ impl fmt::Display for AssemblyError {
                     "; `stripewise grow --continue` ends the reshape, and so does Linux (`mdadm --assemble`)",
                 )
             }
-            Self::NoLayout { label } => write!(f, "{label}: layout is not one of this level's"),
+            Self::NoLayout { label } => write!(f, "{label}: the layout is not one of this level"),
             Self::Raid0LayoutUnknown { label } => write!(
                 f,
                 "{label}: the superblock does not say which of the two layouts this RAID-0 of unequal members has; \
-                 say --layout original (made before Linux 3.14) or --layout alternate"
+                 give --layout original (made before Linux 3.14) or --layout alternate"
             ),
             Self::Raid0LayoutRecorded { label, recorded } => write!(
                 f,
@@ -127,31 +127,31 @@ impl fmt::Display for AssemblyError {
             Self::NotEnough { level, slots, missing, recovering, stale } => {
                 not_enough(f, *level, *slots, missing, recovering)?;
                 if !stale.is_empty() {
-                    write!(f, "; out of date: {} (--force takes what serves)", stale.join(", "))?;
+                    write!(f, "; out of date: {} (--force uses those that are needed)", stale.join(", "))?;
                 }
                 Ok(())
             }
             Self::NeedsRun { absent, replaced, slots, present } => {
                 write!(
                     f,
-                    "{present} of {slots} members are here; slot {} is missing though the array last had it",
+                    "{present} of {slots} members are present; slot {} is missing although the array last had it",
                     numbers(absent)
                 )?;
                 if !replaced.is_empty() {
                     write!(
                         f,
-                        ", and only a replacement of slot {} is here, not copied to the end",
+                        ", and only a replacement of slot {} is present, not fully copied",
                         numbers(replaced)
                     )?;
                 }
-                f.write_str(": add its member, or start degraded with --run")
+                f.write_str("; name its member, too, or start degraded with --run")
             }
             Self::DirtyDegraded { missing, recovering } => {
                 let slots: Vec<Slot> = missing.iter().chain(recovering).copied().collect();
                 write!(
                     f,
                     "the array was not stopped cleanly and slot {} is not in sync, so data may be wrong where writes \
-                     were under way; --force takes it as it is, --readonly only reads it",
+                     were in flight; --force takes it as it is, --readonly only reads it",
                     numbers(&slots)
                 )
             }

@@ -138,23 +138,23 @@ impl std::fmt::Display for StaleReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Events { found, freshest } => {
-                write!(f, "it is out of date: its events are {found}, the freshest's {freshest}")
+                write!(f, "it is out of date: its events are {found}, the latest are {freshest}")
             }
-            Self::Faulty => f.write_str("the freshest member calls it faulty"),
+            Self::Faulty => f.write_str("the latest superblock calls it faulty"),
             Self::Disagrees => {
-                f.write_str("to it the freshest member is faulty or missing, so it was used without that one")
+                f.write_str("its superblock calls the latest member faulty or missing, so it was used without that member")
             }
             Self::NotItsSlot => {
-                f.write_str("the freshest member gives it a slot that its own superblock does not")
+                f.write_str("the latest superblock gives it a slot that its own superblock does not")
             }
             Self::LetGo => f.write_str(
-                "the freshest member knows it in no slot, though it held one; add it to have it overwritten",
+                "the latest superblock gives it no slot, although it held one; add it as a new member, which overwrites it",
             ),
             Self::StraySpare => f.write_str("it has more events than every member that holds data"),
             Self::SmallSpare { sectors, needed } => {
                 write!(
                     f,
-                    "it is a spare with room for {sectors} sectors of the {needed} that are used of each member"
+                    "it is a spare with room for {sectors} sectors; the array uses {needed} of each member"
                 )
             }
         }

@@ -64,13 +64,13 @@ pub enum LuksError {
 impl fmt::Display for LuksError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Magic => f.write_str("no LUKS header: the first bytes would be 'LUKS' ba be"),
+            Self::Magic => f.write_str("no LUKS header: the first bytes must be 'LUKS' ba be"),
             Self::Truncated { what, found_bytes, needed_bytes } => {
                 write!(f, "{what} is cut off: {found_bytes} bytes of {needed_bytes}")
             }
             Self::Version(found) => write!(f, "LUKS header: version is {found}; 1 and 2 are supported"),
             Self::Checksum => {
-                f.write_str("LUKS2 header: csum is not that of its bytes; the header is damaged")
+                f.write_str("LUKS2 header: csum does not match its bytes; the header is damaged")
             }
             Self::Json(error) => write!(f, "LUKS2 header: JSON area: {error}"),
             Self::Field(error) => write!(f, "LUKS header: {error}"),

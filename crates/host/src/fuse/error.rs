@@ -88,18 +88,18 @@ impl fmt::Display for MountProblem {
                 f.write_str("is not empty, and a mount would hide its files; choose an empty folder")
             }
             Self::Hides { file } => {
-                write!(f, "a mount would hide {}, which is to be in it; choose another place", file.display())
+                write!(f, "the mount would hide {}, which is to be in this folder; choose another place", file.display())
             }
             Self::Stale => {
                 f.write_str("is still mounted by a server that is gone; unmount it first (umount, fusermount3 -u)")
             }
-            Self::NoPermission => f.write_str("permission denied; choose a folder of the user's own"),
+            Self::NoPermission => f.write_str("permission denied; choose a folder of your own"),
             Self::NoDevice => f.write_str(
                 "cannot be mounted: this system has no FUSE; load the module (modprobe fuse) or give the container \
                  /dev/fuse, or serve at a --socket",
             ),
             Self::DevicePermission => {
-                f.write_str("cannot be mounted: /dev/fuse is not open to this user; run as root, or serve at a --socket")
+                f.write_str("cannot be mounted: this user may not open /dev/fuse; run as root, or serve at a --socket")
             }
             Self::NotPermitted => f.write_str("cannot be mounted by this user; run as root, or serve at a --socket"),
             Self::NoHelper => f.write_str(

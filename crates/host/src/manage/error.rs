@@ -87,18 +87,18 @@ impl fmt::Display for NotReAddable {
             Self::Differs(Difference { field, found, right }) => {
                 write!(f, "its superblock says that {field} is {found}; the array's says {right}")
             }
-            Self::Reshaped => f.write_str("it left in the midst of a reshape"),
+            Self::Reshaped => f.write_str("it left during a reshape"),
             Self::Unsupported(reason) => reason.fmt(f),
             Self::NumberTaken(number) => write!(f, "another device of the array has its number {number}"),
-            Self::NoSlot => f.write_str("it held no slot of the array to the end"),
-            Self::Taken(slot) => write!(f, "its slot {slot} has a member"),
-            Self::BadBlocks => f.write_str("its bad-block log does not read"),
-            Self::NoBitmap => f.write_str("the array has no bitmap that says what changed since"),
+            Self::NoSlot => f.write_str("it held no slot when it left the array"),
+            Self::Taken(slot) => write!(f, "its slot {slot} has another member"),
+            Self::BadBlocks => f.write_str("its bad-block log cannot be read"),
+            Self::NoBitmap => f.write_str("the array has no bitmap that would say what changed since"),
             Self::WentItsWay => f.write_str(
                 "its own bitmap names places that the array's does not, so it was written to without the array",
             ),
             Self::TooOld { events, cleared } => {
-                write!(f, "it left at event {events}, and the bitmap reaches back to {cleared}")
+                write!(f, "it left at event {events}, but the bitmap reaches back only to event {cleared}")
             }
         }
     }
@@ -112,12 +112,12 @@ impl fmt::Display for ManageError {
             Self::Last(path) => {
                 write!(f, "{}: the array does not survive without it; add a spare first", path.display())
             }
-            Self::Spare(path) => write!(f, "{}: is a spare; remove it", path.display()),
+            Self::Spare(path) => write!(f, "{}: is a spare; use remove", path.display()),
             Self::NotFailed(path) => {
                 write!(f, "{}: is in use; fail it first, or replace it", path.display())
             }
             Self::NoSuchSpare(path) => {
-                write!(f, "{}: is no spare of the array; add it with add-spare first", path.display())
+                write!(f, "{}: is not a spare of the array; add it with add-spare first", path.display())
             }
             Self::NotInSlot(path) => {
                 write!(f, "{}: is a spare or a replacement; name the member to be replaced", path.display())
@@ -126,7 +126,7 @@ impl fmt::Display for ManageError {
                 write!(f, "{}: is in use; --with takes a spare of the array", path.display())
             }
             Self::IsMember(path) => {
-                write!(f, "{}: is a member of the array; a failed one is removed first", path.display())
+                write!(f, "{}: is a member of the array; remove it first if it has failed", path.display())
             }
             Self::NoMetadata => {
                 f.write_str("the array keeps no superblocks, so no member can be added or marked")
@@ -136,15 +136,19 @@ impl fmt::Display for ManageError {
             }
             Self::Add(path, error) => write!(f, "{}: {error}", path.display()),
             Self::ReAdd(path, why) => {
-                write!(f, "{}: cannot be re-added: {why}; add makes it a new member", path.display())
+                write!(f, "{}: cannot be re-added: {why}; use add to make it a new member", path.display())
             }
             Self::Itself(path) => {
-                write!(f, "{}: is this array itself, or lies over it; name another device", path.display())
+                write!(
+                    f,
+                    "{}: is this array itself, or lies on top of it; name another device",
+                    path.display()
+                )
             }
             Self::Silent(path, seconds) => write!(
                 f,
-                "{}: does not answer within {seconds} seconds; is it this array itself, or does it lie over it? A drive \
-                 that was asleep answers the next time",
+                "{}: does not answer within {seconds} seconds; it may be this array itself, or lie on top of it (a drive \
+                 that was asleep answers the next time)",
                 path.display()
             ),
             Self::Host(error) => error.fmt(f),

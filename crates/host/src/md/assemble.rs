@@ -70,8 +70,8 @@ impl fmt::Display for AssembleError {
             Self::Host(error) => error.fmt(f),
             Self::NoSuperblock(path) => write!(
                 f,
-                "{}: no md superblock is found; leave it out (with --run if the array may start without it), or if it is a device \
-                 that was made larger, whose superblock of 0.90 or 1.0 lies where its end was, make it as long as it was",
+                "{}: no md superblock is found; leave it out (with --run if the array may start without it), or, if the device was \
+                 made larger and its superblock of 0.90 or 1.0 lies at its former end, restore its former size",
                 path.display()
             ),
             Self::Superblock(path, error) => write!(
@@ -86,7 +86,11 @@ impl fmt::Display for AssembleError {
                 write!(f, "{}: {error}; --readonly reads the array without the log", path.display())
             }
             Self::Changed(path) => {
-                write!(f, "{}: its superblock has just been written by another program", path.display())
+                write!(
+                    f,
+                    "{}: another program has just written its superblock; stop that program first",
+                    path.display()
+                )
             }
         }
     }

@@ -137,8 +137,8 @@ impl fmt::Display for PointedError {
             Self::BadBlocks(error) => error.fmt(f),
             Self::Beyond { what, at_sector, bytes, device_sectors } => write!(
                 f,
-                "{what} of {bytes} bytes at sector {at_sector}; it lies within the device's {device_sectors} \
-                 sectors and has {BITS_BYTES_MAX} bytes at most"
+                "{what} of {bytes} bytes at sector {at_sector}; it must lie within the device's {device_sectors} \
+                 sectors and have at most {BITS_BYTES_MAX} bytes"
             ),
         }
     }

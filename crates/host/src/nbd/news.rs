@@ -40,7 +40,7 @@ impl fmt::Display for ServeEvent {
             Self::MountInUse { folder } => {
                 return write!(
                     f,
-                    "{} was in use when the server ended: who uses it gets errors from now on",
+                    "{} was in use when the server ended: programs that use it get errors from now on",
                     folder.display()
                 );
             }
@@ -60,26 +60,26 @@ impl fmt::Display for ServeEvent {
             }
             ArrayEvent::LastCopyKept { slot } => {
                 who(f, *slot)?;
-                f.write_str(" failed, and is read still: what it has no other member has")
+                f.write_str(" failed but is still read: it has data that no other member has")
             }
             ArrayEvent::MemberInSync { slot } => {
                 who(f, *slot)?;
                 write!(f, " holds all of its content and is in use ({working} of {slots} members)")
             }
             ArrayEvent::ReplacementFailed { slot } => {
-                write!(f, "what was to replace the member of slot {slot} failed and is out of use")
+                write!(f, "the replacement of the member of slot {slot} failed and is out of use")
             }
             ArrayEvent::ReadErrorCorrected { slot, range } => {
                 who(f, *slot)?;
                 let (start, count) = (range.start, range.count);
-                write!(f, ": {count} sectors from {start} on did not read and were rewritten")
+                write!(f, ": {count} sectors from {start} on could not be read and were rewritten")
             }
             ArrayEvent::SyncStarted(action) => write!(f, "{} begins", name(*action)),
-            ArrayEvent::SyncDone(action) => write!(f, "{} has come to its end", name(*action)),
+            ArrayEvent::SyncDone(action) => write!(f, "{} is done", name(*action)),
             ArrayEvent::SyncInterrupted(action) => write!(f, "{} is interrupted", name(*action)),
             ArrayEvent::SyncFailed { action, range } => {
                 let (start, count) = (range.start, range.count);
-                write!(f, "{} stopped: {count} sectors from {start} on cannot be had any more", name(*action))
+                write!(f, "{} stopped: {count} sectors from {start} on cannot be recovered", name(*action))
             }
         }
     }

@@ -102,8 +102,8 @@ impl fmt::Display for CalibrateError {
             Self::Open { path, error } => write!(f, "{}: cannot be opened: {error}", path.display()),
             Self::Holes { path, first } => write!(
                 f,
-                "{}: it has holes, the first at byte {first}: reading them touches no drive, so that the model would be of \
-                 none; write all of it, or name the drive",
+                "{}: has holes, the first at byte {first}, and reads of holes reach no drive; write the whole file, or name the \
+                 drive",
                 path.display()
             ),
             Self::Read { errors, sector } => {
@@ -115,7 +115,7 @@ impl fmt::Display for CalibrateError {
                     "a device of {sectors} sectors is too small to be measured; it needs {needed} (1 GiB)"
                 )
             }
-            Self::Model(error) => write!(f, "what was measured makes no model: {error}"),
+            Self::Model(error) => write!(f, "the measured values make no model: {error}"),
             Self::Sim(error) => write!(f, "the fitted model cannot be simulated: {error}"),
         }
     }

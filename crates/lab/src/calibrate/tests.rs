@@ -98,5 +98,5 @@ fn a_file_with_holes_is_refused() {
     file.set_len(2 << 30).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &vec![7; 1 << 16], 0).unwrap();
     let error = super::Device::open(&path).err().unwrap().to_string();
-    assert!(error.contains("sparse.img: it has holes, the first at byte 65536"), "{error}");
+    assert!(error.contains("sparse.img: has holes, the first at byte 65536"), "{error}");
 }

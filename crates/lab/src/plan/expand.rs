@@ -181,7 +181,7 @@ impl Plan {
                 let known: Vec<&str> =
                     super::PARAMETERS.iter().filter(|p| p.section == section).map(|p| p.name).collect();
                 let section = format!("{section:?}").to_lowercase();
-                let message = format!("unknown key '{name}' in [{section}]; known are {}", known.join(", "));
+                let message = format!("unknown key '{name}' in [{section}]; use one of {}", known.join(", "));
                 self.error(Some(value.span()), message)
             })?;
             self.set(base, parameter, value)?;

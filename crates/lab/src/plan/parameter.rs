@@ -358,7 +358,7 @@ impl Parameters {
         }
         if !level.is_redundant() {
             let message = format!(
-                "bitmap internal: a {level} array has no redundancy to be made right, and no bitmap; take none"
+                "bitmap internal: a {level} array has no redundancy to restore, and so no bitmap; use none"
             );
             return Err(Fault::of("bitmap", message));
         }
@@ -475,6 +475,6 @@ pub struct Parameter {
 pub fn find(name: &str) -> Result<&'static Parameter, String> {
     PARAMETERS.iter().find(|p| p.name == name).ok_or_else(|| {
         let known: Vec<&str> = PARAMETERS.iter().map(|p| p.name).collect();
-        format!("unknown parameter '{name}'; known are {}", known.join(", "))
+        format!("unknown parameter '{name}'; use one of {}", known.join(", "))
     })
 }

@@ -268,14 +268,14 @@ fn subject(text: &str) -> Result<CellTarget, String> {
     match text {
         "array" => Ok(CellTarget::Array),
         "drive" => Ok(CellTarget::Drive),
-        _ => Err(format!("'{text}' is no target; known are array, drive")),
+        _ => Err(format!("'{text}' is not a target; use array or drive")),
     }
 }
 
 pub(super) fn policy(text: &str) -> Result<Policy, String> {
     Policy::by_name(text).ok_or_else(|| {
         let known = Policy::ALL.map(|p| p.name).join(", ");
-        format!("'{text}' is no policy; known are {known}")
+        format!("'{text}' is not a policy; use one of {known}")
     })
 }
 
@@ -286,7 +286,7 @@ fn level(text: &str) -> Result<Level, String> {
 fn members(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(count) if (1..=MEMBERS_MAX as u16).contains(&count) => Ok(count),
-        _ => Err(format!("'{text}' is no number of members; an array has 1 to {MEMBERS_MAX}")),
+        _ => Err(format!("'{text}' is not a number of members; an array has 1 to {MEMBERS_MAX}")),
     }
 }
 
@@ -294,7 +294,7 @@ fn chunk(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     if bytes == 0 || !bytes.is_multiple_of(4096) || bytes > 1 << 30 {
         return Err(format!(
-            "'{text}' is no chunk; a chunk is a power of two from 4K to 1024M, of raid0 any multiple of 4K up to that"
+            "'{text}' is not a chunk; a chunk is a power of two from 4K to 1024M, of raid0 any multiple of 4K up to that"
         ));
     }
     Ok(bytes)
@@ -304,7 +304,7 @@ fn bitmap(text: &str) -> Result<bool, String> {
     match text {
         "none" => Ok(false),
         "internal" => Ok(true),
-        _ => Err(format!("'{text}' is no bitmap; known are none, internal")),
+        _ => Err(format!("'{text}' is not a bitmap; use none or internal")),
     }
 }
 
@@ -318,7 +318,7 @@ fn bitmap_chunk(text: &str) -> Result<Option<u32>, String> {
     let bytes = parse_size(text)?;
     if bytes < 4096 || !bytes.is_power_of_two() || bytes > BITMAP_CHUNK_MAX {
         return Err(format!(
-            "'{text}' is no bitmap_chunk; it is a power of two from 4K to 2048M, or default for mdadm's choice"
+            "'{text}' is not a bitmap_chunk; use a power of two from 4K to 2048M, or default for mdadm's choice"
         ));
     }
     Ok(u32::try_from(bytes).ok())
@@ -333,28 +333,28 @@ fn block(text: &str) -> Result<u64, String> {
 fn cache(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(entries) if (17..=32_768).contains(&entries) => Ok(entries),
-        _ => Err(format!("'{text}' is no stripe_cache_size; md takes 17 to 32768 entries")),
+        _ => Err(format!("'{text}' is not a stripe_cache_size; md takes 17 to 32768 entries")),
     }
 }
 
 fn shards(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(shards) if (1..=SHARDS_MAX).contains(&shards) => Ok(shards),
-        _ => Err(format!("'{text}' is no number of shards; an array has 1 to {SHARDS_MAX}")),
+        _ => Err(format!("'{text}' is not a number of shards; an array has 1 to {SHARDS_MAX}")),
     }
 }
 
 fn percent(text: &str) -> Result<u8, String> {
     match text.parse() {
         Ok(percent) if percent <= 100 => Ok(percent),
-        _ => Err(format!("'{text}' is no percentage; write 0 to 100")),
+        _ => Err(format!("'{text}' is not a percentage; write 0 to 100")),
     }
 }
 
 fn at_least(text: &str, least: u32) -> Result<u32, String> {
     match text.parse() {
         Ok(count) if count >= least => Ok(count),
-        _ => Err(format!("'{text}' is no number from {least} on")),
+        _ => Err(format!("'{text}' is not a number from {least} on")),
     }
 }
 
@@ -362,14 +362,14 @@ fn switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
-        _ => Err(format!("'{text}' is no switch; write 1 or 0")),
+        _ => Err(format!("'{text}' is not a switch; write 1 or 0")),
     }
 }
 
 fn work(text: &str) -> Result<Work, String> {
     Work::ALL.into_iter().find(|w| w.name() == text).ok_or_else(|| {
         let known = Work::ALL.map(Work::name).join(", ");
-        format!("'{text}' is no work; known are {known}")
+        format!("'{text}' is not a kind of work; use one of {known}")
     })
 }
 
@@ -384,14 +384,14 @@ fn cipher(text: &str) -> Result<Option<Cipher>, String> {
     let found = Cipher::ALL.into_iter().find(|c| c.name() == text);
     found.map(Some).ok_or_else(|| {
         let known = Cipher::ALL.map(Cipher::name).join(", ");
-        format!("'{text}' is no cipher; known are none, {known}")
+        format!("'{text}' is not a cipher; use one of none, {known}")
     })
 }
 
 fn aligned(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     if !bytes.is_multiple_of(SECTOR_BYTES) {
-        return Err(format!("'{text}' is no offset; it must be a multiple of {SECTOR_BYTES} bytes"));
+        return Err(format!("'{text}' is not an offset; it must be a multiple of {SECTOR_BYTES} bytes"));
     }
     Ok(bytes)
 }
@@ -404,7 +404,7 @@ fn sectors(text: &str) -> Result<Option<u64>, String> {
         _ if text == "default" => Ok(None),
         Ok(count) if (8..=READAHEAD_MAX).contains(&count) => Ok(Some(count)),
         _ => Err(format!(
-            "'{text}' is no readahead; write sectors of 512 bytes, 8 to {READAHEAD_MAX}, or default for md's"
+            "'{text}' is not a readahead; write sectors of 512 bytes, 8 to {READAHEAD_MAX}, or default for md's"
         )),
     }
 }
@@ -415,7 +415,7 @@ fn speed(text: &str) -> Result<u32, String> {
 
 fn number<T: TryFrom<u64>>(text: &str, least: u64, most: u64) -> Result<T, String> {
     let found = text.parse().ok().filter(|n| (least..=most).contains(n)).and_then(|n| T::try_from(n).ok());
-    found.ok_or_else(|| format!("'{text}' is no number from {least} to {most}"))
+    found.ok_or_else(|| format!("'{text}' is not a number from {least} to {most}"))
 }
 
 fn file_system(text: &str) -> Result<Option<FsKind>, String> {
@@ -425,14 +425,14 @@ fn file_system(text: &str) -> Result<Option<FsKind>, String> {
     let found = FsKind::ALL.into_iter().find(|fs| fs.name() == text);
     found.map(Some).ok_or_else(|| {
         let known = FsKind::ALL.map(FsKind::name).join(", ");
-        format!("'{text}' is no file system; known are none, {known}")
+        format!("'{text}' is not a file system; use one of none, {known}")
     })
 }
 
 fn mkfs(text: &str) -> Result<MkfsYear, String> {
     let found = MkfsYear::ALL.into_iter().find(|year| year.name() == text);
     found.ok_or_else(|| {
-        format!("'{text}' is no mkfs; known are 2006 (e2fsprogs 1.39, xfsprogs 2.8) and 2023 (1.47, 6.1)")
+        format!("'{text}' is not a year of mkfs; use 2006 (e2fsprogs 1.39, xfsprogs 2.8) or 2023 (1.47, 6.1)")
     })
 }
 
@@ -443,7 +443,7 @@ fn blocks(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     if !bytes.is_multiple_of(BLOCK_BYTES) || bytes > STRIDE_MAX {
         return Err(format!(
-            "'{text}' is no stride; it is a multiple of 4k, at most {}",
+            "'{text}' is not a stride; it is a multiple of 4k, at most {}",
             print_size(STRIDE_MAX)
         ));
     }
@@ -460,7 +460,7 @@ fn inodes(text: &str) -> Result<Option<u64>, String> {
 fn inode_size(text: &str) -> Result<u64, String> {
     let bytes = number(text, 128, BLOCK_BYTES)?;
     if !u64::is_power_of_two(bytes) {
-        return Err(format!("'{text}' is no inode size; it is a power of two from 128 to {BLOCK_BYTES}"));
+        return Err(format!("'{text}' is not an inode size; it is a power of two from 128 to {BLOCK_BYTES}"));
     }
     Ok(bytes)
 }

@@ -183,17 +183,17 @@ fn impossible_arrays_are_refused_with_what_would_be_right() {
 #[test]
 fn faults_of_the_layers_name_file_line_and_key() {
     for (stack, line, words) in [
-        ("readahead = 0", 14, "no readahead"),
-        ("readahead = 1099511627776", 14, "no readahead"),
+        ("readahead = 0", 14, "not a readahead"),
+        ("readahead = 1099511627776", 14, "not a readahead"),
         ("readahead = 18446744073709551616", 14, "readahead: invalid type"),
         ("memory = \"4m\"\nreadahead = 1048576", 15, "half of the cache's memory"),
         ("memory = \"1k\"", 14, "it must be 1048576"),
-        ("dirty_ratio = 101", 14, "no percentage"),
+        ("dirty_ratio = 101", 14, "not a percentage"),
         ("dirty_ratio = 0", 14, "leaves no page"),
         ("dirty_ratio = 10\ndirty_background_ratio = 20", 15, "not below"),
         ("crypt = \"rot13\"", 14, "aes-xts-plain64"),
         ("crypt_offset = 100", 14, "multiple of 512"),
-        ("readahed = 256", 14, "known are memory"),
+        ("readahed = 256", 14, "use one of memory"),
     ] {
         let text = fault("runtime = \"1s\"", &format!("runtime = \"1s\"\ndirect = 0\n[stack]\n{stack}"));
         assert!(text.starts_with(&format!("small.toml:{line}: ")), "{stack}: {text}");
@@ -205,7 +205,7 @@ fn faults_of_the_layers_name_file_line_and_key() {
 fn faults_of_a_recovery_beside_a_job_name_file_line_and_key() {
     let text = fault("runtime = \"1s\"", "runtime = \"1s\"\nwork = \"rebuilt\"");
     assert!(
-        text.starts_with("small.toml:12: ") && text.contains("known are job, resync, recover, rebuild"),
+        text.starts_with("small.toml:12: ") && text.contains("use one of job, resync, recover, rebuild"),
         "{text}"
     );
     // Without the single drive, which nothing recovers.
@@ -406,7 +406,7 @@ fn a_bitmap_is_refused_where_it_makes_no_sense() {
     assert_eq!(check(&[("bitmap", "internal"), ("bitmap_chunk", "128M")]), Ok(()));
     let refused = |settings: &[(&str, &str)]| check(settings).unwrap_err();
     assert!(refused(&[("level", "0"), ("bitmap", "internal")]).contains("raid0 array has no redundancy"));
-    assert!(refused(&[("bitmap", "external")]).contains("known are none, internal"));
+    assert!(refused(&[("bitmap", "external")]).contains("use none or internal"));
     assert!(refused(&[("bitmap_chunk", "3M")]).contains("power of two"));
     let resync = [("bitmap", "internal"), ("work", "resync"), ("runtime", "1s")];
     assert!(refused(&resync).contains("without a bitmap"));

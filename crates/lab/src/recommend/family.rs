@@ -115,11 +115,11 @@ impl Weights {
         let mut weights = Self::default();
         for text in texts {
             let Some((name, number)) = text.split_once('=') else {
-                bail!("'{text}' is no weight; write FAMILY=WEIGHT, such as random-read=3");
+                bail!("'{text}' is not a weight; write FAMILY=WEIGHT, such as random-read=3");
             };
             let Some(weight) = number.parse::<f64>().ok().filter(|w| (0.0..=WEIGHT_MAX).contains(w)) else {
                 bail!(
-                    "'{number}' is no weight; write a number from 0 to {WEIGHT_MAX}, such as random-read=3"
+                    "'{number}' is not a weight; write a number from 0 to {WEIGHT_MAX}, such as random-read=3"
                 );
             };
             let mut matched = false;
@@ -131,7 +131,7 @@ impl Weights {
             }
             if !matched {
                 bail!(
-                    "'{name}' is no workload family; known are {}, and the words they are made of",
+                    "'{name}' is not a workload family; use one of {}, or a word of their names",
                     FAMILIES.join(", ")
                 );
             }

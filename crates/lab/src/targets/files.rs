@@ -51,7 +51,7 @@ impl FilesTarget {
         }
         let folder = fs::canonicalize(rest).with_context(|| format!("cannot use the folder {rest}"))?;
         if !folder.is_dir() {
-            bail!("{rest} is no folder; member files are made in a folder");
+            bail!("{rest}: not a folder; member files are created in a folder");
         }
         let TargetOptions { storage, member_bytes, fill, members_max, keep } = options;
         let member_bytes = member_bytes.or(storage.member_bytes).unwrap_or(MEMBER_BYTES_DEFAULT);

@@ -193,7 +193,7 @@ pub fn parse(text: &str) -> Result<(&'static TargetKind, &str)> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let Some(kind) = TARGETS.iter().find(|kind| kind.name == name) else {
         let known: Vec<&str> = TARGETS.iter().map(|kind| kind.usage).collect();
-        bail!("'{text}' is no target; known are {}", known.join("; "))
+        bail!("'{text}' is not a target; use one of {}", known.join("; "))
     };
     Ok((kind, rest))
 }

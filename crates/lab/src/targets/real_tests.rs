@@ -274,10 +274,10 @@ fn what_cannot_be_used_is_refused_up_front() {
     let refused = |on: &str| format!("{:#}", study(on, StudyOptions::default()).err().unwrap());
     assert!(refused("files:/nowhere/at/all").contains("/nowhere/at/all"));
     assert!(refused("files").contains("files:DIR"));
-    assert!(refused("files:/proc/version").contains("no folder"));
+    assert!(refused("files:/proc/version").contains("not a folder"));
     assert!(refused("tape").contains("model"));
     assert!(refused("memory:900t").contains("free memory"));
-    assert!(refused("memory:8q").contains("no size"));
+    assert!(refused("memory:8q").contains("not a size"));
     assert!(refused("memory:4k").contains("chunk") || refused("memory:4k").contains("sectors"));
     let options = StudyOptions { member_bytes: Some(32 << 20), ..StudyOptions::default() };
     let twice = study("memory:16m", options).err().unwrap().to_string();

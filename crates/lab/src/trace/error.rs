@@ -98,7 +98,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(error) | Self::System(error) => f.write_str(error),
-            Self::NoTrace => write!(f, "this is no trace: the first line must be '{MAGIC} {VERSION}'"),
+            Self::NoTrace => write!(f, "this is not a trace: the first line must be '{MAGIC} {VERSION}'"),
             Self::Version(found) => {
                 write!(f, "a trace of version {found}; this program reads version {VERSION}")
             }
@@ -114,15 +114,14 @@ impl fmt::Display for Problem {
                  killed or its disk was full; `trace show` and `trace replay` take what there is with --partial"
             ),
             Self::HeadCut => f.write_str(
-                "the trace is cut short within its head of three lines, before any record; there is nothing to take, so \
-                 record it again",
+                "the trace is cut short within its head of three lines, before any record; record it again",
             ),
             Self::Count { said, records } => {
-                let wrong = if said > records { "some are missing" } else { "some were put in" };
+                let wrong = if said > records { "some are missing" } else { "some were added" };
                 write!(f, "the end line counts {said} records, but there are {records}; {wrong}")
             }
-            Self::AfterEnd => f.write_str("something follows the end line; a trace ends with it"),
-            Self::Exists => f.write_str("the file exists and is no trace; name another, or remove it"),
+            Self::AfterEnd => f.write_str("there is text after the end line; a trace ends with that line"),
+            Self::Exists => f.write_str("the file exists and is not a trace; name another, or remove it"),
         }
     }
 }

@@ -45,7 +45,7 @@ fn a_file_that_is_no_trace_is_left_alone_and_an_older_trace_is_replaced() {
     let path = folder.path().join("disk.img");
     std::fs::write(&path, vec![0; 100]).unwrap();
     let error = Recorder::create(&path, 512, |_| {}).unwrap_err();
-    assert!(error.to_string().contains("is no trace"), "{error}");
+    assert!(error.to_string().contains("is not a trace"), "{error}");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 100);
     std::fs::write(&path, "").unwrap();
     for _ in 0..2 {

@@ -49,7 +49,7 @@ impl FromStr for Speed {
                 Ok(Self::Timed { permille: permille as u32 })
             }
             _ => Err(format!(
-                "'{text}' is no speed; write asap, 1x for the recorded times, or 0.001x to 1000x"
+                "'{text}' is not a speed; write asap, 1x for the recorded times, or 0.001x to 1000x"
             )),
         }
     }

@@ -96,7 +96,7 @@ fn what_is_wrong_is_named_with_line_and_column() {
         ("0  W 0 512 - 0 5\nend 1\n", 4, "a record has 8 fields"),
         ("end 1\n", 4, "counts 1 records, but there are 0"),
         ("end\n", 4, "a record has 1 fields"),
-        ("end 0\n\n", 5, "something follows"),
+        ("end 0\n\n", 5, "text after the end line"),
     ] {
         let error = refused(rest);
         assert!(error.starts_with(&format!("a.trace:{line}: ")) && error.contains(what), "{rest}: {error}");
@@ -108,9 +108,9 @@ fn what_is_wrong_is_named_with_line_and_column() {
 #[test]
 fn what_is_no_trace_or_of_another_version_is_said_to_be() {
     let of = |text: &[u8]| parse("x", text, Whole::Required).unwrap_err().to_string();
-    assert!(of(b"\x7fELF\x02\x01\x01\n").contains("x:1: this is no trace"));
-    assert!(of(&[0xff; 5000]).contains("x:1: this is no trace"));
-    assert!(of(b"").contains("this is no trace"));
+    assert!(of(b"\x7fELF\x02\x01\x01\n").contains("x:1: this is not a trace"));
+    assert!(of(&[0xff; 5000]).contains("x:1: this is not a trace"));
+    assert!(of(b"").contains("this is not a trace"));
     assert!(of(b"stripewise-trace 2\n").contains("version 2"));
     assert!(of(b"stripewise-trace 1\nbytes 5\n").contains("x:2: the line must be 'device_bytes N'"));
     assert!(of(b"stripewise-trace 1\ndevice_bytes 5\ntime\n").contains("x:3"));

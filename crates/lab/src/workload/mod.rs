@@ -90,10 +90,9 @@ impl FromStr for Rw {
     /// Takes fio's names, `readwrite` among them.
     fn from_str(name: &str) -> Result<Self, String> {
         let short = if name == "readwrite" { "rw" } else { name };
-        Self::ALL
-            .into_iter()
-            .find(|rw| rw.name() == short)
-            .ok_or_else(|| format!("'{name}' is no rw; known are {}", Self::ALL.map(Self::name).join(", ")))
+        Self::ALL.into_iter().find(|rw| rw.name() == short).ok_or_else(|| {
+            format!("'{name}' is not a value of rw; use one of {}", Self::ALL.map(Self::name).join(", "))
+        })
     }
 }
 
@@ -327,7 +326,7 @@ impl fmt::Display for JobError {
             ),
             Self::NoRun { block } => write!(
                 f,
-                "run_fsync flushes after each run, and there is no run; with run={} it is one block",
+                "run_fsync flushes after each run, but there is no run; set one, such as run={} of one block",
                 print_size(*block)
             ),
             Self::BlockSize(bytes) => write!(

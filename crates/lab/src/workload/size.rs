@@ -10,7 +10,7 @@ const TIME_SUFFIXES: [(&str, f64); 6] =
 
 /// Reads `4k`, `1M`, `64KiB`, `512`: bytes.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no size; write bytes with a suffix k, m, g or t, such as 64k");
+    let wrong = || format!("'{text}' is not a size; write bytes with a suffix k, m, g or t, such as 64k");
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.len() - lower.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let number: u64 = lower[..digits].parse().map_err(|_| wrong())?;
@@ -40,7 +40,11 @@ pub fn print_chunk(bytes: u64) -> String {
 
 /// Reads `20s`, `500ms`, `2m`, `20` (seconds): a length of time.
 pub fn parse_time(text: &str) -> Result<Nanos, String> {
-    let wrong = || format!("'{text}' is no time; write seconds or a suffix us, ms, s, m, h, such as 500ms");
+    let wrong = || {
+        format!(
+            "'{text}' is not a time; write seconds, or a number with a suffix us, ms, s, m, h or d, such as 500ms"
+        )
+    };
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.len() - lower.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let number: f64 = lower[..digits].parse().map_err(|_| wrong())?;

@@ -111,7 +111,7 @@ impl fmt::Display for Problem {
             Self::Syntax(why) => write!(f, "{}", why.trim_end()),
             Self::UnknownModelKind(found) => {
                 let names: Vec<_> = ModelKind::ALL.iter().map(|k| k.name()).collect();
-                write!(f, "model = \"{found}\" is no kind of model; one of {}", names.join(", "))
+                write!(f, "model = \"{found}\" is not a kind of model; use one of {}", names.join(", "))
             }
             Self::WrongKind { found, wanted } => {
                 write!(f, "this is a model of kind \"{found}\"; one of kind \"{wanted}\" is needed here")

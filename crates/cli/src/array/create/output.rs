@@ -127,10 +127,10 @@ fn text(document: &Document, start: Start) -> String {
         let _ = writeln!(text, "    Name : {name}");
     }
     let next = match start {
-        Start::Clean => "none; it is taken as in sync",
+        Start::Clean => "nothing; the array is taken as in sync",
         Start::Resync => "a resync when it is assembled",
         Start::Recovery => "a recovery onto a spare when it is assembled",
-        Start::Degraded => "members for the slots that are missing",
+        Start::Degraded => "members for the missing slots",
     };
     let _ = writeln!(text, "    Due  : {next}");
     if let Some(overlay) = &document.overlay {

@@ -80,7 +80,8 @@ struct Lost {
 }
 
 fn read(detail: Value) -> Result<Detail> {
-    serde_json::from_value(detail).context("the server's answer is not one of this version's")
+    serde_json::from_value(detail)
+        .context("the server's answer is not understood; it is of another version of stripewise")
 }
 
 /// `mdadm -D`. mdadm's name of the array's device would stand first; the array's own name does.

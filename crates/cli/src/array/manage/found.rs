@@ -111,7 +111,9 @@ impl Outcome {
         let verb = if self.action == "check" { "disagree" } else { "disagreed" };
         let unread = match self.unread_sectors {
             0 => String::new(),
-            sectors => format!(", of which {sectors} cannot be read from enough members to tell or repair"),
+            sectors => {
+                format!(", of which {sectors} cannot be read from enough members to compare or repair them")
+            }
         };
         let _ = writeln!(text, "{} sectors {verb} (mismatch_cnt){unread}", self.mismatch_sectors);
         for place in &self.mismatches {
@@ -122,7 +124,7 @@ impl Outcome {
                     format!("{} in slot {slot}{path} is wrong", place.what.to_uppercase())
                 }
                 ("unread", _) => "too few members can be read".to_owned(),
-                _ => "which block is wrong cannot be told".to_owned(),
+                _ => "the wrong block cannot be located".to_owned(),
             };
             let _ = writeln!(
                 text,
@@ -134,7 +136,7 @@ impl Outcome {
             );
         }
         if self.is_cut {
-            text.push_str("  and more: only the first places are kept\n");
+            text.push_str("  and more: only the first places are listed\n");
         }
         text
     }

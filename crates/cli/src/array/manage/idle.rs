@@ -70,14 +70,14 @@ impl Opened {
         };
         match command {
             Manage::Fail(path) if out(path) => {
-                return Err(impossible(format!("{}: is out of the array already", path.display())));
+                return Err(impossible(format!("{}: is already out of the array", path.display())));
             }
             Manage::Remove(path) if out(path) => {
-                return Ok(format!("{} is out of the array already", path.display()));
+                return Ok(format!("{} is already out of the array", path.display()));
             }
             // It was interrupted, and goes on where that left it.
             Manage::Replace { member, with } if self.is_being_replaced(member, with.as_deref()) => {
-                return Ok(format!("{} is being replaced already", member.display()));
+                return Ok(format!("{} is already being replaced", member.display()));
             }
             _ => {}
         }
@@ -118,9 +118,7 @@ impl Opened {
             return Err(trouble);
         }
         if self.stop.load(Ordering::Relaxed) {
-            say!(
-                "stripewise: interrupted; what is done is recorded, `stripewise assemble` goes on from there"
-            );
+            say!("stripewise: interrupted; progress is recorded, `stripewise assemble` continues from there");
             return Ok(Exit::Interrupted);
         }
         if is_degraded {
@@ -163,7 +161,7 @@ pub(super) fn replace(select: &SelectArgs, command: Manage, with: Option<&Path>)
 pub(super) fn add(select: &SelectArgs, commands: &[Manage], devices: &[PathBuf]) -> Result<Exit> {
     if let Some(named) = select.members.iter().find(|member| devices.iter().any(|d| is_same(d, member))) {
         return Err(impossible(format!(
-            "{} is both to be added and named after --array; name the array's other members there",
+            "{}: is to be added and is named after --array, too; name only the array's other members there",
             named.display()
         )));
     }
@@ -187,7 +185,7 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
         return Err(trouble);
     }
     if !status.failed.is_empty() {
-        say!("stripewise: the array is degraded: what has no redundancy left is not compared");
+        say!("stripewise: the array is degraded: data without redundancy are not compared");
     }
     let interrupted = opened.stop.load(Ordering::Relaxed);
     let Some(found) = &status.sync else { return Err(impossible("the level has no redundancy to check")) };
@@ -230,7 +228,7 @@ fn tell_listed(assembled: &Assembled) -> bool {
     let listing: Vec<usize> = in_slots.filter(lists_bad).collect();
     for candidate in &listing {
         let path = assembled.found.paths[*candidate].display();
-        say!("stripewise: {path} lists bad blocks; with --readonly they stay so, and are not compared");
+        say!("stripewise: {path} lists bad blocks; with --readonly they are neither rewritten nor compared");
     }
     !listing.is_empty()
 }
@@ -239,7 +237,9 @@ fn tell_listed(assembled: &Assembled) -> bool {
 fn tell_unread(report: &RunReport) -> bool {
     let errors: u64 = report.members.iter().map(|member| member.errors).sum();
     if errors > 0 {
-        say!("stripewise: {errors} reads failed; with --readonly they stay so, and are not compared");
+        say!(
+            "stripewise: {errors} reads failed; with --readonly these places are neither rewritten nor compared"
+        );
     }
     errors > 0
 }

@@ -23,9 +23,9 @@ use crate::output::print;
 pub(crate) use served::{ask, detail};
 
 const PLACES: &str = "\
-The array is one that a server has (--control SOCKET), or an idle one: its members after --array, or in the folder to \
---scan. What is refused changes nothing (exit code 2). On an idle array the work that is due runs to its end; Ctrl-C \
-records how far it came (exit code 130).";
+The array is either served (--control SOCKET) or idle (--array MEMBER... or --scan DIR). A refused command changes \
+nothing (exit code 2). On an idle array, pending work runs to its end; Ctrl-C stops it and records its progress (exit \
+code 130).";
 
 /// mdadm's word for every member that has failed.
 const ALL_FAILED: &str = "failed";
@@ -33,25 +33,25 @@ const ALL_FAILED: &str = "failed";
 /// Where the array is.
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
-    /// The control socket of the server that has the array.
+    /// Control socket of the server of the array.
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["array", "scan"], required_unless_present_any = ["array", "scan"])]
     control: Option<PathBuf>,
-    /// An idle array's members, in any order.
+    /// Members of an idle array, in any order.
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     array: Vec<PathBuf>,
-    /// Look for an idle array's members in a folder.
+    /// Search the files and devices of this folder for members of an idle array.
     #[arg(long, value_name = "DIR")]
     scan: Option<PathBuf>,
-    /// The array of this UUID.
+    /// Select the array with this UUID.
     #[arg(long, short = 'u', value_name = "UUID", conflicts_with = "name")]
     uuid: Option<stripewise_format::uuid::Uuid>,
-    /// The array of this name, with or without its host.
+    /// Select the array with this name, with or without its host.
     #[arg(long, short = 'N', value_name = "NAME")]
     name: Option<String>,
-    /// Start degraded though members are missing that the array last had.
+    /// Start degraded even if members are missing that the array last had.
     #[arg(long, short = 'R')]
     run: bool,
-    /// A block device that may be written to.
+    /// Allow writing to this block device; may be repeated.
     #[arg(long, value_name = "DEV")]
     destroy: Vec<PathBuf>,
 }
@@ -84,7 +84,8 @@ impl PlaceArgs {
 #[derive(Debug, Args)]
 #[command(after_help = PLACES)]
 pub(crate) struct MembersArgs {
-    /// Members of the array; for remove also `failed`, all that have failed (a file of that name is ./failed).
+    /// Members of the array; `remove` also takes `failed`, all failed members of a served array (a file of that name is
+    /// ./failed).
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
     #[command(flatten)]
@@ -97,12 +98,12 @@ pub(crate) struct MembersArgs {
 pub(crate) struct AddArgs {
     #[command(flatten)]
     flags: FlagArgs,
-    /// Files or devices to be added.
+    /// Files or devices to add.
     #[arg(id = DEVICES, required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Take a device though it holds another array's superblock, a file system or a partition table.
+    /// Add a device even if it holds another array's superblock, a file system or a partition table.
     #[arg(long, short = 'f')]
     force: bool,
 }
@@ -113,7 +114,7 @@ pub(crate) struct AddArgs {
 pub(crate) struct StateArgs {
     #[command(flatten)]
     flags: FlagArgs,
-    /// Members of the array, spares too, each with the options that are to be about it before it.
+    /// Members and spares of the array, after the options that apply to them.
     #[arg(id = DEVICES, required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
     #[command(flatten)]
@@ -124,10 +125,10 @@ pub(crate) struct StateArgs {
 #[derive(Debug, Args)]
 #[command(after_help = PLACES)]
 pub(crate) struct ReplaceArgs {
-    /// The member whose content is copied; it serves until the copy is whole.
+    /// Member to replace; it stays in use until the copy is complete.
     #[arg(value_name = "MEMBER")]
     member: PathBuf,
-    /// The spare that takes its place [default: any].
+    /// Spare that takes its slot [default: any].
     #[arg(long, value_name = "SPARE")]
     with: Option<PathBuf>,
     #[command(flatten)]
@@ -137,11 +138,11 @@ pub(crate) struct ReplaceArgs {
 /// `stripewise check` and `stripewise repair`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 nothing disagrees, or all that did is repaired; 1 a part of the array is lost, whatever else \
-disagrees, or with --readonly reads failed or members list bad blocks; 4 something disagrees, or cannot be read from enough members to compare or repair it; 130 interrupted."
+    after_help = "Exit codes: 0 no mismatches, or all are repaired; 1 a part of the array is lost, whatever else was found, \
+or with --readonly reads failed or members list bad blocks; 4 mismatches remain, or too few members could be read to compare or repair a place; 130 interrupted."
 )]
 pub(crate) struct SyncArgs {
-    /// The control socket of the server that has the array: begin there and come back at once.
+    /// Control socket of the server of the array; the work starts there, and the command returns at once.
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["members", "scan"])]
     control: Option<PathBuf>,
     #[command(flatten)]
@@ -156,8 +157,8 @@ pub(crate) struct SyncArgs {
 pub(crate) struct RepairArgs {
     #[command(flatten)]
     sync: SyncArgs,
-    /// On RAID-6 rewrite only the block that P and Q show to be wrong, and leave alone what they do not locate;
-    /// otherwise parity is made to fit the data as they are, and copies to be like the first.
+    /// On RAID-6, rewrite only the block that P and Q show to be wrong, and leave mismatches that they do not locate.
+    /// Without this option, parity is recomputed from the data, and copies are made from the first one.
     #[arg(long)]
     locate: bool,
 }
@@ -165,35 +166,37 @@ pub(crate) struct RepairArgs {
 /// `stripewise action`.
 #[derive(Debug, Args)]
 pub(crate) struct ActionArgs {
-    /// What the array does by itself from now on (md's `sync_action`).
+    /// Sync action of the array from now on (md's `sync_action`).
     action: Action,
-    /// The control socket of the server that has the array.
+    /// Control socket of the server of the array.
     #[arg(long, value_name = "SOCKET")]
     control: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Action {
-    /// End what runs; what is due begins anew.
+    /// Stop the current action; pending resync or recovery starts again.
     Idle,
-    /// End what runs, and begin nothing.
+    /// Stop the current action and start nothing.
     Frozen,
-    /// Compare, and count what disagrees.
+    /// Compare all copies and parity and count mismatches.
     Check,
-    /// Compare, and make parity or copies agree with the data.
+    /// Compare all copies and parity and correct mismatches.
     Repair,
 }
 
 /// `stripewise speed`.
 #[derive(Debug, Args)]
 pub(crate) struct SpeedArgs {
-    /// The control socket of the server that has the array.
+    /// Control socket of the server of the array.
     #[arg(long, value_name = "SOCKET")]
     control: PathBuf,
-    /// KiB/s of each member below which resync, recovery and checks are not slowed for others (md's `sync_speed_min`).
+    /// Speed in KiB/s per member below which resync, recovery and checks do not give way to other I/O (md's
+    /// `sync_speed_min`) [default: unchanged, at first 1000].
     #[arg(long, value_name = "KIB", required_unless_present = "max")]
     min: Option<u32>,
-    /// KiB/s of each member that they do not exceed (md's `sync_speed_max`).
+    /// Maximum speed of resync, recovery and checks in KiB/s per member (md's `sync_speed_max`) [default: unchanged, at first
+    /// 200000].
     #[arg(long, value_name = "KIB")]
     max: Option<u32>,
 }
@@ -201,10 +204,10 @@ pub(crate) struct SpeedArgs {
 /// `stripewise stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// The control socket of the server that has the array.
+    /// Control socket of the server of the array.
     #[arg(long, value_name = "SOCKET")]
     control: PathBuf,
-    /// Even while the mounted file is open, by a program or a loop device; they get errors from then on.
+    /// Stop even if a program or a loop device has the mounted file open; it gets errors from then on.
     #[arg(long)]
     force: bool,
 }
@@ -212,7 +215,7 @@ pub(crate) struct StopArgs {
 /// A command that was refused after others of the same call had been carried out, which stand: something was done, so that
 /// it is no refusal of the call.
 fn half_done(error: &anyhow::Error, left: usize) -> anyhow::Error {
-    anyhow::anyhow!("{error:#}; what stands before is done, {left} of the call's devices are as they were")
+    anyhow::anyhow!("{error:#}; the devices before it are done, and {left} are unchanged")
 }
 
 fn manage(place: &PlaceArgs, commands: &[Manage], subjects: &[PathBuf]) -> Result<Exit> {
@@ -234,7 +237,7 @@ pub(crate) fn remove(args: &MembersArgs) -> Result<Exit> {
         let failed = args.place.control.as_deref().map(served::failed).transpose()?.unwrap_or_default();
         members.splice(place..=place, failed);
         if members.is_empty() {
-            print("stripewise: no member is failed\n")?;
+            print("stripewise: no member has failed\n")?;
             return Ok(Exit::Done);
         }
     }
@@ -264,7 +267,7 @@ pub(crate) fn state(args: &StateArgs) -> Result<Exit> {
         if change == FlagsChange::default() {
             let member = member.display();
             return Err(impossible(format!(
-                "{member}: nothing is said of it; put --write-mostly, --readwrite, --failfast or --nofailfast before it"
+                "{member}: no flag is given; put --write-mostly, --readwrite, --failfast or --nofailfast before it"
             )));
         }
         commands.push(Manage::SetFlags { member: member.clone(), change });
@@ -291,7 +294,7 @@ pub(crate) fn repair(args: &RepairArgs) -> Result<Exit> {
 
 fn sync(args: &SyncArgs, action: SyncAction) -> Result<Exit> {
     if args.select.readonly && action != SyncAction::Check {
-        return Err(impossible("--readonly writes nothing; check looks without writing"));
+        return Err(impossible("--readonly: a repair has to write; check compares without writing"));
     }
     match &args.control {
         Some(socket) => served::manage(socket, &[Manage::Sync(action)]),

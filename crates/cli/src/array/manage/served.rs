@@ -24,7 +24,7 @@ pub(crate) fn ask(socket: &Path, command: &Value) -> Result<Value> {
     BufReader::new(stream).read_line(&mut line).with_context(what)?;
     if line.is_empty() {
         bail!(
-            "{}: the server left without an answer; see whether it is there, and ask again",
+            "{}: the server closed the connection without an answer; see whether it still runs, and ask again",
             socket.display()
         );
     }
@@ -55,7 +55,8 @@ pub(super) fn manage(socket: &Path, commands: &[Manage]) -> Result<Exit> {
             0 => error,
             _ => half_done(&error, commands.len() - index),
         })?;
-        let done = answer["done"].as_str().ok_or_else(|| anyhow!("the server answers {answer}"))?;
+        let done =
+            answer["done"].as_str().ok_or_else(|| anyhow!("unexpected answer of the server: {answer}"))?;
         print(&format!("stripewise: {done}\n"))?;
     }
     Ok(Exit::Done)

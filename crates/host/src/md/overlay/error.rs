@@ -85,10 +85,10 @@ impl OverlayProblem {
 impl fmt::Display for OverlayProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy => f.write_str("another program uses this overlay; wait for it, or take another file"),
-            Self::NotAnOverlay => f.write_str("exists and is no overlay; name a new file or an overlay"),
+            Self::Busy => f.write_str("the overlay is in use by another program; wait for its end, or name another file"),
+            Self::NotAnOverlay => f.write_str("exists and is not an overlay; name a new file or an overlay"),
             Self::Version { found, known } => {
-                write!(f, "the overlay is of version {found}; this program knows version {known}")
+                write!(f, "the overlay is of version {found}, this program knows version {known}; use the program that made it")
             }
             Self::Damaged { record, why } => {
                 write!(
@@ -98,23 +98,23 @@ impl fmt::Display for OverlayProblem {
             }
             Self::SizeChanged { member, was_bytes, is_bytes } => write!(
                 f,
-                "{} had {was_bytes} bytes when it was added to this overlay and has {is_bytes} now; take a new overlay",
+                "{} had {was_bytes} bytes when it was added to this overlay and has {is_bytes} now; name a new overlay",
                 member.display()
             ),
             Self::MemberWritten { member } => write!(
                 f,
-                "{} was written to since it was added to this overlay, whose changes are to what it was; take a new overlay",
+                "{} was written to after it was added to this overlay, so that the overlay no longer fits it; name a new overlay",
                 member.display()
             ),
-            Self::Full { most } => write!(f, "the overlay has {most} members, the most there may be"),
+            Self::Full { most } => write!(f, "the overlay has {most} members, the most it can have"),
             Self::LongPath { bytes, most } => {
-                write!(f, "a member's path of {bytes} bytes does not fit; {most} do")
+                write!(f, "a member's path of {bytes} bytes is too long; at most {most} fit")
             }
             Self::HasData => f.write_str(
-                "the overlay holds data that were written to its array; name a new file, or drop them with --force",
+                "the overlay holds data that were written to its array; name a new file, or discard them with --force",
             ),
             Self::Path { errno } => {
-                write!(f, "{}; name a file in a folder the user may write to", io::Error::from_raw_os_error(*errno))
+                write!(f, "{}; name a file in a folder that you may write to", io::Error::from_raw_os_error(*errno))
             }
             Self::System { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
         }
