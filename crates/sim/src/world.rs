@@ -462,8 +462,8 @@ impl<D: Data> World<D> {
     fn ended_beside(&mut self, tag: Tag) -> bool {
         if let Some(place) = self.beside.iter().position(|beside| *beside == tag) {
             self.beside.swap_remove(place);
+            self.answered(tag);
             if self.beside.is_empty() {
-                // raid5d handles all stripes before it looks for the next pages.
                 for ended in std::mem::take(&mut self.held) {
                     match ended {
                         Ended::Io(tag) => self.answered(tag),
@@ -471,7 +471,6 @@ impl<D: Data> World<D> {
                     }
                 }
             }
-            self.answered(tag);
             return true;
         }
         let waits = self.bitmap_holds_stripes && !tag.is_of_read();
