@@ -411,6 +411,8 @@ fn begin(
     let begun: Vec<Superblock1> = begun.collect();
     raid10::require_shape(&begun[0].reshaped())?;
     raid10::larger_bitmap(assembled, members, &begun)?;
+    let (read, written) = slots_of(&begun);
+    require_room(&begun[0], &begun, &read, &written)?;
     Ok(Begun::Reshape(begun))
 }
 

@@ -38,6 +38,12 @@ impl CopySide {
         })
     }
 
+    /// Where a block would lie, in the first rows, all of whose copies are on members that are missing. Rows are all alike.
+    pub(super) fn lost(&self) -> Option<u64> {
+        let mut chunks = (0..self.slots.len() as u64).map(|chunk| chunk * self.chunk);
+        chunks.find(|sector| self.places(*sector).next().is_none())
+    }
+
     /// Where the copies of a sector lie whose slots have a member: slot, and sector of its data.
     fn places(&self, sector: u64) -> impl Iterator<Item = (usize, u64)> {
         (0..self.shape.layout().copies()).filter_map(move |copy| {

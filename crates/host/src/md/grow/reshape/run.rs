@@ -147,6 +147,9 @@ impl<D: Devices> Reshape<D> {
                 };
                 let old = CopySide { shape: old, chunk: chunks.0, slots: old_places };
                 let new = CopySide { shape: new, chunk: chunks.1, slots: new_places };
+                if let Some(sector) = old.lost().or_else(|| new.lost()) {
+                    return Err(RunError::Move(MoveError::Read { device: None, sector, error: None }));
+                }
                 let sizes = (size, array.reshape_sectors());
                 (
                     moving::Rows::Copies(CopyRows { old, new, old_sectors }),

@@ -237,6 +237,21 @@ fn what_a_member_does_not_read_is_had_from_another_copy() {
 }
 
 #[test]
+fn a_reshape_does_not_begin_where_a_block_would_have_no_copy() {
+    let case = Copies { disks: (5, 5), chunk: (8, 8), layout: (N3, O3), size: 96, behind: 160 };
+    let model = case.model();
+    case.begin(&model).unwrap();
+    let present = [0, 1];
+    let members: Vec<Member> =
+        present.iter().map(|n| Member { superblock: model.superblock(*n), bitmap: None }).collect();
+    let array = members[0].superblock.clone();
+    let slots = [Some(0), Some(1), None, None, None];
+    let part = Part { model: &model, present: &present };
+    let refused = Reshape::new(part, members, &array, &slots, &slots).err().unwrap();
+    assert!(matches!(refused, RunError::Move(MoveError::Read { device: None, .. })), "{refused}");
+}
+
+#[test]
 fn a_larger_array_gets_a_larger_bitmap_at_the_end() {
     let case = cases()[0];
     let model = case.model();
