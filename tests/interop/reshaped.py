@@ -20,6 +20,9 @@ SUPERBLOCK_AT = {"1.1": 0, "1.2": 4096}
 NOT_ALIKE = ((104, 112), (192, 208), (216, 220))
 RAID_LAYOUTS = ["left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric"]
 HELD_AT = 8192  # sectors of each member
+HELD_AT_10 = 49152  # of the array: a raid10 counts those
+RAID10_LAYOUTS = {"n": lambda copies: 0x100 | copies, "o": lambda copies: 0x10001 | copies << 8}
+NEVER = (1 << 64) - 1
 TOOK_TOO_LONG_S = 50
 ATTEMPTS = 8
 
@@ -46,6 +49,9 @@ class Reshaped(Grown):
         told = json.loads(self._host("grow", "--json", *self.change, *self._shuffled(everyone)))["reshape"]
         if not told["is_done"] or told["array_bytes"][1] != twin["size"]:
             raise Wrong(f"it says {told}")
+        if told["is_resync_due"] != (self._is_copies and told["array_bytes"][0] != told["array_bytes"][1]):
+            raise Wrong(f"it says of a resync {told['is_resync_due']}")
+        self._resynced()
         for path, twin in zip(everyone, twins):
             self._like_twin(path, twin)
             os.remove(twin)
@@ -103,7 +109,7 @@ class Reshaped(Grown):
         self._made_by("mdadm")
         everyone = self.members + self.spares
         self.step = "the kernel begins"
-        self.guest.request("reshape", members=everyone, grow=list(self.change), at=HELD_AT)
+        self.guest.request("reshape", members=everyone, grow=list(self.change), at=HELD_AT_10 if self._is_copies else HELD_AT)
         self._alike(everyone)
         if self.number % 2:
             self._killed_midway(["grow", "--continue"], is_first=False)
@@ -115,7 +121,7 @@ class Reshaped(Grown):
         self._made_by("mdadm")
         everyone = self.members + self.spares
         self.step = "the kernel begins"
-        self.guest.request("reshape", members=everyone, grow=list(self.change), at=HELD_AT)
+        self.guest.request("reshape", members=everyone, grow=list(self.change), at=HELD_AT_10 if self._is_copies else HELD_AT)
         self._killed_midway(["grow", "--continue"], is_first=False, until=0.4)
         self.step = "the kernel goes on"
         self.guest.request("reshape", members=self._shuffled(everyone), pause_s=0.05)
@@ -180,10 +186,21 @@ class Reshaped(Grown):
         finally:
             for path, data in whole.items():
                 pathlib.Path(path).write_bytes(data)
+        if self._is_copies and answer["size"] > len(self.content.bytes):
+            return  # what is new may be anything
         content = Content(answer["size"])
         content.bytes[:len(self.content.bytes)] = self.content.bytes
         if answer["sha256"] != content.digest():
             raise Wrong(f"the kernel takes it, with other bytes: {answer['said']}")
+
+    @property
+    def _is_copies(self):
+        return self.shape.level == "10"
+
+    def _resynced(self):
+        """What a raid10 holds more is the same on all members once it was resynced."""
+        if self._is_copies:
+            self._host("assemble", *self._shuffled(self.members + self.spares))
 
     # Superblocks.
     def _place(self, path):
@@ -215,9 +232,14 @@ class Reshaped(Grown):
         backwards = moved > 0
         struct.pack_into("<I", block, 8, features | 4 | 64 | (32 if backwards else 0))
         old_chunk = self.shape.chunk * 2
-        old_layout = RAID_LAYOUTS.index(self.shape.layout) if self.shape.layout else 0 if self.shape.level == "4" else 2
+        if self._is_copies:
+            old_layout = RAID10_LAYOUTS[self.shape.layout[0]](self.shape.copies)
+            position = size * (slots - delta) // self.shape.copies if at_end != backwards else 0
+            struct.pack_into("<Q", block, 208, NEVER)  # due when it has ended
+        else:
+            old_layout = RAID_LAYOUTS.index(self.shape.layout) if self.shape.layout else 0 if self.shape.level == "4" else 2
+            position = size * (slots - (2 if self.shape.level == "6" else 1)) if at_end != backwards else 0
         struct.pack_into("<IQII", block, 76, old_layout, size, old_chunk, slots)
-        position = size * (slots - (2 if self.shape.level == "6" else 1)) if at_end != backwards else 0
         struct.pack_into("<Q", block, 104, position)
         struct.pack_into("<QQ", block, 128, offset - moved, length + moved)
         struct.pack_into("<Q", block, 200, events)
@@ -280,6 +302,9 @@ class Reshaped(Grown):
         if not features & 4:
             return untold
         whole = size * (slots - (2 if block[72] == 6 else 1))
+        if block[72] == 10:
+            delta, = struct.unpack_from("<i", block, 112)
+            whole = size * (slots - delta) // self.shape.copies
         return 1 - position / whole if features & 32 else position / whole
 
     def _sound(self, answer):
@@ -289,15 +314,15 @@ class Reshaped(Grown):
             raise Wrong(f"the kernel leaves it {answer['sync_action']}, degraded {answer['degraded']}")
 
     def _learn_size(self, members, *words):
-        """All that was there is there, and what is new is zeroes."""
+        """All that was there is there, and what is new is zeroes; of a raid10 it is anything."""
         read = self._host("read", *words, *self._shuffled(members))
         old = len(self.content.bytes)
         if read[:old] != bytes(self.content.bytes):
             raise Wrong("bytes differ after the reshape")
-        if any(read[old:]):
+        if any(read[old:]) and not self._is_copies:
             raise Wrong("what is new is not zeroes")
         grown = Content(len(read))
-        grown.bytes[:old] = self.content.bytes
+        grown.bytes[:] = read
         self.content = grown
 
     def _ended(self):
@@ -306,6 +331,7 @@ class Reshaped(Grown):
         self._learn_roles()
         self.shape = dataclasses.replace(self.shape, level=str(self._superblock(everyone[0])[72]))
         self.step = "after the reshape"
+        self._resynced()
         self._learn_size(everyone)
         self._host("check", *self._shuffled(everyone))
         self._alike(everyone)
@@ -396,4 +422,39 @@ def cases():
             add(how, shape, *change)
     for shape, *change in [long[1], long[2], (raid("5", 4), "--layout=parity-first"), (raid("6", 4, bitmap=True), "--chunk=32")]:
         add("reshaped-degraded", shape, *change)
+    return [case for case in made if case] + copies()
+
+
+def copies():
+    """Of raid10. Linux 6.1 itself loses members where copies become offset ones, or offset ones get another chunk, unless it takes the
+    reshape up: those it is not asked to begin. A bitmap whose chunk is larger than the array hides from it what is to be resynced."""
+    made = []
+
+    def add(how, shape, *change):
+        made.append(Reshaped(how, shape, change, len(made)))
+
+    def ten(layout, members, size=24 * MIB, **more):
+        return Shape("10", equal(members, size), **{"layout": layout, "chunk": 64, **more})
+    for shape, *change in [
+        (ten("n2", 4, spares=1), "--raid-devices=5"), (ten("n2", 3, spares=1), "--raid-devices=4"),
+        (ten("n2", 2, spares=2, metadata="1.1"), "--raid-devices=4", "--chunk=128"), (ten("n3", 4, spares=1), "--raid-devices=5"),
+        (ten("o2", 4, spares=1), "--raid-devices=5"), (ten("o2", 3, chunk=16), "--layout=n2"), (ten("n2", 4, bitmap=True), "--chunk=32"),
+        (Shape("10", equal(4, 24 * MIB), layout="n2", chunk=64, size=12 * MIB, metadata="1.0"), "--chunk=128"),
+        (Shape("10", equal(5, 24 * MIB), layout="n2", chunk=16, size=12 * MIB), "--chunk=64"), (ten("n2", 4, spares=2), "--raid-devices=5"),
+    ]:
+        add("reshaped", shape, *change)
+    big = 32 * MIB
+    grows = ten("n2", 4, big, spares=1), "--raid-devices=5"
+    backwards = Shape("10", equal(4, big), layout="n2", chunk=64, size=20 * MIB), "--chunk=32"
+    offset = ten("o2", 4, big, spares=1), "--raid-devices=5"
+    near = ten("o2", 3, big), "--layout=n2"
+    ours = [(ten("n2", 4, big), "--layout=o2"), (ten("o2", 3, big, metadata="1.1"), "--chunk=32"), (ten("n3", 5, big, spares=1), "--raid-devices=6", "--chunk=128")]
+    for how, shapes in [("reshaped-cut", [grows, backwards, offset, near, *ours]), ("reshaped-part-way-by-md", [grows, backwards, offset, near]),
+                        ("reshaped-cut-and-continued", [grows, backwards, offset, near, *ours, (ten("n2", 3, big, spares=1, bitmap=True), "--raid-devices=4")]),
+                        ("reshaped-by-turns", [grows, offset]), ("reshaped-degraded", [backwards, (ten("n2", 4), "--layout=o2")]),
+                        ("reshaped-first", [(ten("n2", 4, spares=1), "--raid-devices=5"), (ten("o2", 4), "--chunk=32")]),
+                        ("reshaped-last", [(ten("n2", 4, spares=1), "--raid-devices=5"), (ten("n2", 4), "--chunk=128")])]:
+        for shape, *change in shapes:
+            add(how, shape, *change)
+        made.append(None)  # even and odd ones change places
     return [case for case in made if case]

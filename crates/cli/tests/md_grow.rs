@@ -124,12 +124,7 @@ fn what_is_refused_changes_nothing() {
         ("-l 1 -n 3 --assume-clean".to_owned(), "-k ppl", 0, "only raid5 has"),
         ("-l 0 -n 3 -c 64".to_owned(), "-k resync", 0, "without redundancy"),
         ("-l 5 -n 3 -c 64 --force -k ppl".to_owned(), "-k resync", 0, "a resync or recovery is due"),
-        (
-            "-l 10 -n 3 -c 64 --assume-clean".to_owned(),
-            "-n 4",
-            0,
-            "only raid1 takes another number of raid devices",
-        ),
+        ("-l 0 -n 3 -c 64".to_owned(), "-n 4", 0, "only raid1 takes another number of raid devices"),
         ("-l 1 -n 3 --assume-clean".to_owned(), "-n 3", 0, "has 3 raid devices already"),
         ("-l 1 -n 3 --assume-clean".to_owned(), "-n 2", 0, "3 raid devices are in use"),
         ("-l 1 -n 3 --assume-clean".to_owned(), "-n 4", 0, "need as many spares, and there are 0"),

@@ -85,6 +85,33 @@ fn data_are_where_they_were_in_an_array_of_another_shape() {
     }
 }
 
+#[test]
+fn copies_are_where_they_were_in_an_array_of_another_shape() {
+    for (options, count, change, said) in [
+        ("-l 10 -n 4 -x 1 -c 64 -b internal", 5, "-n 5", "the array has 5 raid devices, before 4 now"),
+        ("-l 10 -n 3 -c 64 -z 6M", 3, "-c 128", "the array has a chunk of 128K, before 64K now"),
+        ("-l 10 -n 4 -c 64 -e 1.1", 4, "-p o2 -c 32", "the layout o2, before n2"),
+    ] {
+        let (folder, names, content) = made(options, count, 12);
+        let path = folder.path();
+        let told = json(path, &format!("grow --json {change}{names}"));
+        assert!(told["said"][0].as_str().unwrap().contains(said), "{told}");
+        let reshape = &told["reshape"];
+        assert_eq!((&reshape["is_done"], &reshape["percent"]), (&true.into(), &100.0.into()));
+        let grows = change.contains("-n");
+        assert_eq!(reshape["array_bytes"][0], content.len());
+        assert_eq!(reshape["array_bytes"][1], content.len() * if grows { 5 } else { 4 } / 4);
+        assert_eq!(reshape["is_resync_due"], grows, "{told}");
+        ok(path, &format!("assemble{names}"), b"");
+        ok(path, &format!("check{names}"), b"");
+        let one_less = names.trim_start().split_once(' ').unwrap().1;
+        for read in [format!("read{names}"), format!("read --run {one_less}")] {
+            let read = ok(path, &read, b"");
+            assert!(read[..content.len()] == content, "{options} {change}: bytes differ");
+        }
+    }
+}
+
 /// The rest of it is in `tests/interop/reshaped.py`, beside Linux.
 #[test]
 fn an_array_of_another_level_holds_what_it_held_and_survives_what_the_level_survives() {
@@ -135,7 +162,22 @@ fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
         (five, 4, "-n 4 -b none", "one change at a time"),
         (five, 4, "--continue -c 32", "one change at a time"),
         ("-l 4 -n 3 -c 64", 3, "-p ls", "no layouts"),
-        ("-l 10 -n 4 -c 64", 4, "-c 32", "a raid10 array is Linux's work"),
+        ("-l 10 -n 4 -c 64", 4, "-n 5", "need as many spares, and there are 0"),
+        ("-l 10 -n 4 -c 64", 4, "-n 3", "`mdadm --grow --array-size`"),
+        ("-l 10 -n 4 -c 64", 4, "-p n2", "the array is so already"),
+        ("-l 10 -n 4 -c 64", 4, "-p f2", "copies that lie far away (fN) are not moved"),
+        ("-l 10 -n 4 -c 64 -p f2", 4, "-c 32", "copies that lie far away (fN) are not moved"),
+        ("-l 10 -n 4 -c 64", 4, "-p n3", "each block has 2 copies, and 3 are asked for"),
+        (
+            "-l 10 -n 3 -c 64 -z 640K",
+            3,
+            "-c 128",
+            "holds 960K, and in whole rows of that chunk and layout its members hold 896K",
+        ),
+        ("-l 10 -n 4 -c 64 -z 640K", 4, "-c 256", "which is no multiple of the chunk of 256K"),
+        ("-l 10 -n 4 -x 1 -c 64 -e 1.0", 5, "-n 5", "0 are free before; Linux has no other way"),
+        ("-l 10 -n 4 -x 1 -c 64 -e 0.90", 5, "-n 5", "neither Linux nor stripewise reshapes a raid10 array"),
+        ("-l 10 -n 4 -c 64", 4, "-l 0", "from raid10 to raid0 is Linux's work"),
         ("-l 1 -n 2", 2, "-c 32", "a raid1 array is Linux's work"),
         ("-l 0 -n 2 -c 64", 2, "-n 3", "a raid0 array is reshaped, which is Linux's work"),
         ("-l 5 -n 3 -x 1 -c 64 -e 0.90", 4, "-n 4", "`mdadm --grow --backup-file`"),
@@ -207,8 +249,13 @@ fn cut(folder: &Path, words: &str, signal: &str) -> (Option<i32>, String) {
 
 #[test]
 fn what_was_cut_off_is_refused_until_it_is_continued() {
-    for (signal, code) in [("-INT", Some(130)), ("-KILL", None)] {
-        let (folder, names, content) = made("-l 5 -n 3 -c 64", 3, 96);
+    for (options, count, signal, code) in [
+        ("-l 5 -n 3 -c 64", 3, "-INT", Some(130)),
+        ("-l 5 -n 3 -c 64", 3, "-KILL", None),
+        ("-l 10 -n 4 -c 64", 4, "-KILL", None),
+    ] {
+        let (folder, names, content) = made(options, count, 96);
+        let one_less = names.rsplit_once(' ').unwrap().0;
         let path = folder.path();
         let (ended, said) = cut(path, &format!("grow -c 32{names}"), signal);
         assert_eq!(ended, code, "{said}");
@@ -231,10 +278,10 @@ fn what_was_cut_off_is_refused_until_it_is_continued() {
             assert!(ok(path, &format!("read{names}"), b"") == content);
             ok(path, &format!("check{names}"), b"");
         } else {
-            let refused = fails(path, "grow --continue 0.img 1.img", b"", 2);
+            let refused = fails(path, &format!("grow --continue{one_less}"), b"", 2);
             assert!(refused.contains("--run"), "{refused}");
-            ok(path, "grow --continue --run 0.img 1.img", b"");
-            assert!(ok(path, "read --run 0.img 1.img", b"") == content);
+            ok(path, &format!("grow --continue --run{one_less}"), b"");
+            assert!(ok(path, &format!("read --run{one_less}"), b"") == content);
             // It is out of date, and is had back as a new one.
             assert!(ok(path, &format!("read --run{names}"), b"") == content);
         }

@@ -28,7 +28,7 @@ use crate::output::{print, print_json};
     group = ArgGroup::new("change").required(true).multiple(true),
     after_help = "The array is idle: no server has it, and no recovery is due. One change at a time, but --level, --raid-devices, --chunk and --layout go \
 together. What is refused changes nothing (exit code 2). A change that was cut off is finished by the same command; a reshape, which moves all data of \
-a raid4, raid5 or raid6 array, by --continue, here or in Linux (mdadm --assemble). Ctrl-C ends it where it is."
+a raid4, raid5, raid6 or raid10 array, by --continue, here or in Linux (mdadm --assemble). Ctrl-C ends it where it is."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct GrowArgs {
@@ -59,15 +59,15 @@ pub(crate) struct GrowArgs {
     /// How much of each member is used, or max: more than now, resynced when the array is next assembled or served
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max, group = "change")]
     size: Option<MaxSize>,
-    /// Slots: of a raid1 array more, with a spare for each, or fewer, of which none is in use; of raid4, raid5 and raid6 more, with a
-    /// spare for each, for which the array is reshaped
+    /// Slots: of a raid1 array more, with a spare for each, or fewer, of which none is in use; of raid4, raid5, raid6 and raid10
+    /// more, with a spare for each, for which the array is reshaped
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "change")]
     raid_devices: Option<u32>,
-    /// The chunk from now on, for which a raid4, raid5 or raid6 array is reshaped
+    /// The chunk from now on, for which a raid4, raid5, raid6 or raid10 array is reshaped
     #[arg(long, short, value_name = "SIZE", group = "change")]
     chunk: Option<Size>,
-    /// The layout from now on, in mdadm's names, for which a raid5 or raid6 array is reshaped; with --level 6 preserve leaves all data
-    /// in place
+    /// The layout from now on, in mdadm's names, for which a raid5, raid6 or raid10 array is reshaped; with --level 6 preserve
+    /// leaves all data in place
     #[arg(long, short = 'p', value_name = "LAYOUT", group = "change")]
     layout: Option<String>,
     /// The level from now on: 5 of a raid4 array or a raid1 of two, 6 of a raid5, which takes a spare and reshapes it, 4 or 1 of a

@@ -1,5 +1,5 @@
-//! The superblock's part of a reshape, as by `mdadm --grow` (4.2) and Linux 6.1: a level with parity gets more members, another
-//! chunk or another layout, and all data move.
+//! The superblock's part of a reshape, as by `mdadm --grow` (4.2) and Linux 6.1: a level with parity, or a RAID-10, gets more
+//! members, another chunk or another layout, and all data move.
 //!
 //! Data move towards lower sectors of the members if there is room before them, else from the end towards higher ones: then
 //! `data_offset` changes ([`Superblock1::new_offset_sectors`]), and nothing that is not yet recorded as moved is written over.
@@ -8,7 +8,8 @@
 //! Facts: `super_1_sync`, `md_finish_reshape` and `raid5_start_reshape` in the kernel; the choice of the offsets from what
 //! mdadm 4.2 chose (see the tests).
 
-use std::fmt;
+mod copies;
+mod error;
 
 use super::level::Takeover;
 use super::{BLOCK_SECTORS, Update};
@@ -16,6 +17,7 @@ use crate::bitmap::BitmapSuperblock;
 use crate::error::require;
 use crate::level::Level;
 use crate::superblock_1::{Features, Minor, Role, Superblock1, Superblock1Error};
+pub use error::ReshapeError;
 
 /// From here on an offset is not rounded further: 1 MiB.
 const ALIGNED_SECTORS: u64 = 2048;
@@ -34,134 +36,6 @@ pub struct Target {
     /// The layout's number.
     pub layout: u32,
 }
-
-/// Why an array is not reshaped so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReshapeError {
-    /// Not at this level.
-    Level(Level),
-    /// Not with metadata 0.90, which has no place for another data offset.
-    Metadata,
-    /// Beside a partial parity log Linux reshapes nothing.
-    Ppl,
-    /// The array is so already.
-    Same,
-    /// Slots would go.
-    Fewer {
-        /// Slots now.
-        now: u32,
-        /// Slots asked for.
-        asked: u32,
-    },
-    /// Fewer spares than slots that are added.
-    Spares {
-        /// Slots that are added.
-        added: u32,
-        /// Spares.
-        spares: u32,
-    },
-    /// More slots than the level or the superblock has.
-    TooMany {
-        /// The most.
-        most: u32,
-        /// Slots asked for.
-        asked: u32,
-    },
-    /// The chunk is no power of two, or smaller than a page.
-    Chunk {
-        /// Sectors asked for.
-        chunk_sectors: u32,
-    },
-    /// What is used of each member is not whole chunks.
-    ChunkDoesNotDivide {
-        /// The chunk, now or asked for.
-        chunk_sectors: u32,
-        /// Sectors used of each member.
-        size_sectors: u64,
-    },
-    /// A member has no room to move its data by.
-    Room {
-        /// Which, in the order given.
-        member: usize,
-        /// Sectors that it takes.
-        needed_sectors: u64,
-        /// Sectors that are free before its data.
-        before_sectors: u64,
-        /// Sectors that are free behind its data.
-        after_sectors: u64,
-        /// Whether room behind the data would do as well.
-        either: bool,
-    },
-}
-
-impl fmt::Display for ReshapeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Level(level) => write!(
-                f,
-                "raid4, raid5 and raid6 arrays are reshaped here; a {level} array is Linux's work (`mdadm --grow`)"
-            ),
-            Self::Metadata => f.write_str(
-                "metadata 0.90 has no place for another data offset, so that a reshape needs a backup, which is Linux's work \
-                 (`mdadm --grow --backup-file`)",
-            ),
-            Self::Ppl => f.write_str(
-                "beside a partial parity log md reshapes nothing; take it away first, with --consistency-policy resync",
-            ),
-            Self::Same => f.write_str("the array is so already"),
-            Self::Fewer { now, asked } => write!(
-                f,
-                "the array has {now} raid devices, and {asked} would hold less; Linux makes arrays smaller, with `mdadm --grow \
-                 --array-size` and then `--raid-devices`"
-            ),
-            Self::Spares { added, spares } => write!(
-                f,
-                "{added} more raid devices need as many spares, and there are {spares}; `stripewise add-spare` them first and \
-                 name them"
-            ),
-            Self::TooMany { most, asked } => {
-                write!(f, "{asked} raid devices are too many; this array can have {most} at most")
-            }
-            Self::Chunk { chunk_sectors } => write!(
-                f,
-                "a chunk of {} bytes cannot be; it is a power of two, 4K or more",
-                u64::from(*chunk_sectors) * 512
-            ),
-            Self::ChunkDoesNotDivide { chunk_sectors, size_sectors } => {
-                let chunk = u64::from(*chunk_sectors).max(1);
-                if chunk > *size_sectors {
-                    return write!(
-                        f,
-                        "{}K are used of each member, less than a chunk of {}K; take a smaller one",
-                        size_sectors / 2,
-                        chunk / 2
-                    );
-                }
-                write!(
-                    f,
-                    "{}K are used of each member, which is no multiple of the chunk of {}K; another chunk divides it, or Linux makes \
-                     the array smaller (`mdadm --grow --size {}`), after the file system on it",
-                    size_sectors / 2,
-                    chunk / 2,
-                    size_sectors / chunk * chunk / 2
-                )
-            }
-            Self::Room { needed_sectors, before_sectors, after_sectors, either, .. } => {
-                let place = if *either { "before or behind" } else { "before" };
-                write!(
-                    f,
-                    "to move its data safely {needed_sectors} sectors must be free {place} them; {before_sectors} are free before"
-                )?;
-                if *either {
-                    write!(f, " and {after_sectors} behind")?;
-                }
-                f.write_str("; without that room it takes a backup, which is Linux's work (`mdadm --grow --backup-file`)")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReshapeError {}
 
 /// Sectors of a member that nothing uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +83,7 @@ pub struct Course {
 /// It cannot.
 pub fn check_reshape(array: &Superblock1, target: Target, spares: u32) -> Result<(), ReshapeError> {
     let Target { raid_disks, chunk_sectors, layout } = target;
-    if !matches!(array.level, Level::Raid4 | Level::Raid5 | Level::Raid6) {
+    if !matches!(array.level, Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10) {
         return Err(ReshapeError::Level(array.level));
     }
     if (raid_disks, chunk_sectors, layout) == (array.raid_disks, array.chunk_sectors, array.layout) {
@@ -220,6 +94,9 @@ pub fn check_reshape(array: &Superblock1, target: Target, spares: u32) -> Result
     }
     if raid_disks < array.raid_disks {
         return Err(ReshapeError::Fewer { now: array.raid_disks, asked: raid_disks });
+    }
+    if array.level == Level::Raid10 {
+        copies::check(array, target)?;
     }
     let added = raid_disks - array.raid_disks;
     let most = if array.level == Level::Raid6 { 255 } else { crate::create::SLOTS_MAX_V1 };
@@ -238,6 +115,7 @@ pub fn check_reshape(array: &Superblock1, target: Target, spares: u32) -> Result
         .find(|chunk| !size_sectors.is_multiple_of(u64::from(**chunk)))
     {
         Some(chunk) => Err(ReshapeError::ChunkDoesNotDivide { chunk_sectors: *chunk, size_sectors }),
+        None if array.level == Level::Raid10 => copies::check_held(array, target),
         None => Ok(()),
     }
 }
@@ -245,6 +123,9 @@ pub fn check_reshape(array: &Superblock1, target: Target, spares: u32) -> Result
 /// The least by which data are moved: what holds the fewest whole stripes, old and new, that are as long as each other, spread over
 /// the fewer members. It is a chunk, of the larger kind, or more.
 fn move_min_sectors(array: &Superblock1, target: Target) -> u64 {
+    if array.level == Level::Raid10 {
+        return copies::move_min_sectors(array, target);
+    }
     let parity = u32::from(array.level.parity_count());
     let stripe = |disks: u32, chunk: u32| u64::from(disks - parity) * u64::from(chunk);
     let (old, new) =
@@ -278,18 +159,29 @@ pub fn plan_course(
 ) -> Result<Course, ReshapeError> {
     let is_growing = target.raid_disks > array.raid_disks;
     let usual_sectors = move_min_sectors(array, target);
-    let needed_sectors = if is_growing { grow_min_sectors(array, target) } else { usual_sectors };
+    let needed_sectors = match array.level {
+        Level::Raid10 => copies::safe_min_sectors(array, target),
+        _ if is_growing => grow_min_sectors(array, target),
+        _ => usual_sectors,
+    };
     let least = |room: fn(&Room) -> u64| members.iter().map(|(_, r)| room(r)).min().unwrap_or(0);
     let (before, after) = (least(|room| room.before_sectors), least(|room| room.after_sectors));
-    let backwards = !is_growing && after > before;
+    let backwards = !is_growing && after >= before;
     let has_room = |room: &Room| {
         let free = if backwards { room.after_sectors } else { room.before_sectors };
         free >= needed_sectors
     };
     if let Some(member) = members.iter().position(|(_, room)| !has_room(room)) {
         let Room { before_sectors, after_sectors } = members[member].1;
-        let either = !is_growing;
-        return Err(ReshapeError::Room { member, needed_sectors, before_sectors, after_sectors, either });
+        let (either, has_backup) = (!is_growing, array.level != Level::Raid10);
+        return Err(ReshapeError::Room {
+            member,
+            needed_sectors,
+            before_sectors,
+            after_sectors,
+            either,
+            has_backup,
+        });
     }
     let moved = |(member, _): &(&Superblock1, Room)| {
         let now = member.data_offset_sectors;
@@ -370,8 +262,7 @@ impl Superblock1 {
             new.features |= Features::RECOVERY_OFFSET;
             new.recovery_offset_sectors = 0;
         }
-        let data = u64::from(target.raid_disks) - u64::from(self.level.parity_count());
-        let position = if backwards { self.size_sectors.saturating_mul(data) } else { 0 };
+        let position = if backwards { new.reshape_sectors() } else { 0 };
         new.with_reshape_position(position, update)
     }
 
@@ -402,6 +293,14 @@ impl Superblock1 {
         if self.reshape().is_some() && new.features.contains(Features::RECOVERY_OFFSET) {
             new.features = new.features.without(Features::RECOVERY_OFFSET | Features::RECOVERY_BITMAP);
             new.recovery_offset_sectors = 0;
+        }
+        let is_forwards = self.reshape().is_some_and(|reshape| !reshape.backwards);
+        if self.level == Level::Raid10 && is_forwards {
+            // What the array holds now beyond what has moved is whatever was there, other things on each member.
+            let moved = self.reshape_sectors();
+            if new.held_sectors() > moved {
+                new.resync_offset_sectors = new.resync_offset_sectors.min(moved);
+            }
         }
         new
     }
@@ -443,11 +342,37 @@ impl Superblock1 {
         Self::parse(&self.reshaped().to_bytes(), self.super_offset_sectors).map(|_| ())
     }
 
-    /// How far a reshape of a level with parity is, in percent; none if no such is under way.
+    /// Sectors of the array as it is by its shape, of a level of copies or with parity.
+    pub fn held_sectors(&self) -> u64 {
+        let Self { level, size_sectors, .. } = *self;
+        match level {
+            Level::Raid1 => size_sectors,
+            Level::Raid10 => {
+                let Self { raid_disks, chunk_sectors, layout, .. } = *self;
+                copies::held_sectors(Target { raid_disks, chunk_sectors, layout }, size_sectors)
+            }
+            _ => {
+                let data = self.raid_disks.saturating_sub(level.parity_count().into());
+                size_sectors.saturating_mul(data.into())
+            }
+        }
+    }
+
+    /// Sectors of the array that the reshape under way goes through: all of the new one, but of a RAID-10 that it goes through
+    /// forwards those there were.
+    pub fn reshape_sectors(&self) -> u64 {
+        let Some(reshape) = self.reshape() else { return 0 };
+        if self.level == Level::Raid10 && !reshape.backwards {
+            return Self { raid_disks: self.slots_before_reshape(), ..self.clone() }.held_sectors();
+        }
+        self.reshaped().held_sectors()
+    }
+
+    /// How far a reshape of a level with parity, or of a RAID-10, is, in percent; none if no such is under way.
     pub fn reshaped_percent(&self) -> Option<u8> {
-        let reshape = self.reshape().filter(|_| self.level.parity_count() > 0)?;
-        let data = u64::from(self.raid_disks).checked_sub(self.level.parity_count().into())?;
-        let all = u128::from(self.size_sectors) * u128::from(data);
+        let is_known = self.level.parity_count() > 0 || self.level == Level::Raid10;
+        let reshape = self.reshape().filter(|_| is_known)?;
+        let all = u128::from(self.reshape_sectors());
         let position = u128::from(reshape.position_sectors).min(all);
         let done = if reshape.backwards { all - position } else { position };
         Some((done * 100).checked_div(all)? as u8)
@@ -515,212 +440,4 @@ fn end_as(member: &Superblock1, array: &Superblock1) -> Option<Superblock1> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::Timestamp;
-    use crate::uuid::Uuid;
-
-    fn array(level: Level, raid_disks: u32, chunk_kib: u32, data_offset: u64, size: u64) -> Superblock1 {
-        let mut superblock = Superblock1::new(level, raid_disks, 0, Uuid([7; 16]));
-        (superblock.super_offset_sectors, superblock.data_offset_sectors) = (8, data_offset);
-        (superblock.size_sectors, superblock.data_size_sectors) = (size, 131_072 - data_offset);
-        (superblock.chunk_sectors, superblock.layout) = (chunk_kib * 2, 2);
-        let slots = superblock.raid_disks as usize;
-        superblock
-            .dev_roles
-            .iter_mut()
-            .take(slots)
-            .zip(0..)
-            .for_each(|(role, slot)| *role = Role::Slot(slot));
-        superblock
-    }
-
-    fn target(raid_disks: u32, chunk_kib: u32) -> Target {
-        Target { raid_disks, chunk_sectors: chunk_kib * 2, layout: 2 }
-    }
-
-    fn new_offset(array: &Superblock1, target: Target) -> Result<(u64, bool), ReshapeError> {
-        let (before_sectors, after_sectors) =
-            (array.data_offset_sectors - 80, array.data_size_sectors - array.size_sectors);
-        let course = plan_course(array, target, &[(array, Room { before_sectors, after_sectors })])?;
-        Ok((array.data_offset_sectors.strict_add_signed(course.new_offsets[0].into()), course.backwards))
-    }
-
-    /// `New Offset` of mdadm 4.2 on devices of 131072 sectors.
-    #[test]
-    fn more_members_move_the_data_as_far_as_mdadm_moves_them() {
-        for (level, disks, more, chunk, new_chunk, offset, right) in [
-            (Level::Raid5, 3, 4, 64, 64, 2048, 1664),
-            (Level::Raid5, 3, 5, 64, 64, 2048, 1792),
-            (Level::Raid5, 3, 4, 512, 512, 4096, 1024),
-            (Level::Raid5, 3, 4, 64, 64, 1024, 640),
-            (Level::Raid4, 3, 4, 64, 64, 2048, 1664),
-            (Level::Raid6, 4, 5, 64, 64, 2048, 1664),
-            (Level::Raid6, 4, 6, 64, 128, 2048, 1536),
-        ] {
-            let array = array(level, disks, chunk, offset, 102_400);
-            assert_eq!(
-                new_offset(&array, target(more, new_chunk)),
-                Ok((right, false)),
-                "{level} {disks} {more}"
-            );
-        }
-        let tight = array(Level::Raid5, 3, 64, 128, 102_400);
-        assert_eq!(
-            new_offset(&tight, target(4, 64)),
-            Err(ReshapeError::Room {
-                member: 0,
-                needed_sectors: 128,
-                before_sectors: 48,
-                after_sectors: 28_544,
-                either: false
-            })
-        );
-        // mdadm helps itself with a backup there.
-        let tight = array(Level::Raid5, 4, 512, 4096, 102_400);
-        assert_eq!(new_offset(&tight, target(5, 512)), Ok((1024, false)));
-    }
-
-    /// As the above, of a chunk of 32K in place of 64K; 0 stands for all that there is.
-    #[test]
-    fn another_chunk_moves_the_data_to_where_mdadm_moves_them() {
-        for (offset, size, right, backwards) in [
-            (2048, 0, 1024, false),
-            (6144, 0, 4096, false),
-            (10_240, 0, 6144, false),
-            (20_480, 0, 10_240, false),
-            (2200, 0, 2048, false),
-            (2048, 79_872, 26_624, true),
-            (2048, 81_920, 24_576, true),
-            (2048, 102_400, 14_336, true),
-            (2048, 122_880, 4096, true),
-            (2048, 126_976, 4096, true),
-            (2048, 125_184, 4096, true),
-        ] {
-            let size = if size == 0 { 131_072 - offset } else { size };
-            let array = array(Level::Raid5, 3, 64, offset, size);
-            assert_eq!(new_offset(&array, target(3, 32)), Ok((right, backwards)), "{offset} {size}");
-        }
-        for (offset, right) in [(600, 512), (192, 128)] {
-            let array = array(Level::Raid5, 3, 16, offset, 131_072 - offset);
-            assert_eq!(new_offset(&array, target(3, 8)), Ok((right, false)), "{offset}");
-        }
-    }
-
-    #[test]
-    fn room_ends_where_logs_are() {
-        let mut start = array(Level::Raid5, 3, 64, 2048, 129_000);
-        assert_eq!(reshape_room(&start, None), Room { before_sectors: 1968, after_sectors: 24 });
-        start.set_bitmap(8);
-        let bitmap = BitmapSuperblock::new(start.set_uuid, 129_000, 4096);
-        assert_eq!(reshape_room(&start, Some(&bitmap)).before_sectors, 1968);
-        (start.bblog_offset_sectors, start.bblog_size_sectors) = (200, 8);
-        assert_eq!(reshape_room(&start, Some(&bitmap)).before_sectors, 2048 - 216);
-        let mut end = array(Level::Raid5, 3, 64, 0, 81_920);
-        end.super_offset_sectors = 131_056;
-        assert_eq!(reshape_room(&end, None), Room { before_sectors: 0, after_sectors: 131_056 - 81_920 });
-        (end.bblog_offset_sectors, end.bblog_size_sectors) = (-8, 8);
-        end.set_bitmap(-16);
-        assert_eq!(reshape_room(&end, None).after_sectors, 131_040 - 81_920);
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused() {
-        let five = array(Level::Raid5, 3, 64, 2048, 128_000);
-        let check = |array: &Superblock1, target, spares| check_reshape(array, target, spares).unwrap_err();
-        assert_eq!(check(&five, target(3, 64), 0), ReshapeError::Same);
-        assert_eq!(check(&five, target(2, 64), 0), ReshapeError::Fewer { now: 3, asked: 2 });
-        assert_eq!(check(&five, target(5, 64), 1), ReshapeError::Spares { added: 2, spares: 1 });
-        assert_eq!(check(&five, target(3, 6), 0), ReshapeError::Chunk { chunk_sectors: 12 });
-        assert_eq!(
-            check(&five, target(3, 1024), 0),
-            ReshapeError::ChunkDoesNotDivide { chunk_sectors: 2048, size_sectors: 128_000 }
-        );
-        let larger = check(&five, target(3, 1 << 20), 0).to_string();
-        assert_eq!(
-            larger,
-            "64000K are used of each member, less than a chunk of 1048576K; take a smaller one"
-        );
-        let one = array(Level::Raid1, 3, 0, 2048, 128_000);
-        assert_eq!(check(&one, target(4, 64), 1), ReshapeError::Level(Level::Raid1));
-        let six = array(Level::Raid6, 4, 64, 2048, 128_000);
-        assert_eq!(check(&six, target(256, 64), 300), ReshapeError::TooMany { most: 255, asked: 256 });
-        assert!(check_reshape(&five, target(4, 32), 1).is_ok());
-    }
-
-    #[test]
-    fn the_member_with_the_least_room_decides_how_far_all_move() {
-        // 48, 16 and 20 MiB of which 8 are used, from 1 MiB on: mdadm moves all of them to sector 8192.
-        let small = array(Level::Raid5, 3, 64, 2048, 16_384);
-        let room = |after_sectors| Room { before_sectors: 2032, after_sectors };
-        let moved = |rooms: &[u64]| {
-            let rooms: Vec<_> = rooms.iter().map(|after| (&small, room(*after))).collect();
-            plan_course(&small, target(3, 128), &rooms).unwrap()
-        };
-        assert_eq!(moved(&[79_872, 14_336, 22_528]), Course { new_offsets: vec![6144; 3], backwards: true });
-        let far = moved(&[1 << 34; 3]).new_offsets;
-        assert_eq!(far, [2_147_481_600; 3], "aligned, and no more than the superblock holds");
-        assert!(
-            moved(&[79_872, 600, 79_872]).new_offsets.iter().all(|offset| *offset < 0),
-            "where there is more room for all"
-        );
-    }
-
-    #[test]
-    fn what_the_first_or_last_superblocks_did_not_reach_follows() {
-        let update = |events| Update { events, utime: Timestamp::from_seconds(events) };
-        let mut before = array(Level::Raid5, 3, 64, 2048, 129_024);
-        before.events = 4;
-        let roles = vec![Role::Slot(0), Role::Slot(1), Role::Slot(2), Role::Slot(3)];
-        let beginning = Beginning { target: target(4, 32), backwards: false, roles };
-        let begun = before.with_reshape(&beginning, -384, update(5));
-        let mut members = [before.clone(), begun.clone()];
-        assert_eq!(follow_reshape(&mut members), [0]);
-        assert_eq!(members, [begun.clone(), begun.clone()]);
-        let on = begun.with_reshape_position(3072, update(6));
-        let mut members = [begun.clone(), on.clone()];
-        assert_eq!(follow_reshape(&mut members), [0_usize; 0], "it knows");
-        let mut members = [before.clone(), on.clone()];
-        assert_eq!(follow_reshape(&mut members), [0_usize; 0], "it is out of date");
-        let mut ended = on.reshaped();
-        ended.events = 6 + END_EVENTS;
-        ended.utime = Timestamp::from_seconds(9);
-        let mut members = [ended.clone(), on.clone(), begun];
-        assert_eq!(follow_reshape(&mut members), [1]);
-        assert_eq!(members[1], ended);
-    }
-
-    #[test]
-    fn a_reshape_begins_goes_on_and_ends_as_in_linux() {
-        let before = array(Level::Raid5, 3, 64, 2048, 129_024);
-        let roles = vec![Role::Slot(0), Role::Slot(1), Role::Slot(2), Role::Slot(3)];
-        let beginning = Beginning { target: Target { layout: 1, ..target(4, 32) }, backwards: false, roles };
-        let update = |events| Update { events, utime: Timestamp::from_seconds(events) };
-        let begun = before.with_reshape(&beginning, -384, update(5));
-        assert_eq!(begun.features, Features::RESHAPE_ACTIVE | Features::NEW_OFFSET);
-        assert_eq!((begun.raid_disks, begun.chunk_sectors, begun.layout), (4, 128, 2), "those of before");
-        assert_eq!((begun.new_chunk_sectors, begun.new_layout, begun.delta_disks), (64, 1, 1));
-        assert_eq!((begun.reshape_position_sectors, begun.slots_before_reshape()), (0, 3));
-        let on = begun.with_reshape_position(3072, update(6));
-        assert_eq!((on.reshape_position_sectors, on.events), (3072, 6));
-        assert_eq!((on.reshaped_percent(), before.reshaped_percent()), (Some(0), None));
-        assert_eq!(begun.with_reshape_position(129_024, update(6)).reshaped_percent(), Some(33));
-        let bytes = on.to_bytes();
-        assert_eq!(Superblock1::parse(&bytes, 8).unwrap(), on, "it reads");
-        assert!(on.check_reshaped().is_ok());
-        let onto_superblock = Superblock1 { new_offset_sectors: -2045, ..on.clone() };
-        assert!(onto_superblock.check_reshaped().is_err());
-        let before_device = Superblock1 { new_offset_sectors: -4000, ..on.clone() };
-        assert!(before_device.check_reshaped().unwrap_err().to_string().contains("new_offset"));
-        let done = on.reshaped();
-        assert_eq!(done.features, Features::default());
-        assert_eq!((done.data_offset_sectors, done.data_size_sectors), (1664, 129_408));
-        assert_eq!((done.raid_disks, done.chunk_sectors, done.layout), (4, 64, 1));
-        assert_eq!(done.delta_disks, 1, "what means nothing stays");
-        let mut back = Beginning { backwards: true, ..beginning };
-        back.target.raid_disks = 3;
-        let begun = before.with_reshape(&back, 1024, update(5));
-        assert!(begun.features.contains(Features::RESHAPE_BACKWARDS));
-        assert_eq!(begun.reshape_position_sectors, 129_024 * 2);
-    }
-}
+mod tests;

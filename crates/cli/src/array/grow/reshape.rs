@@ -40,9 +40,9 @@ pub(super) struct Told {
 /// Whether that is what is asked for. Of a level that does not reshape `--raid-devices` is something else.
 pub(super) fn is_meant(args: &GrowArgs, found: &Found) -> bool {
     let level = found.candidates.first().map(|candidate| candidate.superblock.level());
-    let has_parity = matches!(level, Some(Level::Raid4 | Level::Raid5 | Level::Raid6));
+    let moves = matches!(level, Some(Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10));
     let is_said = args.resume || args.level.is_some() || args.chunk.is_some() || args.layout.is_some();
-    is_said || (args.raid_devices.is_some() && has_parity)
+    is_said || (args.raid_devices.is_some() && moves)
 }
 
 pub(super) fn run(args: &GrowArgs, found: Found, options: Options) -> Result<Exit> {
@@ -108,7 +108,8 @@ fn percent(reshaped: &Reshaped) -> f64 {
 fn layouts(reshaped: &Reshaped) -> [Option<String>; 2] {
     let name = |level: Level, number: u32| {
         let layout = Layout::from_number(level, number as i32);
-        layout.filter(|_| matches!(level, Level::Raid5 | Level::Raid6)).map(|layout| layout.to_string())
+        let has_layouts = matches!(level, Level::Raid5 | Level::Raid6 | Level::Raid10);
+        layout.filter(|_| has_layouts).map(|layout| layout.to_string())
     };
     let ReshapeChange { level, layout, .. } = &reshaped.change;
     [name(level.0, layout.0), name(level.1, layout.1)]
@@ -157,12 +158,17 @@ fn said(reshaped: &Reshaped) -> String {
     let (before, now) = change.array_sectors;
     if before != now {
         let (before, now) = (before / 2, now / 2);
-        let _ = writeln!(text, "it holds {now}K now, before {before}K; what is new is zeroes");
+        let new = if change.is_new_resynced() {
+            "resynced when the array is next assembled or served, and reads as anything until it is written"
+        } else {
+            "zeroes"
+        };
+        let _ = writeln!(text, "it holds {now}K now, before {before}K; what is new is {new}");
     }
     if reshaped.is_recovery_due {
         text += "a spare is recovered for what was added when the array is next assembled or served\n";
     }
-    if reshaped.is_resync_due {
+    if reshaped.is_resync_due && !change.is_new_resynced() {
         text += "a resync is due, as it was before; it is made when the array is next assembled or served\n";
     }
     text

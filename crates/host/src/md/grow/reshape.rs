@@ -1,4 +1,4 @@
-//! Reshapes an idle array of a level with parity (`mdadm --grow --raid-devices`, `--chunk`, `--layout`), gives it another level
+//! Reshapes an idle array of a level with parity or a RAID-10 (`mdadm --grow --raid-devices`, `--chunk`, `--layout`), gives it another level
 //! (`--level`), or goes on with a reshape that was cut off, here or in Linux.
 //!
 //! # Contract
@@ -6,9 +6,12 @@
 //! *Ordering.* As `run` says: at every moment this or Linux can go on from what the superblocks say. The first and the last of them
 //! go to one member after the other; where power fails in between, Linux refuses the array and [`resume`] brings it to its end.
 
+mod apart;
+mod copies;
 mod course;
 mod level;
 mod moving;
+mod raid10;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -60,7 +63,7 @@ pub struct Reshaped {
     pub done_sectors: u64,
     /// A spare is to be recovered for a slot that the level added.
     pub is_recovery_due: bool,
-    /// A resync is due now, as it was before.
+    /// A resync is due now, as it was before, or of what is new.
     pub is_resync_due: bool,
 }
 
@@ -88,6 +91,11 @@ impl ReshapeChange {
         Self::between(&before, array)
     }
 
+    /// Whether what the array holds more is made alike on its members by a resync, and is not zeroes.
+    pub fn is_new_resynced(&self) -> bool {
+        self.level.1 == Level::Raid10 && self.array_sectors.1 > self.array_sectors.0
+    }
+
     /// From what the array was to what becomes of it.
     fn between(before: &Superblock1, array: &Superblock1) -> Self {
         let after = array.reshaped();
@@ -96,19 +104,10 @@ impl ReshapeChange {
             raid_disks: (before.raid_disks, after.raid_disks),
             chunk_sectors: (before.chunk_sectors, after.chunk_sectors),
             layout: (before.layout, after.layout),
-            array_sectors: (array_sectors(before), array_sectors(&after)),
+            array_sectors: (before.held_sectors(), after.held_sectors()),
             size_sectors: array.size_sectors,
         }
     }
-}
-
-/// What an array of copies or with parity holds.
-fn array_sectors(array: &Superblock1) -> u64 {
-    let slots = match array.level {
-        Level::Raid1 => 1,
-        level => array.raid_disks.saturating_sub(level.parity_count().into()),
-    };
-    array.size_sectors * u64::from(slots)
 }
 
 /// What runs a reshape: the time, and what is told how many sectors of how many of each member are done and says whether to go on.
@@ -153,7 +152,7 @@ pub fn reshape(
     let array = version_1(&assembled.found.candidates[assembled.assembly.freshest])
         .ok_or(match asked.level {
             Some(_) => GrowProblem::Level(LevelError::Metadata),
-            None => GrowProblem::Reshape(ReshapeError::Metadata),
+            None => GrowProblem::Reshape(ReshapeError::Metadata(assembled.assembly.geometry.level)),
         })?
         .clone();
     let begun = begin(&assembled, &members, &array, asked, (watch.clock)())?;
@@ -239,8 +238,8 @@ pub fn resume(
         if !is_ended {
             member.dev_roles.clone_from(&roles);
         }
-        if is_resync_due {
-            // Rows are others now.
+        if is_resync_due && array.level != Level::Raid10 {
+            // Rows are others now; a RAID-10's resync counts the array's sectors.
             member.resync_offset_sectors = 0;
         }
     }
@@ -288,7 +287,7 @@ fn as_if_ended(before: &[Superblock1]) -> Vec<Superblock1> {
 fn follow(found: &mut Found) -> Result<Vec<Superblock1>, GrowProblem> {
     let of_version_1 = |candidate: &stripewise_engine::assembly::Candidate| match &candidate.superblock {
         Superblock::V1(superblock) => Ok((**superblock).clone()),
-        Superblock::V0(_) => Err(GrowProblem::Reshape(ReshapeError::Metadata)),
+        Superblock::V0(_) => Err(GrowProblem::Reshape(ReshapeError::Metadata(candidate.superblock.level()))),
     };
     let mut superblocks: Vec<Superblock1> =
         found.candidates.iter().map(of_version_1).collect::<Result<_, _>>()?;
@@ -311,6 +310,9 @@ fn slots(assembly: &Assembly, members: &[usize], array: &Superblock1) -> Result<
         return Err(GrowProblem::refused(
             "a member is being replaced beside the reshape; that is Linux's work (`mdadm --assemble`)",
         ));
+    }
+    if array.level == Level::Raid10 {
+        raid10::require_whole(assembly)?;
     }
     let data = u64::from(array.raid_disks) - u64::from(array.level.parity_count());
     let come_to = array.reshape_position_sectors / data;
@@ -406,7 +408,12 @@ fn begin(
     let beginning = Beginning { target, backwards: course.backwards, roles };
     let begun = superblocks.iter().zip(&course.new_offsets);
     let begun = begun.map(|(superblock, offset)| superblock.with_reshape(&beginning, *offset, update));
-    Ok(Begun::Reshape(begun.collect()))
+    let begun: Vec<Superblock1> = begun.collect();
+    raid10::require_shape(&begun[0].reshaped())?;
+    raid10::larger_bitmap(assembled, members, &begun)?;
+    let (read, written) = slots_of(&begun);
+    require_room(&begun[0], &begun, &read, &written)?;
+    Ok(Begun::Reshape(begun))
 }
 
 /// The roles when the reshape has begun. The last of the spares takes the first slot, as in md, whose list of devices begins with
@@ -468,6 +475,7 @@ fn run(
 ) -> Result<Reshaped, GrowProblem> {
     let found = &assembled.found;
     let array = superblocks.iter().max_by_key(|one| one.events).expect("there are members").clone();
+    let larger_bitmap = raid10::larger_bitmap(&assembled, members, &superblocks)?;
     let table = members.iter().zip(superblocks).map(|(index, superblock)| {
         let bitmap = match &found.candidates[*index].bitmap {
             Some(_) if superblock.bitmap_offset_sectors().is_some() => bitmap_head(&assembled, *index)?,
@@ -481,6 +489,9 @@ fn run(
         None => GrowProblem::Reshaping(None, error.to_string()),
     };
     let mut reshape = Reshape::new(opened, table, &array, read, written).map_err(told)?;
+    if let Some(bitmap) = larger_bitmap {
+        reshape.set_larger_bitmap(bitmap);
+    }
     let mut done_sectors = 0;
     let ended = reshape
         .run(clock, |done, of| {
@@ -489,6 +500,8 @@ fn run(
         })
         .map_err(told)?;
     let is_done = ended == Ended::Done;
+    let is_new_due = is_done && change.is_new_resynced();
+    let is_resync_due = is_resync_due || is_new_due;
     Ok(Reshaped { change, is_done, done_sectors, is_recovery_due: false, is_resync_due, assembled })
 }
 

@@ -5,10 +5,15 @@
 //! what every member's superblock says, durably. A crash goes on from there, so that until another is recorded nothing may be
 //! written over what is old from the recorded position on: neither data nor parity of the whole old rows. [`Course::next`] never
 //! names a step that would. As the kernel's `reshape_request`, whose rule for going on (`raid5_run`) each position meets: it is a
-//! whole number of new stripes, of chunks as large as the larger of the two.
+//! whole number of new stripes, of chunks as large as the larger of the two. Of a RAID-10 it may be any page: `apart` says how far
+//! copies may go.
 
 use std::fmt;
 use std::ops::Range;
+
+use stripewise_engine::units::PAGE_SECTORS;
+
+use super::apart::Apart;
 
 /// What the rows of an array are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,13 +64,23 @@ impl fmt::Display for CourseError {
     }
 }
 
+/// What moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Way {
+    /// Stripes with parity, from those to these.
+    Rows(Rows, Rows),
+    /// Copies.
+    Copies(Apart),
+}
+
 /// The way of a reshape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Course {
-    old: Rows,
-    new: Rows,
+    way: Way,
     /// Sectors of each member.
     size: u64,
+    /// Sectors of the array that it goes through.
+    whole: u64,
     /// By how much the data of each member move at least, in the direction of the move.
     shift: u64,
     backwards: bool,
@@ -82,21 +97,45 @@ impl Course {
         backwards: bool,
         position: u64,
     ) -> Result<Self, CourseError> {
-        let course = Self { old, new, size, shift, backwards, position, recorded: position };
-        let unit = course.unit() * new.data;
-        if !position.is_multiple_of(unit) && position != course.end() || position > size * new.data {
+        let (way, whole) = (Way::Rows(old, new), size * new.data);
+        let course = Self { way, size, whole, shift, backwards, position, recorded: position };
+        course.check(old.chunk.max(new.chunk) * new.data)
+    }
+
+    /// A reshape of copies that goes through so many sectors of the array. What lies beyond them when it goes forwards is nothing that
+    /// has to move, though Linux may have come there.
+    pub(super) fn of_copies(
+        apart: Apart,
+        (size, whole): (u64, u64),
+        shift: u64,
+        backwards: bool,
+        position: u64,
+    ) -> Result<Self, CourseError> {
+        let all = if backwards { whole } else { whole.max(apart.new.sectors(size)) };
+        if position > all {
+            return Err(CourseError::Position { found: position, unit: PAGE_SECTORS });
+        }
+        let position = position.min(whole);
+        let way = Way::Copies(apart);
+        Self { way, size, whole, shift, backwards, position, recorded: position }.check(PAGE_SECTORS)
+    }
+
+    /// Positions are multiples of a unit, and it can go on.
+    fn check(self, unit: u64) -> Result<Self, CourseError> {
+        let position = self.position;
+        if !position.is_multiple_of(unit) && position != self.end() || position > self.whole {
             return Err(CourseError::Position { found: position, unit });
         }
-        if course.next(u64::MAX) == Next::Record {
+        if self.next(u64::MAX) == Next::Record {
             return Err(CourseError::NoRoom);
         }
-        Ok(course)
+        Ok(self)
     }
 
     /// What is next; a move is of about so many sectors of each member at most.
     pub(super) fn next(&self, most: u64) -> Next {
         let limit = self.limit();
-        let step = (most / self.unit()).max(1).saturating_mul(self.unit()).saturating_mul(self.new.data);
+        let step = self.step(most);
         if self.backwards && self.position > limit {
             Next::Move(limit.max(self.position.saturating_sub(step))..self.position)
         } else if !self.backwards && self.position < limit {
@@ -131,36 +170,57 @@ impl Course {
     }
 
     /// Sectors of each member that are done, of how many.
-    pub(super) const fn done(&self) -> (u64, u64) {
-        let done = self.position / self.new.data;
-        (if self.backwards { self.size - done } else { done }, self.size)
-    }
-
-    /// Sectors of a member that move together.
-    fn unit(&self) -> u64 {
-        self.old.chunk.max(self.new.chunk)
+    pub(super) fn done(&self) -> (u64, u64) {
+        let moved = if self.backwards { self.whole - self.position } else { self.position };
+        let done = u128::from(moved) * u128::from(self.size) / u128::from(self.whole.max(1));
+        (done as u64, self.size)
     }
 
     const fn end(&self) -> u64 {
-        if self.backwards { 0 } else { self.size * self.new.data }
+        if self.backwards { 0 } else { self.whole }
+    }
+
+    /// Sectors of the array that take about so many of each member.
+    fn step(&self, most: u64) -> u64 {
+        match &self.way {
+            Way::Rows(old, new) => {
+                let unit = old.chunk.max(new.chunk);
+                (most / unit).max(1).saturating_mul(unit).saturating_mul(new.data)
+            }
+            Way::Copies(Apart { old, new, .. }) => {
+                let unit = old.chunk.max(new.chunk);
+                let copies = u64::from(new.shape.layout().copies());
+                (most.saturating_mul(new.slots) / copies / unit).max(1).saturating_mul(unit)
+            }
+        }
     }
 
     /// How far data may go with what is recorded.
     fn limit(&self) -> u64 {
-        let stripe = self.old.stripe();
-        let unit = self.unit();
+        match &self.way {
+            Way::Rows(old, new) => self.limit_of_rows(*old, *new),
+            Way::Copies(apart) if self.backwards => {
+                apart.limit_backwards(self.recorded, self.position, self.shift)
+            }
+            Way::Copies(apart) => apart.limit(self.recorded, self.position, self.whole, self.shift),
+        }
+    }
+
+    fn limit_of_rows(&self, old: Rows, new: Rows) -> u64 {
+        let stripe = old.stripe();
+        let unit = old.chunk.max(new.chunk);
         if self.backwards {
             // Rows up to this sector of each member are still needed.
-            let needed = self.recorded.div_ceil(stripe) * self.old.chunk;
+            let needed = self.recorded.div_ceil(stripe) * old.chunk;
             let least = needed.saturating_sub(self.shift);
-            return least.div_ceil(unit).saturating_mul(unit) * self.new.data;
+            return least.div_ceil(unit).saturating_mul(unit) * new.data;
         }
-        if self.recorded >= self.size * self.old.data {
+        if self.recorded >= self.size * old.data {
             return self.end();
         }
-        let needed = self.recorded / stripe * self.old.chunk;
+        let needed = self.recorded / stripe * old.chunk;
         let most = (needed + self.shift).min(self.size);
-        most / unit * unit * self.new.data
+        most / unit * unit * new.data
     }
 }
 
@@ -182,13 +242,19 @@ mod tests {
         a / common.0 * b / old.data.min(new.data)
     }
 
+    fn rows_of(course: &Course) -> (Rows, Rows) {
+        let Way::Rows(old, new) = course.way else { panic!("it has parity") };
+        (old, new)
+    }
+
     /// Whether the kernel goes on from here by itself (`raid5_run`).
     fn may_linux_go_on(course: &Course) -> bool {
-        let chunk = course.unit();
+        let (old_rows, new_rows) = rows_of(course);
+        let chunk = old_rows.chunk.max(new_rows.chunk);
         let position = course.recorded;
-        let (new, old) = (position / (chunk * course.new.data), position / (chunk * course.old.data));
-        let is_whole = position.is_multiple_of(chunk * course.new.data);
-        let is_clear = if course.old.data == course.new.data {
+        let (new, old) = (position / (chunk * new_rows.data), position / (chunk * old_rows.data));
+        let is_whole = position.is_multiple_of(chunk * new_rows.data);
+        let is_clear = if old_rows.data == new_rows.data {
             course.shift >= chunk
         } else {
             new * chunk < old * chunk + course.shift
@@ -244,17 +310,17 @@ mod tests {
         each(|mut course| {
             // Old data begin at sector `base` of a member.
             let base = 1_000_000;
+            let (old, new) = rows_of(&course);
             let new_base = if course.backwards { base + course.shift } else { base - course.shift };
             loop {
                 match course.next(5) {
                     Next::Move(range) => {
-                        let written =
-                            new_base + range.start / course.new.data..new_base + range.end / course.new.data;
-                        let (stripe, all) = (course.old.stripe(), course.size * course.old.data);
+                        let written = new_base + range.start / new.data..new_base + range.end / new.data;
+                        let (stripe, all) = (old.stripe(), course.size * old.data);
                         let needed = if course.backwards { 0..course.recorded } else { course.recorded..all };
                         for at in needed {
                             let row = at / stripe;
-                            let kept = base + row * course.old.chunk..base + (row + 1) * course.old.chunk;
+                            let kept = base + row * old.chunk..base + (row + 1) * old.chunk;
                             let is_apart = written.end <= kept.start || kept.end <= written.start;
                             assert!(is_apart, "{course:?} writes {written:?} over {kept:?}");
                         }

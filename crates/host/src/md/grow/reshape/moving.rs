@@ -1,4 +1,5 @@
-//! Moves rows to their new places: what is old is read, what is lost of it worked out, parity made, and all of it written.
+//! Moves rows to their new places: what is old is read, what is lost of it worked out, parity made, and all of it written. Rows of
+//! copies are `copies`'.
 //!
 //! # Contract
 //! *Failure.* What a member does not read is had from the others, page by page, as long as the level allows. A member that does
@@ -16,10 +17,11 @@ use stripewise_engine::io::Role;
 use stripewise_engine::units::{SECTOR_BYTES, Slot};
 use stripewise_parity::{Kernels, Lost, Stripe, kernels};
 
+use super::copies::CopyRows;
 use crate::compute::parity_role;
 
 /// What is read by itself where a long read fails.
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
 
 /// What holds the members, by index; sectors count from the start of each.
 pub(super) trait Devices: Sync {
@@ -71,12 +73,16 @@ impl fmt::Display for MoveError {
     }
 }
 
-/// Rows as they are to be written: of each slot that has a member, in one piece.
+/// What is to be written.
 #[derive(Debug)]
-pub(super) struct Loaded {
-    /// The first sector of each member's data.
-    sector: u64,
-    slots: Vec<Vec<u8>>,
+pub(super) struct Loaded(pub(super) Vec<Piece>);
+
+/// What is to be written to a device, from a sector on.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) device: usize,
+    pub(super) sector: u64,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// Rows as they were read.
@@ -87,10 +93,10 @@ struct Old {
 
 /// Pages that a member did not read, by their place in what was read of it.
 #[derive(Debug)]
-struct Unread {
+pub(super) struct Unread {
     slot: usize,
-    page: Range<usize>,
-    error: io::Error,
+    pub(super) page: Range<usize>,
+    pub(super) error: io::Error,
 }
 
 /// Memory that was used and will be again: what is new to the process costs more than what is read into it.
@@ -99,62 +105,82 @@ pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
 impl Buffers {
     /// A buffer of so many bytes, with anything in them.
-    fn take(&self, length: usize) -> Vec<u8> {
+    pub(super) fn take(&self, length: usize) -> Vec<u8> {
         let mut bytes = self.0.lock().expect("no panic").pop().unwrap_or_default();
         bytes.resize(length, 0);
         bytes
     }
 
-    fn give_back(&self, buffers: Vec<Vec<u8>>) {
+    pub(super) fn give_back(&self, buffers: impl IntoIterator<Item = Vec<u8>>) {
         self.0.lock().expect("no panic").extend(buffers);
     }
 }
 
-/// Moves rows.
+/// How an array's data move.
 #[derive(Debug)]
 pub(super) struct Mover {
+    pub(super) rows: Rows,
+    pub(super) buffers: Buffers,
+}
+
+/// Rows of the kind that the level has.
+#[derive(Debug)]
+pub(super) enum Rows {
+    Parity(ParityRows),
+    Copies(CopyRows),
+}
+
+impl Mover {
+    /// What the sectors of the array become: of a level with parity whole new stripes.
+    pub(super) fn load(&self, devices: &impl Devices, range: &Range<u64>) -> Result<Loaded, MoveError> {
+        match &self.rows {
+            Rows::Parity(rows) => rows.load(devices, range, &self.buffers),
+            Rows::Copies(rows) => rows.load(devices, range, &self.buffers),
+        }
+    }
+
+    /// Writes it, to all members at the same time.
+    pub(super) fn store(&self, devices: &impl Devices, Loaded(pieces): Loaded) -> Result<(), MoveError> {
+        let ends = at_once(pieces.iter(), |&Piece { device, sector, ref bytes }| {
+            let written = devices.write(device, sector, bytes);
+            written.map_err(|error| MoveError::Write { device, error })
+        });
+        self.buffers.give_back(pieces.into_iter().map(|piece| piece.bytes));
+        ends.into_iter().collect()
+    }
+}
+
+/// Moves rows with parity.
+#[derive(Debug)]
+pub(super) struct ParityRows {
     pub(super) old: Side,
     pub(super) new: Side,
     /// Sectors of the array that was; beyond them it is zeroes.
     pub(super) old_sectors: u64,
-    pub(super) buffers: Buffers,
 }
 
-impl Mover {
-    /// What the sectors of the array, whole new stripes, become.
-    pub(super) fn load(&self, devices: &impl Devices, range: &Range<u64>) -> Result<Loaded, MoveError> {
-        let old = self.read(devices, range.start..range.end.min(self.old_sectors))?;
-        let loaded = self.rearrange(&old, range);
-        self.buffers.give_back(old.slots);
+impl ParityRows {
+    fn load(
+        &self,
+        devices: &impl Devices,
+        range: &Range<u64>,
+        buffers: &Buffers,
+    ) -> Result<Loaded, MoveError> {
+        let old = self.read(devices, range.start..range.end.min(self.old_sectors), buffers)?;
+        let loaded = self.rearrange(&old, range, buffers);
+        buffers.give_back(old.slots);
         Ok(loaded)
     }
 
-    /// Writes it, to all members at the same time.
-    pub(super) fn store(&self, devices: &impl Devices, loaded: Loaded) -> Result<(), MoveError> {
-        let stored = self.store_all(devices, &loaded);
-        self.buffers.give_back(loaded.slots);
-        stored
-    }
-
-    fn store_all(&self, devices: &impl Devices, loaded: &Loaded) -> Result<(), MoveError> {
-        let writes = self.new.slots.iter().zip(&loaded.slots);
-        let writes = writes.filter_map(|(place, bytes)| place.map(|place| (place, bytes)));
-        let ends = at_once(writes, |((device, data), bytes)| {
-            let written = devices.write(device, data + loaded.sector, bytes);
-            written.map_err(|error| MoveError::Write { device, error })
-        });
-        ends.into_iter().collect()
-    }
-
     /// The old rows of some sectors, whole, all data in them.
-    fn read(&self, devices: &impl Devices, range: Range<u64>) -> Result<Old, MoveError> {
+    fn read(&self, devices: &impl Devices, range: Range<u64>, buffers: &Buffers) -> Result<Old, MoveError> {
         let side = &self.old;
         let stripe = side.stripe_sectors();
         let rows = if range.is_empty() { 0..0 } else { range.start / stripe..range.end.div_ceil(stripe) };
         let length = ((rows.end - rows.start) * side.chunk * SECTOR_BYTES) as usize;
         let first = rows.start * side.chunk;
         let reads = at_once(side.slots.iter().enumerate(), |(slot, place)| {
-            let mut bytes = self.buffers.take(length);
+            let mut bytes = buffers.take(length);
             let unread = place.map_or_else(Vec::new, |(device, data)| {
                 read_all(devices, device, data + first, &mut bytes, slot)
             });
@@ -201,13 +227,13 @@ impl Mover {
     }
 
     /// The new rows of old ones.
-    fn rearrange(&self, old: &Old, range: &Range<u64>) -> Loaded {
+    fn rearrange(&self, old: &Old, range: &Range<u64>, buffers: &Buffers) -> Loaded {
         let side = &self.new;
         let stripe = side.stripe_sectors();
         let rows = range.start / stripe..range.end / stripe;
         let chunk = (side.chunk * SECTOR_BYTES) as usize;
         let length = (rows.end - rows.start) as usize * chunk;
-        let mut slots: Vec<Vec<u8>> = side.slots.iter().map(|_| self.buffers.take(length)).collect();
+        let mut slots: Vec<Vec<u8>> = side.slots.iter().map(|_| buffers.take(length)).collect();
         for (place, row) in rows.clone().enumerate() {
             let map = side.shape.stripe(row);
             let bytes = place * chunk..(place + 1) * chunk;
@@ -217,7 +243,15 @@ impl Mover {
             }
             make_parity(&map, &mut slots, bytes);
         }
-        Loaded { sector: rows.start * side.chunk, slots }
+        let sector = rows.start * side.chunk;
+        let mut pieces = Vec::with_capacity(slots.len());
+        for (place, bytes) in side.slots.iter().zip(slots) {
+            match *place {
+                Some((device, data)) => pieces.push(Piece { device, sector: data + sector, bytes }),
+                None => buffers.give_back([bytes]),
+            }
+        }
+        Loaded(pieces)
     }
 
     /// The array's bytes from a sector on; zeroes beyond its old end.
@@ -256,7 +290,7 @@ pub(super) fn at_once<T: Copy + Send, R: Send>(
 }
 
 /// Reads a member's part, page by page where it fails.
-fn read_all(
+pub(super) fn read_all(
     devices: &impl Devices,
     device: usize,
     sector: u64,
@@ -331,6 +365,6 @@ fn make_parity(map: &StripeMap, slots: &mut [Vec<u8>], bytes: Range<usize>) {
 }
 
 /// The same error once more.
-fn copy_of(error: &io::Error) -> io::Error {
+pub(super) fn copy_of(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }

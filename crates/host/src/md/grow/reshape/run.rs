@@ -13,14 +13,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stripewise_engine::geometry::{Geometry, GeometrySpec, Shape};
-use stripewise_format::bitmap::BitmapSuperblock;
-use stripewise_format::grow::{END_EVENTS, Update};
+use stripewise_format::bitmap::{BitmapSuperblock, Bits};
+use stripewise_format::grow::{END_EVENTS, Update, bitmap_area};
 use stripewise_format::level::{Layout, Level};
+use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::{Features, Superblock1};
 use stripewise_format::time::Timestamp;
 
+use super::apart::{Apart, Copies};
+use super::copies::{CopyRows, CopySide};
 use super::course::{Course, CourseError, Next, Rows};
-use super::moving::{Buffers, Devices, Loaded, MoveError, Mover, Side, at_once};
+use super::moving::{self, Buffers, Devices, Loaded, MoveError, Mover, ParityRows, Side, at_once};
 use crate::error::HostError;
 
 /// A position is recorded so often at least, as by the kernel.
@@ -91,6 +94,7 @@ pub(super) struct Reshape<D> {
     events: u64,
     /// A slot has no member that is in sync: what left does not come back by the bitmap.
     is_degraded: bool,
+    larger_bitmap: Option<(BitmapSuperblock, Bits)>,
     piece_sectors: u64,
 }
 
@@ -115,15 +119,46 @@ impl<D: Devices> Reshape<D> {
         let old_place = |index: &usize| (*index, members[*index].superblock.data_offset_sectors);
         let new_place = |index: &usize| (*index, members[*index].superblock.reshaped().data_offset_sectors);
         let after = array.reshaped();
-        let old = side(array, before, slots[..before].iter().map(|slot| slot.as_ref().map(old_place)))?;
-        let new = side(&after, slots.len(), written.iter().map(|slot| slot.as_ref().map(new_place)))?;
-        let rows = |side: &Side| Rows { data: side.shape.data_disks().into(), chunk: side.chunk };
         let Ok(shift) = u64::try_from(shift) else { return Err(RunError::Course(CourseError::NoRoom)) };
-        let course =
-            Course::new((rows(&old), rows(&new)), size, shift, reshape.backwards, reshape.position_sectors)
-                .map_err(RunError::Course)?;
-        let old_sectors = size * u64::from(old.shape.data_disks());
-        let pieces = 2 * (old.slots.len() + new.slots.len()) as u64;
+        let old_places: Places = slots[..before].iter().map(|slot| slot.as_ref().map(old_place)).collect();
+        let new_places: Places = written.iter().map(|slot| slot.as_ref().map(new_place)).collect();
+        let pieces = 2 * (old_places.len() + new_places.len()) as u64;
+        let (old, old_sectors) = shape(array, before)?;
+        let (new, _) = shape(&after, slots.len())?;
+        let chunks = (u64::from(array.chunk_sectors), u64::from(after.chunk_sectors));
+        let (rows, course) = match (old, new) {
+            (Shape::Parity(old), Shape::Parity(new)) => {
+                let course = (
+                    Rows { data: old.data_disks().into(), chunk: chunks.0 },
+                    Rows { data: new.data_disks().into(), chunk: chunks.1 },
+                );
+                let old = Side { shape: old, chunk: chunks.0, slots: old_places };
+                let new = Side { shape: new, chunk: chunks.1, slots: new_places };
+                (
+                    moving::Rows::Parity(ParityRows { old, new, old_sectors }),
+                    Course::new(course, size, shift, reshape.backwards, reshape.position_sectors),
+                )
+            }
+            (Shape::Raid10(old), Shape::Raid10(new)) => {
+                let apart = Apart {
+                    old: Copies { shape: old.clone(), slots: old_places.len() as u64, chunk: chunks.0 },
+                    new: Copies { shape: new.clone(), slots: new_places.len() as u64, chunk: chunks.1 },
+                    old_sectors,
+                };
+                let old = CopySide { shape: old, chunk: chunks.0, slots: old_places };
+                let new = CopySide { shape: new, chunk: chunks.1, slots: new_places };
+                if let Some(sector) = old.lost().or_else(|| new.lost()) {
+                    return Err(RunError::Move(MoveError::Read { device: None, sector, error: None }));
+                }
+                let sizes = (size, array.reshape_sectors());
+                (
+                    moving::Rows::Copies(CopyRows { old, new, old_sectors }),
+                    Course::of_copies(apart, sizes, shift, reshape.backwards, reshape.position_sectors),
+                )
+            }
+            _ => unreachable!("a reshape is of one level, with parity or of copies"),
+        };
+        let course = course.map_err(RunError::Course)?;
         for member in &mut members {
             member.superblock = member.superblock.with_reshape_position(
                 reshape.position_sectors,
@@ -134,11 +169,17 @@ impl<D: Devices> Reshape<D> {
             devices,
             events: array.events,
             is_degraded: slots.iter().any(Option::is_none),
-            mover: Mover { old, new, old_sectors, buffers: Buffers::default() },
+            mover: Mover { rows, buffers: Buffers::default() },
             course,
             members,
+            larger_bitmap: None,
             piece_sectors: (MEMORY_BYTES / 512 / pieces).min(PIECE_SECTORS_MAX),
         })
+    }
+
+    /// The bitmap of the array when the reshape has ended, if it is another than before: it stands for more.
+    pub(super) fn set_larger_bitmap(&mut self, bitmap: (BitmapSuperblock, Bits)) {
+        self.larger_bitmap = Some(bitmap);
     }
 
     /// Pieces of so many sectors of each member.
@@ -188,6 +229,9 @@ impl<D: Devices> Reshape<D> {
             let is_time = self.course.is_ahead() && recorded.elapsed() >= RECORD_EVERY;
             match self.course.next(self.piece_sectors) {
                 Next::Move(range) if !is_time => ahead = self.step(&range, ahead)?,
+                Next::Record if !self.course.is_ahead() => {
+                    return Err(RunError::Course(CourseError::NoRoom));
+                }
                 Next::Move(_) | Next::Record => {
                     self.record(clock())?;
                     recorded = Instant::now();
@@ -257,7 +301,27 @@ impl<D: Devices> Reshape<D> {
             let update = Update { events: self.events, utime };
             member.superblock = member.superblock.reshape_ended().with_update(update);
         }
+        if let Some((head, bits)) = self.larger_bitmap.take() {
+            self.write_bitmap(&head, &bits)?;
+        }
         self.write_superblocks()
+    }
+
+    /// Writes the whole of a bitmap. It is flushed before the superblocks.
+    fn write_bitmap(&mut self, head: &BitmapSuperblock, bits: &Bits) -> Result<(), RunError> {
+        let mut head = head.clone();
+        head.events = self.events;
+        for member in self.members.iter_mut().filter(|member| member.bitmap.is_some()) {
+            member.bitmap = Some(head.clone());
+        }
+        let devices = &self.devices;
+        on_all(&self.members, |index, member| {
+            let superblock = Superblock::V1(Box::new(member.superblock.clone()));
+            match bitmap_area(&superblock, member.superblock.super_offset_sectors, &head, bits) {
+                Some(area) if member.bitmap.is_some() => devices.write(index, area.at_sector, &area.bytes),
+                _ => Ok(()),
+            }
+        })
     }
 
     /// Flushes what was moved, and only then writes the superblocks.
@@ -292,12 +356,11 @@ fn on_all(
     ends.into_iter().collect()
 }
 
-/// Where the rows of an array lie that has what a superblock says, apart from the slots.
-fn side(
-    array: &Superblock1,
-    slots: usize,
-    places: impl Iterator<Item = Option<(usize, u64)>>,
-) -> Result<Side, RunError> {
+/// Each slot's device, and the sector where its data begin.
+type Places = Vec<Option<(usize, u64)>>;
+
+/// Where the rows of an array lie that has what a superblock says, apart from the slots; and the sectors that it holds.
+fn shape(array: &Superblock1, slots: usize) -> Result<(Shape, u64), RunError> {
     let layout = array.layout().unwrap_or_else(|| Layout::default_of(array.level));
     let spec = GeometrySpec {
         level: array.level,
@@ -306,17 +369,14 @@ fn side(
         member_sectors: vec![array.size_sectors; slots],
     };
     let geometry = Geometry::new(&spec).map_err(|error| RunError::Host(HostError::Geometry(error)))?;
-    let Shape::Parity(shape) = geometry.shape() else {
-        unreachable!("levels with parity alone are reshaped");
-    };
-    Ok(Side { shape: shape.clone(), chunk: array.chunk_sectors.into(), slots: places.collect() })
+    Ok((geometry.shape().clone(), geometry.array_sectors()))
 }
 
 /// Whether a reshape is one that is run here, by what its superblock says.
 pub(super) fn check_supported(array: &Superblock1) -> Result<(), String> {
     let Some(reshape) = array.reshape() else { return Err("the array is not being reshaped".to_owned()) };
     let linux = "that is Linux's work (`mdadm --grow --continue`)";
-    if !matches!(array.level, Level::Raid4 | Level::Raid5 | Level::Raid6) {
+    if !matches!(array.level, Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10) {
         return Err(format!("a {} array is being reshaped; {linux}", array.level));
     }
     if reshape.new_level != array.level.number() {
@@ -335,7 +395,11 @@ pub(super) fn check_supported(array: &Superblock1) -> Result<(), String> {
     if !chunks.iter().all(|chunk| array.size_sectors.is_multiple_of(u64::from(*chunk))) {
         return Err(format!("what is used of each member is not whole chunks; {linux}"));
     }
-    if Layout::from_number(array.level, reshape.new_layout as i32).is_none() {
+    let layouts = [array.layout, reshape.new_layout].map(|one| Layout::from_number(array.level, one as i32));
+    if layouts.iter().any(|one| matches!(one, Some(Layout::Raid10(one)) if one.far > 1 && !one.offset)) {
+        return Err("its copies lie far away (fN), where md does not move them".to_owned());
+    }
+    if layouts[1].is_none() {
         return Err(format!("new_layout is {}, which this level has not", reshape.new_layout));
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! Reshapes of members in memory whose power is cut at every write, byte for byte: what a device keeps of what it was not told to
 //! flush is any part of it, and a member may be lost with the power.
 
+mod copies;
+
 use std::io;
 use std::ops::Range;
 use std::sync::Mutex;
