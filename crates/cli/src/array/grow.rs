@@ -26,64 +26,65 @@ use crate::output::{print, print_json};
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("change").required(true).multiple(true),
-    after_help = "The array is idle: no server has it, and no recovery is due. One change at a time, but --level, --raid-devices, --chunk and --layout go \
-together. What is refused changes nothing (exit code 2). A change that was cut off is finished by the same command; a reshape, which moves all data of \
-a raid4, raid5, raid6 or raid10 array, by --continue, here or in Linux (mdadm --assemble). Ctrl-C ends it where it is."
+    after_help = "The array must be idle: no server uses it, and no recovery is due. Make one change at a time; only --level, --raid-devices, --chunk \
+and --layout can be combined. A refused change leaves the array as it was (exit code 2). To finish an interrupted change, repeat the command. A reshape \
+moves all data of the array; if it is interrupted (Ctrl-C), --continue or Linux (mdadm --assemble) continues it. A bare SIZE is in KiB, as in mdadm."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct GrowArgs {
-    /// All members, in any order; spares too.
+    /// All members and spares, in any order
     #[arg(value_name = "MEMBER")]
     members: Vec<PathBuf>,
-    /// Look for members among the files and devices of a folder.
+    /// Search the files and devices of this folder for members
     #[arg(long, value_name = "DIR")]
     scan: Option<PathBuf>,
-    /// The array of this UUID.
+    /// Select the array with this UUID
     #[arg(long, short = 'u', value_name = "UUID", conflicts_with = "name")]
     uuid: Option<Uuid>,
-    /// The array of this name, with or without its host.
+    /// Select the array with this name, with or without its host
     #[arg(long, short = 'N', value_name = "NAME")]
     name: Option<String>,
-    /// Although members are missing that the array last had; they cannot come back without a whole recovery.
+    /// Change the array even if members are missing that it last had; they then need a full recovery to come back
     #[arg(long, short = 'R')]
     run: bool,
-    /// A block device that may be written to.
+    /// Allow writing to this block device; may be repeated
     #[arg(long, value_name = "DEV")]
     destroy: Vec<PathBuf>,
-    /// The write-intent bitmap from now on.
+    /// Add or remove the write-intent bitmap
     #[arg(long, short, value_enum, group = "change")]
     bitmap: Option<BitmapArg>,
-    /// What a bit of the bitmap stands for [default: 64M or the least that fits]
+    /// Size that each bit of the bitmap covers [default: 64M, or the least that fits]
     #[arg(long, value_name = "SIZE")]
     bitmap_chunk: Option<Size>,
-    /// How much of each member is used, or max: more than now, resynced when the array is next assembled or served
+    /// New size used of each member, or max; must be larger than now. The new part is resynced when the array is next assembled
+    /// or served
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max, group = "change")]
     size: Option<MaxSize>,
-    /// Slots: of a raid1 array more, with a spare for each, or fewer, of which none is in use; of raid4, raid5, raid6 and raid10
-    /// more, with a spare for each, for which the array is reshaped
+    /// New number of slots. raid1: more, with a spare for each, or fewer, if the slots are empty. raid4, raid5, raid6 and raid10:
+    /// more, with a spare for each; this reshapes the array
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "change")]
     raid_devices: Option<u32>,
-    /// The chunk from now on, for which a raid4, raid5, raid6 or raid10 array is reshaped
+    /// New chunk size of a raid4, raid5, raid6 or raid10 array; this reshapes it
     #[arg(long, short, value_name = "SIZE", group = "change")]
     chunk: Option<Size>,
-    /// The layout from now on, in mdadm's names, for which a raid5, raid6 or raid10 array is reshaped; with --level 6 preserve
-    /// leaves all data in place
+    /// New layout of a raid5, raid6 or raid10 array, in mdadm's names; this reshapes it. With --level 6, preserve leaves all data
+    /// in place
     #[arg(long, short = 'p', value_name = "LAYOUT", group = "change")]
     layout: Option<String>,
-    /// The level from now on: 5 of a raid4 array or a raid1 of two, 6 of a raid5, which takes a spare and reshapes it, 4 or 1 of a
-    /// raid5, and 5 of a raid6, where all data are in place
+    /// New level: 6 for a raid5 (takes a spare and reshapes it), 5 for a raid4 or a raid1 of two, and 4 or 1 for a raid5 and 5
+    /// for a raid6 whose data can stay in place
     #[arg(long, short, value_name = "LEVEL", group = "change")]
     level: Option<Level>,
-    /// Go on with a reshape that was cut off, here or in Linux
+    /// Continue an interrupted reshape, begun here or in Linux
     #[arg(long = "continue", group = "change")]
     resume: bool,
-    /// What makes a raid5 array consistent again after a crash: partial parity logs, or a resync
+    /// How a raid5 array becomes consistent after a crash: ppl (partial parity logs) or resync
     #[arg(long, short = 'k', value_enum, group = "change")]
     consistency_policy: Option<PolicyArg>,
-    /// Leave slots of --raid-devices empty, or make it 1
+    /// With --raid-devices: leave added slots empty, or go down to 1
     #[arg(long, short = 'f')]
     force: bool,
-    /// Take what --size adds as in sync
+    /// Take the part that --size adds as in sync
     #[arg(long)]
     assume_clean: bool,
     /// Print JSON
