@@ -416,17 +416,14 @@ impl BlockQueue {
             if !self.tags.all_left() {
                 return None;
             }
-            self.flushes.pop_front();
             self.flushing = true;
             let chain = match first {
                 Flush::Alone(io) => {
+                    self.flushes.pop_front();
                     let of = fanout.begin(io, 1);
                     fanout.link(of, NONE)
                 }
-                Flush::Before(_) | Flush::After(_) => {
-                    self.flushes.push_front(first);
-                    self.shared_flush(fanout)
-                }
+                Flush::Before(_) | Flush::After(_) => self.shared_flush(fanout),
             };
             let op = CommandOp::Flush;
             return Some(self.send(Request { start: 0, end: 0, op, chain, expires_ns: 0, process: NOBODY }));

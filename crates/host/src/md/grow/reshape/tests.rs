@@ -117,6 +117,124 @@ impl Random {
     }
 }
 
+/// A reshape that is tried on a model.
+trait Trial {
+    /// Members and spares.
+    fn devices(&self) -> u32;
+    fn target(&self) -> Target;
+    /// Room behind the data, so that they move there.
+    fn behind(&self) -> u64;
+    /// The spare takes the slot of Q.
+    fn fills(&self) -> bool {
+        false
+    }
+    /// The superblocks before it, of the level that is reshaped.
+    fn taken(&self) -> Vec<Superblock1>;
+    fn model(&self) -> Model;
+    /// All that is there is as it should be when the reshape has ended.
+    fn check(&self, model: &Model, present: &[usize], what: &str);
+
+    /// The first superblocks, one after the other.
+    fn begin(&self, model: &Model) -> io::Result<()> {
+        let superblocks = self.taken();
+        let members: Vec<_> = superblocks.iter().map(|one| (one, reshape_room(one, None))).collect();
+        check_reshape(&superblocks[0], self.target(), self.devices() - superblocks[0].raid_disks).unwrap();
+        let course = plan_course(&superblocks[0], self.target(), &members).unwrap();
+        assert_eq!(course.backwards, self.behind() > 0);
+        let roles = (0..self.devices())
+            .map(|n| if n < self.target().raid_disks { Role::Slot(n as u16) } else { Role::Spare })
+            .collect();
+        let beginning = Beginning { target: self.target(), backwards: course.backwards, roles };
+        let update = Update { events: 11, utime: Timestamp::from_seconds(1) };
+        for (index, one) in superblocks.iter().enumerate() {
+            let begun = one.with_reshape(&beginning, course.new_offsets[index], update);
+            (&model).write(index, AT_SECTOR, &begun.to_bytes())?;
+            (&model).flush(index)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on from what the members that are left say, as `resume` does.
+    fn resume(&self, model: &Model, present: &[usize]) -> Result<(), RunError> {
+        let mut superblocks: Vec<Superblock1> = present.iter().map(|n| model.superblock(*n)).collect();
+        follow_reshape(&mut superblocks);
+        let array = superblocks.iter().max_by_key(|one| one.events).unwrap().clone();
+        assert!(superblocks.iter().all(|one| one.events + 1 >= array.events), "one is out of date");
+        let (before, target) = (&self.taken()[0], self.target());
+        if array.reshape().is_none() {
+            let is_begun = array.level == before.level
+                && array.layout == target.layout
+                && array.chunk_sectors == target.chunk_sectors
+                && array.raid_disks == target.raid_disks;
+            if !is_begun {
+                return self
+                    .begin(model)
+                    .map_err(|error| RunError::Record { device: 0, error })
+                    .and_then(|()| self.resume(model, present));
+            }
+            for (device, one) in present.iter().zip(&superblocks) {
+                let written = (&model)
+                    .write(*device, AT_SECTOR, &one.to_bytes())
+                    .and_then(|()| (&model).flush(*device));
+                written.map_err(|error| RunError::Record { device: *device, error })?;
+            }
+            return Ok(());
+        }
+        let slot_of = |slot: u32| superblocks.iter().position(|one| one.role() == Role::Slot(slot as u16));
+        let written: Vec<Option<usize>> = (0..array.raid_disks).map(slot_of).collect();
+        let is_whole = |place: &usize| superblocks[*place].recovered_sectors().is_none();
+        let read: Vec<Option<usize>> = written.iter().map(|place| place.filter(is_whole)).collect();
+        assert!(self.fills() || read == written, "nobody is filled");
+        let members = superblocks.iter().map(|one| Member { superblock: one.clone(), bitmap: None });
+        let part = Part { model, present };
+        let mut reshape = Reshape::new(part, members.collect(), &array, &read, &written).unwrap();
+        reshape.set_piece_sectors(u64::from(before.chunk_sectors.max(target.chunk_sectors)));
+        assert_eq!(reshape.run(Timestamp::default, |_, _| true)?, Ended::Done);
+        Ok(())
+    }
+
+    /// Tries it whole.
+    fn ends(&self) {
+        let model = self.model();
+        self.begin(&model).unwrap();
+        let all: Vec<usize> = (0..self.devices() as usize).collect();
+        self.resume(&model, &all).unwrap();
+        self.check(&model, &all, "uncut");
+    }
+
+    /// Cuts the power at these writes until one is not reached, now and then twice; with it the member is lost that alone may know how
+    /// far it came.
+    fn survives(&self, number: u64, cuts: impl Iterator<Item = i64>)
+    where
+        Self: Sized,
+    {
+        let mut random = Random(0x1234_5678_9abc_def1 + number);
+        for cut in cuts {
+            let model = self.model();
+            let mut present: Vec<usize> = (0..self.devices() as usize).collect();
+            model.left.store(cut, Ordering::Relaxed);
+            let begun = self.begin(&model);
+            if begun.is_ok() && self.resume(&model, &present).is_ok() {
+                break;
+            }
+            model.after_power_cut(&mut random);
+            if begun.is_ok() && cut % 2 == 0 {
+                let freshest =
+                    present.iter().copied().max_by_key(|n| (model.superblock(*n).events, *n)).unwrap();
+                present.retain(|n| *n != freshest);
+            }
+            for again in [random.below(30) as i64 + 1, i64::MAX] {
+                model.left.store(again, Ordering::Relaxed);
+                if self.resume(&model, &present).is_ok() {
+                    break;
+                }
+                model.after_power_cut(&mut random);
+            }
+            self.check(&model, &present, &format!("cut at {cut}"));
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Case {
     /// As it is reshaped.
@@ -138,23 +256,10 @@ impl Case {
         u64::from(self.chunk.0.max(self.chunk.1)) * self.chunks
     }
 
-    fn devices(&self) -> u32 {
-        self.disks.1 + self.spares
-    }
-
     fn old_sectors(&self) -> u64 {
         let data =
             if self.from == Level::Raid1 { 1 } else { self.disks.0 - u32::from(self.from.parity_count()) };
         self.size() * u64::from(data)
-    }
-
-    /// The spare takes the slot of Q.
-    fn fills(&self) -> bool {
-        self.from == Level::Raid5 && self.level == Level::Raid6
-    }
-
-    fn target(&self) -> Target {
-        Target { raid_disks: self.disks.1, chunk_sectors: self.chunk.1, layout: self.layout.1 }
     }
 
     fn superblocks(&self) -> Vec<Superblock1> {
@@ -177,6 +282,24 @@ impl Case {
         };
         (0..self.devices()).map(one).collect()
     }
+}
+
+impl Trial for Case {
+    fn devices(&self) -> u32 {
+        self.disks.1 + self.spares
+    }
+
+    fn fills(&self) -> bool {
+        self.from == Level::Raid5 && self.level == Level::Raid6
+    }
+
+    fn target(&self) -> Target {
+        Target { raid_disks: self.disks.1, chunk_sectors: self.chunk.1, layout: self.layout.1 }
+    }
+
+    fn behind(&self) -> u64 {
+        self.behind
+    }
 
     fn model(&self) -> Model {
         let superblocks = self.superblocks();
@@ -194,7 +317,6 @@ impl Case {
         Model { disks: disks.collect(), left: AtomicI64::new(i64::MAX), unreadable: Vec::new() }
     }
 
-    /// The superblocks as the level takes them over.
     fn taken(&self) -> Vec<Superblock1> {
         let superblocks = self.superblocks();
         if self.from == self.level {
@@ -204,27 +326,6 @@ impl Case {
         superblocks.iter().map(|one| one.taken_over(takeover)).collect()
     }
 
-    /// The first superblocks, one after the other.
-    fn begin(&self, model: &Model) -> io::Result<()> {
-        let superblocks = self.taken();
-        let members: Vec<_> = superblocks.iter().map(|one| (one, reshape_room(one, None))).collect();
-        check_reshape(&superblocks[0], self.target(), self.devices() - self.disks.0).unwrap();
-        let course = plan_course(&superblocks[0], self.target(), &members).unwrap();
-        assert_eq!(course.backwards, self.behind > 0);
-        let roles = (0..self.devices())
-            .map(|n| if n < self.disks.1 { Role::Slot(n as u16) } else { Role::Spare })
-            .collect();
-        let beginning = Beginning { target: self.target(), backwards: course.backwards, roles };
-        let update = Update { events: 11, utime: Timestamp::from_seconds(1) };
-        for (index, one) in superblocks.iter().enumerate() {
-            let begun = one.with_reshape(&beginning, course.new_offsets[index], update);
-            (&model).write(index, AT_SECTOR, &begun.to_bytes())?;
-            (&model).flush(index)?;
-        }
-        Ok(())
-    }
-
-    /// All members hold what they should when the reshape has ended.
     fn check(&self, model: &Model, present: &[usize], what: &str) {
         let superblocks: Vec<Superblock1> = present.iter().map(|n| model.superblock(*n)).collect();
         let images = images(&superblocks[0], self.disks.1 as usize, self.old_sectors());
@@ -289,43 +390,6 @@ fn images(array: &Superblock1, slots: usize, filled: u64) -> Vec<Vec<u8>> {
     images
 }
 
-/// Goes on from what the members that are left say, as `resume` does.
-fn resume(case: &Case, model: &Model, present: &[usize]) -> Result<(), RunError> {
-    let mut superblocks: Vec<Superblock1> = present.iter().map(|n| model.superblock(*n)).collect();
-    follow_reshape(&mut superblocks);
-    let array = superblocks.iter().max_by_key(|one| one.events).unwrap().clone();
-    assert!(superblocks.iter().all(|one| one.events + 1 >= array.events), "one is out of date");
-    if array.reshape().is_none() {
-        let is_begun = array.level == case.level
-            && array.layout == case.layout.1
-            && array.chunk_sectors == case.chunk.1
-            && array.raid_disks == case.disks.1;
-        if !is_begun {
-            return case
-                .begin(model)
-                .map_err(|error| RunError::Record { device: 0, error })
-                .and_then(|()| resume(case, model, present));
-        }
-        for (device, one) in present.iter().zip(&superblocks) {
-            let written =
-                (&model).write(*device, AT_SECTOR, &one.to_bytes()).and_then(|()| (&model).flush(*device));
-            written.map_err(|error| RunError::Record { device: *device, error })?;
-        }
-        return Ok(());
-    }
-    let slot_of = |slot: u32| superblocks.iter().position(|one| one.role() == Role::Slot(slot as u16));
-    let written: Vec<Option<usize>> = (0..array.raid_disks).map(slot_of).collect();
-    let is_whole = |place: &usize| superblocks[*place].recovered_sectors().is_none();
-    let read: Vec<Option<usize>> = written.iter().map(|place| place.filter(is_whole)).collect();
-    assert!(case.fills() || read == written, "nobody is filled");
-    let members = superblocks.iter().map(|one| Member { superblock: one.clone(), bitmap: None });
-    let part = Part { model, present };
-    let mut reshape = Reshape::new(part, members.collect(), &array, &read, &written).unwrap();
-    reshape.set_piece_sectors(u64::from(case.chunk.0.max(case.chunk.1)));
-    assert_eq!(reshape.run(Timestamp::default, |_, _| true)?, Ended::Done);
-    Ok(())
-}
-
 /// Some of the devices.
 struct Part<'a> {
     model: &'a Model,
@@ -382,44 +446,14 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn a_reshape_leaves_what_an_array_that_was_made_so_would_hold() {
-    for case in cases() {
-        let model = case.model();
-        case.begin(&model).unwrap();
-        let all: Vec<usize> = (0..case.devices() as usize).collect();
-        resume(&case, &model, &all).unwrap();
-        case.check(&model, &all, "uncut");
-    }
+    cases().iter().for_each(Case::ends);
 }
 
-/// Power is cut at every write, now and then twice; with it the member is lost that alone may know how far it came.
+/// Power is cut at every write.
 #[test]
 fn nothing_is_lost_wherever_power_is_cut_and_whoever_is_lost_with_it() {
-    for (number, case) in cases().into_iter().enumerate() {
-        let mut random = Random(0x1234_5678_9abc_def1 + number as u64);
-        for cut in 1.. {
-            let model = case.model();
-            let mut present: Vec<usize> = (0..case.devices() as usize).collect();
-            model.left.store(cut, Ordering::Relaxed);
-            let begun = case.begin(&model);
-            let ended = begun.is_ok() && resume(&case, &model, &present).is_ok();
-            if ended {
-                break;
-            }
-            model.after_power_cut(&mut random);
-            if begun.is_ok() && cut % 2 == 0 {
-                let freshest =
-                    present.iter().copied().max_by_key(|n| (model.superblock(*n).events, *n)).unwrap();
-                present.retain(|n| *n != freshest);
-            }
-            for again in [random.below(30) as i64 + 1, i64::MAX] {
-                model.left.store(again, Ordering::Relaxed);
-                if resume(&case, &model, &present).is_ok() {
-                    break;
-                }
-                model.after_power_cut(&mut random);
-            }
-            case.check(&model, &present, &format!("cut at {cut}"));
-        }
+    for (number, case) in cases().iter().enumerate() {
+        case.survives(number as u64, 1..);
     }
 }
 
@@ -433,7 +467,7 @@ fn what_a_member_does_not_read_is_had_from_the_others() {
         model.unreadable = (0..parity).map(|disk| (disk, 200..217)).collect();
         model.unreadable.push((2, 232..233));
         let all: Vec<usize> = (0..case.devices() as usize).collect();
-        resume(&case, &model, &all).unwrap();
+        case.resume(&model, &all).unwrap();
         case.check(&model, &all, "unreadable");
     }
 }
@@ -446,11 +480,11 @@ fn what_nobody_reads_ends_the_reshape_there_and_loses_nothing() {
     // Of the same row.
     model.unreadable = vec![(0, 240..241), (1, 248..249)];
     let all = [0, 1, 2, 3];
-    let error = resume(&case, &model, &all).unwrap_err();
+    let error = case.resume(&model, &all).unwrap_err();
     assert!(matches!(error, RunError::Move(MoveError::Read { .. })), "{error}");
     assert!(model.superblock(0).reshape().unwrap().position_sectors > 0, "how far it came is recorded");
     model.unreadable.clear();
-    resume(&case, &model, &all).unwrap();
+    case.resume(&model, &all).unwrap();
     case.check(&model, &all, "readable again");
 }
 

@@ -39,10 +39,6 @@ impl Copies {
         (0..self.disks.1).map(one).collect()
     }
 
-    fn target(&self) -> Target {
-        Target { raid_disks: self.disks.1, chunk_sectors: self.chunk.1, layout: self.layout.1 }
-    }
-
     fn geometry(array: &Superblock1) -> Geometry {
         let spec = GeometrySpec {
             level: Level::Raid10,
@@ -51,6 +47,24 @@ impl Copies {
             member_sectors: vec![array.size_sectors; array.raid_disks as usize],
         };
         Geometry::new(&spec).unwrap()
+    }
+}
+
+impl Trial for Copies {
+    fn devices(&self) -> u32 {
+        self.disks.1
+    }
+
+    fn target(&self) -> Target {
+        Target { raid_disks: self.disks.1, chunk_sectors: self.chunk.1, layout: self.layout.1 }
+    }
+
+    fn behind(&self) -> u64 {
+        self.behind
+    }
+
+    fn taken(&self) -> Vec<Superblock1> {
+        self.superblocks()
     }
 
     fn model(&self) -> Model {
@@ -78,51 +92,6 @@ impl Copies {
             left: AtomicI64::new(i64::MAX),
             unreadable: Vec::new(),
         }
-    }
-
-    fn begin(&self, model: &Model) -> io::Result<()> {
-        let superblocks = self.superblocks();
-        let members: Vec<_> = superblocks.iter().map(|one| (one, reshape_room(one, None))).collect();
-        check_reshape(&superblocks[0], self.target(), self.disks.1 - self.disks.0).unwrap();
-        let course = plan_course(&superblocks[0], self.target(), &members).unwrap();
-        assert_eq!(course.backwards, self.behind > 0);
-        let roles = (0..self.disks.1).map(|n| Role::Slot(n as u16)).collect();
-        let beginning = Beginning { target: self.target(), backwards: course.backwards, roles };
-        let update = Update { events: 11, utime: Timestamp::from_seconds(1) };
-        for (index, one) in superblocks.iter().enumerate() {
-            let begun = one.with_reshape(&beginning, course.new_offsets[index], update);
-            (&model).write(index, AT_SECTOR, &begun.to_bytes())?;
-            (&model).flush(index)?;
-        }
-        Ok(())
-    }
-
-    fn go_on(&self, model: &Model, present: &[usize]) -> Result<(), RunError> {
-        let told =
-            |device, result: io::Result<()>| result.map_err(|error| RunError::Record { device, error });
-        let mut superblocks: Vec<Superblock1> = present.iter().map(|n| model.superblock(*n)).collect();
-        follow_reshape(&mut superblocks);
-        let array = superblocks.iter().max_by_key(|one| one.events).unwrap().clone();
-        assert!(superblocks.iter().all(|one| one.events + 1 >= array.events), "one is out of date");
-        if array.reshape().is_none() {
-            if array.events == 10 {
-                told(0, self.begin(model))?;
-                return self.go_on(model, present);
-            }
-            for (device, one) in present.iter().zip(&superblocks) {
-                told(*device, (&model).write(*device, AT_SECTOR, &one.to_bytes()))?;
-                told(*device, (&model).flush(*device))?;
-            }
-            return Ok(());
-        }
-        let slot_of = |slot: u32| superblocks.iter().position(|one| one.role() == Role::Slot(slot as u16));
-        let slots: Vec<Option<usize>> = (0..array.raid_disks).map(slot_of).collect();
-        let members = superblocks.iter().map(|one| Member { superblock: one.clone(), bitmap: None });
-        let part = Part { model, present };
-        let mut reshape = Reshape::new(part, members.collect(), &array, &slots, &slots).unwrap();
-        reshape.set_piece_sectors(u64::from(self.chunk.0.max(self.chunk.1)));
-        assert_eq!(reshape.run(Timestamp::default, |_, _| true)?, Ended::Done);
-        Ok(())
     }
 
     /// All copies of all that was there are where they should be.
@@ -177,44 +146,15 @@ fn cases() -> Vec<Copies> {
 
 #[test]
 fn every_copy_is_where_an_array_that_was_made_so_has_it() {
-    for case in cases() {
-        let model = case.model();
-        case.begin(&model).unwrap();
-        let all: Vec<usize> = (0..case.disks.1 as usize).collect();
-        case.go_on(&model, &all).unwrap();
-        case.check(&model, &all, "uncut");
-    }
+    cases().iter().for_each(Copies::ends);
 }
 
 /// Power is cut at every write of the first cases, and at every third of the others.
 #[test]
 fn no_copy_is_lost_wherever_power_is_cut_and_whoever_is_lost_with_it() {
-    for (number, case) in cases().into_iter().enumerate() {
-        let mut random = Random(0x1234_5678_9abc_def1 + number as u64);
+    for (number, case) in cases().iter().enumerate() {
         let (first, step) = if number < 5 { (1, 1) } else { (1 + number as i64 % 3, 3) };
-        for cut in (first..).step_by(step) {
-            let model = case.model();
-            let mut present: Vec<usize> = (0..case.disks.1 as usize).collect();
-            model.left.store(cut, Ordering::Relaxed);
-            let begun = case.begin(&model);
-            if begun.is_ok() && case.go_on(&model, &present).is_ok() {
-                break;
-            }
-            model.after_power_cut(&mut random);
-            if begun.is_ok() && cut % 2 == 0 {
-                let freshest =
-                    present.iter().copied().max_by_key(|n| (model.superblock(*n).events, *n)).unwrap();
-                present.retain(|n| *n != freshest);
-            }
-            for again in [random.below(30) as i64 + 1, i64::MAX] {
-                model.left.store(again, Ordering::Relaxed);
-                if case.go_on(&model, &present).is_ok() {
-                    break;
-                }
-                model.after_power_cut(&mut random);
-            }
-            case.check(&model, &present, &format!("cut at {cut}"));
-        }
+        case.survives(number as u64, (first..).step_by(step));
     }
 }
 
@@ -225,12 +165,12 @@ fn what_a_member_does_not_read_is_had_from_another_copy() {
         case.begin(&model).unwrap();
         model.unreadable = vec![(0, 200..217), (2, 232..233)];
         let all: Vec<usize> = (0..case.disks.1 as usize).collect();
-        match case.go_on(&model, &all) {
+        match case.resume(&model, &all) {
             Ok(()) => {}
             // The two may hold the same block.
             Err(RunError::Move(MoveError::Read { .. })) => {
                 model.unreadable.pop();
-                case.go_on(&model, &all).unwrap();
+                case.resume(&model, &all).unwrap();
             }
             Err(error) => panic!("{error}"),
         }
