@@ -160,9 +160,9 @@ pub struct Policy {
     /// Superblocks and bitmap are written behind a flush of the member (md's `md_super_write`: `REQ_PREFLUSH`, earlier a barrier).
     /// The simulator's loop does it.
     pub metadata_writes_flush: bool,
-    /// While bitmap pages are written no stripe goes on: raid5d writes them, and waits (`md_bitmap_unplug`). The simulator's loop
-    /// does it.
-    pub bitmap_holds_stripes: bool,
+    /// While bitmap pages are written no stripe goes on, and copies are not written: md's thread writes the pages, and waits
+    /// (`md_bitmap_unplug`). The simulator's loop does it.
+    pub bitmap_holds_writes: bool,
     /// How the array's own work keeps out of the way.
     pub sync: SyncPolicy,
 }
@@ -192,7 +192,7 @@ impl Policy {
             rows_in_turn: None,
             cache_wake_quarters: 3,
             metadata_writes_flush: true,
-            bitmap_holds_stripes: true,
+            bitmap_holds_writes: true,
             sync: SyncPolicy {
                 window_sectors: 256,
                 pause: Nanos::from_millis(500),

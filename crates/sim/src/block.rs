@@ -7,10 +7,14 @@
 //! the order they came. Requests go to the drive in order of sectors, one way, then from the start again; one that has been
 //! queued for longer than its kind may goes next, the oldest first, and the order goes on from there for as many requests as the
 //! scheduler serves in a batch before it looks again. With time slices ([`Slices`]) that is the order of what may go now. A
-//! flush goes alone: when nothing is outstanding, and with nothing following until it completes. A write behind a flush
-//! (`REQ_PREFLUSH`) is queued when that has completed; those that wait when it is sent share it. Where the kernel does not use a
-//! drive's FUA, a forced write is a write, and a flush after it, shared in the same way. A drive without a volatile write cache is sent
-//! no flushes, nor forced writes: its flushes are answered at once.
+//! flush goes alone: when nothing is outstanding, and with nothing following until it completes. Before it go the requests that the
+//! drive had room for when it came. A write behind a flush (`REQ_PREFLUSH`) is sent when that has completed, before all that is queued;
+//! those that wait when it is sent share it. Where the kernel does not use a drive's FUA, a forced write is a write that passes what is
+//! queued, and a flush after it, shared in the same way. A drive without a volatile write cache is sent no flushes, nor forced writes:
+//! its flushes are answered at once.
+//!
+//! Source of the order: `blk_insert_flush` and `blk_mq_sched_insert_request` of Linux 6.1, which put the requests of a flush's sequence
+//! before the scheduler's; real md's commands on drives of a known latency show the same.
 
 use crate::drive::CommandOp;
 use crate::slices::{NOBODY, Process, Slices, Turn};
@@ -236,11 +240,15 @@ pub(crate) struct BlockQueue {
     flushes: VecDeque<Flush>,
     /// Writes that the flush under way is for.
     behind: Vec<Behind>,
+    /// Requests for writes that a flush goes before or after: they go before what is queued.
+    passing: VecDeque<Request>,
     /// Writes that a flush follows.
     forced: Vec<Tag>,
     /// I/Os that ended without going to the drive.
     answered: Vec<Tag>,
     flushing: bool,
+    /// Queued requests that go before the first of `flushes`: there was room for them in the drive when it came.
+    ahead: u32,
     /// Reads and writes queued or outstanding.
     held: [u32; 2],
     outstanding: Vec<Request>,
@@ -266,9 +274,11 @@ impl BlockQueue {
             waiting: [VecDeque::new(), VecDeque::new()],
             flushes: VecDeque::new(),
             behind: Vec::new(),
+            passing: VecDeque::new(),
             forced: Vec::new(),
             answered: Vec::new(),
             flushing: false,
+            ahead: 0,
             held: [0; 2],
             outstanding: vec![none; queue_depth as usize],
             tags: Tags::new(queue_depth),
@@ -290,13 +300,15 @@ impl BlockQueue {
         process: Option<Process>,
         fanout: &mut Fanout,
     ) {
-        let op = if op == CommandOp::WriteFua { self.forced(io) } else { op };
+        if op == CommandOp::WriteFua && self.limits.write_back && !self.limits.fua {
+            return self.pass(Behind { op, start, sectors, io }, fanout);
+        }
+        let op = if op == CommandOp::WriteFua && !self.limits.write_back { CommandOp::Write } else { op };
         match op {
             CommandOp::Flush if !self.limits.write_back => return self.answered.push(io),
             CommandOp::Flush => {
                 self.stats.flushes += 1;
-                self.flushes.push_back(Flush::Alone(io));
-                return;
+                return self.await_flush(Flush::Alone(io), false);
             }
             CommandOp::Read => {
                 self.stats.reads += 1;
@@ -329,30 +341,50 @@ impl BlockQueue {
         }
     }
 
-    /// What the drive is sent of a forced write.
-    fn forced(&mut self, io: Tag) -> CommandOp {
-        if self.limits.fua && self.limits.write_back {
-            return CommandOp::WriteFua;
-        }
-        if self.limits.write_back {
+    /// Has a write that a flush goes before or after pass what is queued. Without FUA a forced one is a write that a flush follows.
+    fn pass(&mut self, write: Behind, fanout: &mut Fanout) {
+        let Behind { mut op, start, sectors, io } = write;
+        self.stats.writes += 1;
+        self.stats.sectors_written += sectors;
+        if op == CommandOp::WriteFua && !self.limits.fua {
             self.forced.push(io);
+            op = CommandOp::Write;
         }
-        CommandOp::Write
+        let most = self.limits.request_sectors_max;
+        let pieces = sectors.div_ceil(most) as u32;
+        let of = fanout.begin(io, pieces);
+        self.held[kind(op)] += pieces;
+        for piece in 0..u64::from(pieces) {
+            let (at, end) = (start + piece * most, start + sectors.min((piece + 1) * most));
+            let chain = fanout.link(of, NONE);
+            let request = Request { start: at, end, op, chain, expires_ns: 0, process: NOBODY };
+            self.passing.push_back(request);
+        }
     }
 
-    /// Takes a write that is to be queued behind a flush, where the drive needs one.
+    /// Takes a write that is to be sent behind a flush, where the drive needs one; whether the flush passes what is queued, too.
     pub(crate) fn add_behind_flush(
         &mut self,
         now_ns: u64,
         op: CommandOp,
         (start, sectors): (u64, u64),
         io: Tag,
+        passes: bool,
         fanout: &mut Fanout,
     ) {
         if !self.limits.write_back {
             return self.add(now_ns, op, (start, sectors), io, None, fanout);
         }
-        self.flushes.push_back(Flush::Before(Behind { op, start, sectors, io }));
+        self.await_flush(Flush::Before(Behind { op, start, sectors, io }), passes);
+    }
+
+    /// Takes a flush. Unless it passes what is queued, that goes before it as far as the drive has room: the kernel sends requests as
+    /// they come.
+    fn await_flush(&mut self, flush: Flush, passes: bool) {
+        if self.flushes.is_empty() && !self.flushing {
+            self.ahead = if passes { 0 } else { self.tags.left.min(self.queued.len() as u32) };
+        }
+        self.flushes.push_back(flush);
     }
 
     /// Joins a piece to a queued request or makes it one; false if the queue is full.
@@ -404,7 +436,7 @@ impl BlockQueue {
     /// The next command for the drive with its tag, if it may have one.
     #[inline]
     pub(crate) fn next(&mut self, now_ns: u64, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
-        let has_any = !self.queued.is_empty() || !self.flushes.is_empty();
+        let has_any = !self.queued.is_empty() || !self.flushes.is_empty() || !self.passing.is_empty();
         if !has_any || self.tags.none_left() || self.flushing {
             return None;
         }
@@ -412,7 +444,11 @@ impl BlockQueue {
     }
 
     fn take_next(&mut self, now_ns: u64, fanout: &mut Fanout) -> Option<(u8, CommandOp, u64, u64)> {
-        if let Some(&first) = self.flushes.front() {
+        if let Some(request) = self.passing.pop_front() {
+            self.position = request.end;
+            return Some(self.send(request));
+        }
+        if let Some(&first) = self.flushes.front().filter(|_| self.ahead == 0) {
             if !self.tags.all_left() {
                 return None;
             }
@@ -433,10 +469,20 @@ impl BlockQueue {
         }
         // Nobody's turn and no reader that waits for one: the order is the queue's own.
         let index = match &self.slices {
-            Some(slices) if slices.turn() != Turn::Free || slices.waiting() > 0 => self.in_turn(now_ns)?,
+            Some(slices) if slices.turn() != Turn::Free || slices.waiting() > 0 => match self.in_turn(now_ns)
+            {
+                Some(index) => index,
+                // The drive is kept for another: nothing goes before the flush.
+                None if self.ahead > 0 => {
+                    self.ahead = 0;
+                    return self.take_next(now_ns, fanout);
+                }
+                None => return None,
+            },
             _ => self.in_order(now_ns),
         };
         let request = self.queued.remove(index);
+        self.ahead = self.ahead.saturating_sub(1);
         self.position = request.end;
         if request.process != NOBODY
             && let Some(slices) = &mut self.slices
@@ -566,8 +612,8 @@ impl BlockQueue {
         if request.op == CommandOp::Flush {
             self.flushing = false;
             let mut behind = std::mem::take(&mut self.behind);
-            for Behind { op, start, sectors, io } in behind.drain(..) {
-                self.add(now_ns, op, (start, sectors), io, None, fanout);
+            for write in behind.drain(..) {
+                self.pass(write, fanout);
             }
             self.behind = behind;
             return;
@@ -597,7 +643,7 @@ impl BlockQueue {
             match self.forced.iter().position(|&forced| forced == io) {
                 Some(at) => {
                     self.forced.swap_remove(at);
-                    self.flushes.push_back(Flush::After(io));
+                    self.await_flush(Flush::After(io), true);
                 }
                 None => done.push(io),
             }
@@ -614,6 +660,7 @@ impl BlockQueue {
         self.tags.all_left()
             && self.answered.is_empty()
             && self.queued.is_empty()
+            && self.passing.is_empty()
             && self.waiting.iter().all(VecDeque::is_empty)
             && self.flushes.is_empty()
     }
@@ -707,8 +754,8 @@ mod tests {
             (BlockQueue::new(limits, None, 4), Fanout::default(), Vec::new());
         queue.add(0, CommandOp::Write, (800, 8), Tag(1), None, &mut fanout);
         let (first, ..) = queue.next(0, &mut fanout).unwrap();
-        queue.add_behind_flush(0, CommandOp::WriteFua, (16, 8), Tag(2), &mut fanout);
-        queue.add_behind_flush(0, CommandOp::WriteFua, (64, 8), Tag(3), &mut fanout);
+        queue.add_behind_flush(0, CommandOp::WriteFua, (16, 8), Tag(2), false, &mut fanout);
+        queue.add_behind_flush(0, CommandOp::WriteFua, (64, 8), Tag(3), false, &mut fanout);
         assert!(queue.next(0, &mut fanout).is_none(), "a flush goes alone");
         queue.complete(1, first, &mut fanout, &mut done);
         let (flush, op, ..) = queue.next(1, &mut fanout).unwrap();
@@ -726,6 +773,42 @@ mod tests {
         assert!(queue.is_idle());
     }
 
+    /// What was there when a flush came and had room in the drive goes before it, unless the flush passes it; the write behind the
+    /// flush, and the flush after that, go before what is queued still.
+    #[test]
+    fn a_flush_and_its_write_go_before_what_the_drive_has_no_room_for() {
+        const FLUSH: u64 = 0;
+        for (passes, wanted) in [
+            (false, [1000, 2000, FLUSH, 16, 3000, FLUSH, 4000]),
+            (true, [FLUSH, 16, 1000, FLUSH, 2000, 3000, 4000]),
+        ] {
+            let limits = QueueLimits { fua: false, ..LIMITS };
+            let (mut queue, mut fanout, mut done) =
+                (BlockQueue::new(limits, None, 2), Fanout::default(), Vec::new());
+            for (tag, start) in (1..).zip([1000, 2000, 3000]) {
+                queue.add(0, CommandOp::Write, (start, 8), Tag(tag), None, &mut fanout);
+            }
+            queue.add_behind_flush(0, CommandOp::WriteFua, (16, 8), Tag(4), passes, &mut fanout);
+            let mut sent = Vec::new();
+            for now_ns in 0..7 {
+                let next = |_| queue.next(now_ns, &mut fanout);
+                let tags: Vec<_> = (0..2)
+                    .map_while(next)
+                    .map(|(tag, op, start, _)| {
+                        sent.push(if op == CommandOp::Flush { FLUSH } else { start });
+                        tag
+                    })
+                    .collect();
+                if now_ns == 0 {
+                    // The flush has come before it.
+                    queue.add(0, CommandOp::Write, (4000, 8), Tag(5), None, &mut fanout);
+                }
+                tags.into_iter().for_each(|tag| queue.complete(now_ns, tag, &mut fanout, &mut done));
+            }
+            assert_eq!((sent.as_slice(), queue.is_idle()), (&wanted[..], true), "passes: {passes}");
+        }
+    }
+
     /// As of a SATA drive under Linux: what is forced is written, and a flush after it is answered for all that waited for one.
     #[test]
     fn without_fua_a_flush_follows_forced_writes() {
@@ -739,7 +822,7 @@ mod tests {
         assert!(queue.next(3, &mut fanout).is_none(), "a flush goes alone");
         queue.complete(4, b.0, &mut fanout, &mut done);
         assert!(done.is_empty(), "nothing is answered before the flush: {done:?}");
-        queue.add_behind_flush(4, CommandOp::WriteFua, (128, 8), Tag(3), &mut fanout);
+        queue.add_behind_flush(4, CommandOp::WriteFua, (128, 8), Tag(3), false, &mut fanout);
         let (flush, op, ..) = queue.next(5, &mut fanout).unwrap();
         assert_eq!((op, queue.stats.flushes), (CommandOp::Flush, 1));
         queue.complete(6, flush, &mut fanout, &mut done);

@@ -141,12 +141,12 @@ pub struct World<D: Data> {
     data_offset_sectors: u64,
     /// What lies beside the data is written behind a flush.
     has_flushes_beside: bool,
-    /// While the bitmap is written md's thread waits for it, and what has ended for the stripe cache waits for md's thread.
-    bitmap_holds_stripes: bool,
+    /// While the bitmap is written md's thread waits for it, and what md's thread does waits for it.
+    bitmap_holds_writes: bool,
     /// Writes beside the data that are under way, by tag.
     beside: Vec<Tag>,
-    /// What has ended meanwhile.
-    held: Vec<Ended>,
+    /// What md's thread is to do when they have ended.
+    held: Vec<Held>,
     way_ns: u64,
     computing: VecDeque<(Tag, Verdict)>,
     /// Computations under way of the layers above the array, with the thread that goes on when they end, by number, and the
@@ -170,11 +170,24 @@ pub struct World<D: Data> {
     done_ios: Vec<Tag>,
 }
 
-/// What has ended while md's thread waits.
+/// What has come for md's thread while it waits.
 #[derive(Clone, Copy, Debug)]
-enum Ended {
-    Io(Tag),
+enum Held {
+    /// An I/O of a stripe has ended.
+    Ended(Tag),
+    /// A computation has.
     Computed(Tag, Verdict),
+    /// An I/O to send to a member's queue.
+    Io(u32, QueuedIo),
+}
+
+/// An I/O on its way to a member's queue.
+#[derive(Clone, Copy, Debug)]
+struct QueuedIo {
+    op: CommandOp,
+    sectors: (u64, u64),
+    tag: Tag,
+    process: Option<Process>,
 }
 
 /// I/Os to members that the engine asked for at once.
@@ -260,7 +273,7 @@ impl<D: Data> World<D> {
             fanout: Fanout::default(),
             data_offset_sectors,
             has_flushes_beside: config.volume.policy.metadata_writes_flush,
-            bitmap_holds_stripes: config.volume.policy.bitmap_holds_stripes && has_stripes,
+            bitmap_holds_writes: config.volume.policy.bitmap_holds_writes,
             beside: Vec::new(),
             held: Vec::new(),
             way_ns: rig.way_ns,
@@ -378,7 +391,7 @@ impl<D: Data> World<D> {
             Event::Computed => {
                 let (tag, verdict) = self.computing.pop_front().expect("a computation that ends was begun");
                 if self.is_holding() {
-                    self.held.push(Ended::Computed(tag, verdict));
+                    self.held.push(Held::Computed(tag, verdict));
                     return finished;
                 }
                 self.trace(4, tag.0);
@@ -453,7 +466,7 @@ impl<D: Data> World<D> {
 
     /// Whether md's thread waits for the bitmap.
     fn is_holding(&self) -> bool {
-        self.bitmap_holds_stripes && !self.beside.is_empty()
+        self.bitmap_holds_writes && !self.beside.is_empty()
     }
 
     /// An I/O has ended while others beside the data are under way. Answers whether that was seen to here: it is held until those
@@ -462,20 +475,22 @@ impl<D: Data> World<D> {
     fn ended_beside(&mut self, tag: Tag) -> bool {
         if let Some(place) = self.beside.iter().position(|beside| *beside == tag) {
             self.beside.swap_remove(place);
-            self.answered(tag);
             if self.beside.is_empty() {
-                for ended in std::mem::take(&mut self.held) {
-                    match ended {
-                        Ended::Io(tag) => self.answered(tag),
-                        Ended::Computed(tag, verdict) => self.handle(Input::Computed { tag, verdict }),
+                // raid5d handles all stripes before it looks for the next pages.
+                for held in std::mem::take(&mut self.held) {
+                    match held {
+                        Held::Ended(tag) => self.answered(tag),
+                        Held::Computed(tag, verdict) => self.handle(Input::Computed { tag, verdict }),
+                        Held::Io(slot, io) => self.queue(slot, io),
                     }
                 }
             }
+            self.answered(tag);
             return true;
         }
-        let waits = self.bitmap_holds_stripes && !tag.is_of_read();
+        let waits = self.bitmap_holds_writes && self.has_stripes && !tag.is_of_read();
         if waits {
-            self.held.push(Ended::Io(tag));
+            self.held.push(Held::Ended(tag));
         }
         waits
     }
@@ -600,24 +615,44 @@ impl<D: Data> World<D> {
         self.submitting.map(|id| self.requests[id as usize].flags.stream)
     }
 
+    /// Whether md's thread sends an I/O: those of stripes, and the writes of copies.
+    fn is_by_thread(&self, io: &MemberIo) -> bool {
+        if self.has_stripes { self.is_of_stripe(io) } else { io.area == Area::Data && io.op == Op::Write }
+    }
+
     fn member_io(&mut self, io: &MemberIo) {
         self.data.io(io, &self.out);
         let slot = io.member.index() as u32;
-        let op = CommandOp::of(io.op, io.fua);
-        let process = self.sender(io);
-        let member = &mut self.members[slot as usize];
         let before = if io.area == Area::Data { self.data_offset_sectors } else { 0 };
-        let sectors = (before + io.range.start, io.range.count);
+        let queued = QueuedIo {
+            op: CommandOp::of(io.op, io.fua),
+            sectors: (before + io.range.start, io.range.count),
+            tag: io.tag,
+            process: self.sender(io),
+        };
+        if self.is_holding() && self.is_by_thread(io) {
+            return self.held.push(Held::Io(slot, queued));
+        }
         if io.area == Area::Device && io.op == Op::Write {
             self.beside.push(io.tag);
+            let member = &mut self.members[slot as usize];
             member.beside = [member.beside[0] + 1, member.beside[1] + io.range.count];
             if self.has_flushes_beside {
-                member.queue.add_behind_flush(self.now_ns, op, sectors, io.tag, &mut self.fanout);
+                let QueuedIo { op, sectors, tag, .. } = queued;
+                // raid5d sends what it has of stripes when it waits for the pages: behind the flush.
+                let passes = self.has_stripes;
+                member.queue.add_behind_flush(self.now_ns, op, sectors, tag, passes, &mut self.fanout);
                 return touch(member, slot, &mut self.touched);
             }
         }
-        member.queue.add(self.now_ns, op, sectors, io.tag, process, &mut self.fanout);
-        if op == CommandOp::Flush && member.queue.answered().len() == 1 {
+        self.queue(slot, queued);
+    }
+
+    /// Gives an I/O to a member's queue.
+    fn queue(&mut self, slot: u32, io: QueuedIo) {
+        let member = &mut self.members[slot as usize];
+        member.queue.add(self.now_ns, io.op, io.sectors, io.tag, io.process, &mut self.fanout);
+        if io.op == CommandOp::Flush && member.queue.answered().len() == 1 {
             self.schedule.at(self.now_ns, Event::Queue(slot));
         }
         touch(member, slot, &mut self.touched);

@@ -216,13 +216,17 @@ impl Volume {
 
     /// Lets the keeper go on, and the writes that it lets start.
     fn keep(&mut self, now: Instant, out: &mut ActionQueue) {
-        let Some(keeper) = &mut self.keeper else { return };
-        keeper.settle(&mut self.core, out, now, &mut self.released);
-        for key in std::mem::take(&mut self.released) {
-            if self.core.read_only {
-                self.core.part_ends(out, key, Err(IoError::ReadOnly));
-            } else {
-                self.admit_now(now, key, out);
+        while let Some(keeper) = &mut self.keeper {
+            let is_asked_again = keeper.settle(&mut self.core, out, now, &mut self.released);
+            for key in std::mem::take(&mut self.released) {
+                if self.core.read_only {
+                    self.core.part_ends(out, key, Err(IoError::ReadOnly));
+                } else {
+                    self.admit_now(now, key, out);
+                }
+            }
+            if !is_asked_again {
+                break;
             }
         }
     }

@@ -239,14 +239,15 @@ impl Keeper {
         self.safe_mode_delay > Nanos(0) && self.state.resync_offset_sectors == MAX_SECTOR
     }
 
-    /// Goes on as far as possible; keys of writes that may start are added to `released`.
+    /// Goes on as far as possible; keys of writes that may start are added to `released`. Answers whether it is to be asked again
+    /// when they have: they go to the members before the next round does, as in md, whose flush would else hold them up.
     pub(crate) fn settle(
         &mut self,
         core: &mut Core,
         out: &mut ActionQueue,
         now: Instant,
         released: &mut Vec<RequestKey>,
-    ) {
+    ) -> bool {
         self.changes.append(&mut core.changes);
         while let Some(range) = core.writes_ended.pop() {
             let range = sync_range(&core.geometry, range);
@@ -262,10 +263,18 @@ impl Keeper {
             if self.pending == 0 {
                 self.step = Step::Idle;
             }
-            return core.release_answers(out);
+            core.release_answers(out);
+            return false;
         }
         self.age(core, now);
-        while self.pending == 0 && self.advance(core, out, now) {}
+        while self.pending == 0 && self.advance(core, out, now) {
+            if self.is_at_rest() {
+                self.release(core, released);
+                if !released.is_empty() {
+                    return true;
+                }
+            }
+        }
         if mutation::is(Mutation::AcknowledgeBeforeFailureRecorded) {
             core.release_answers(out);
         }
@@ -273,6 +282,7 @@ impl Keeper {
             core.release_answers(out);
         }
         self.release(core, released);
+        false
     }
 
     const fn is_at_rest(&self) -> bool {
