@@ -32,15 +32,15 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<Exit> {
         }
         if [ValidatePart::Times, ValidatePart::Syncs, ValidatePart::Loads].into_iter().any(wants) {
             progress("measuring the way from the kernel to a drive and back");
-            let way_ns = times::way_ns(&stripewise, &stop)?;
+            let delays = times::delays(&stripewise, &stop)?;
             if wants(ValidatePart::Times) {
-                times = times::run(args.quick, &stripewise, way_ns, &stop, progress)?;
+                times = times::run(args.quick, &stripewise, delays, &stop, progress)?;
             }
             if wants(ValidatePart::Syncs) {
-                syncs = syncs::run(false, args.quick, &stripewise, way_ns, &stop, progress)?;
+                syncs = syncs::run(false, args.quick, &stripewise, delays, &stop, progress)?;
             }
             if wants(ValidatePart::Loads) && (!args.quick || args.only.is_some()) {
-                loads = syncs::run(true, args.quick, &stripewise, way_ns, &stop, progress)?;
+                loads = syncs::run(true, args.quick, &stripewise, delays, &stop, progress)?;
             }
         }
         Ok(Validation::new(counts, times, syncs, loads))
@@ -77,8 +77,9 @@ fn told(validation: &Validation) -> String {
     if let Some(row) = validation.times.first() {
         let _ = writeln!(
             text,
-            "A command took {:.2} ms between kernel and drive; the engine's commands take the same.",
-            row.way_us / 1000.0
+            "A command took {:.2} ms between kernel and drive, a thread {:.2} ms from a request's end to its next; the engine's take the same.",
+            row.way_us / 1000.0,
+            row.turn_us / 1000.0
         );
     }
     if !validation.syncs.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use stripewise_engine::units::PAGE_SECTORS;
+use stripewise_engine::units::{Nanos, PAGE_SECTORS};
 use stripewise_sim::models::Model;
 use stripewise_sim::{MemberReport, MemberStats};
 
@@ -188,7 +188,7 @@ fn with_bitmap(quick: bool) -> Vec<CountCell> {
 /// The models or the array cannot be had.
 pub fn engine(cell: &CountCell) -> Result<Vec<[u64; 4]>> {
     let rig = rig(&Model::load(DRIVE)?, &[], cell.shape.members, 0)?;
-    let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [SEED, SEED], &rig)?;
+    let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [SEED, SEED], &rig, Nanos(0))?;
     let through_cache = cell.requests.is_write;
     // Past the cache, a request comes to each chunk in one piece.
     let pieces = |m: &MemberReport| {

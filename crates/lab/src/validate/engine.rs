@@ -5,7 +5,7 @@ use serde::Serialize;
 use stripewise_engine::geometry::GeometrySpec;
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
-use stripewise_engine::units::Slot;
+use stripewise_engine::units::{Nanos, Slot};
 use stripewise_engine::volume::VolumeConfig;
 use stripewise_sim::models::{Model, Value};
 use stripewise_sim::{ControllerNames, MemberReport, Phantom, Rig, RigNames, SimConfig, World};
@@ -178,7 +178,8 @@ pub(super) fn rig(drive: &Model, block: &[(&str, f64)], members: u16, way_ns: u6
     Ok(Rig { way_ns, ..rig })
 }
 
-/// Plays a cell on modelled drives; the seeds are the lists' and the drives'.
+/// Plays a cell on modelled drives by threads that take so long from one request to the next; the seeds are the lists' and the
+/// drives'.
 ///
 /// # Errors
 /// The array cannot be had on the rig.
@@ -188,10 +189,11 @@ pub(super) fn simulate(
     member_sectors: u64,
     [lists_seed, seed]: [u64; 2],
     rig: &Rig,
+    turn: Nanos,
 ) -> Result<Simulated> {
     let config = SimConfig { volume: shape.config(member_sectors)?, rig: rig.clone(), seed };
     let within = shape.usable_sectors(member_sectors);
-    let mut replay = Replay::new(requests.lists(within, lists_seed), requests.is_write);
+    let mut replay = Replay::new(requests.lists(within, lists_seed), requests.is_write).with_turn(turn);
     let report = World::new(&config, Phantom)?.run(&mut replay, None)?;
     if replay.errors > 0 {
         bail!("{} requests failed in the simulator", replay.errors);
@@ -200,4 +202,50 @@ pub(super) fn simulate(
         seconds: replay.end.0 as f64 / 1e9,
         members: report.members.iter().take(shape.present().into()).copied().collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATENCY_US: f64 = 1_000_000.0;
+    /// Of a bit of the bitmap.
+    const BIT_SECTORS: u64 = 64 << 11;
+
+    /// Seconds, rounded, of writes of 4 KiB to these bits, a list for each thread, on a RAID-1 of drives that take a second for
+    /// whatever they do.
+    fn seconds(holds: bool, bits: [&[u64]; 2]) -> u64 {
+        let shape = Shape {
+            level: 1,
+            members: 2,
+            missing: 0,
+            chunk_kib: 64,
+            stripe_cache_size: 256,
+            bitmap_chunk_kib: Some(64 << 10),
+        };
+        let drive = Model::load("constant-latency")
+            .and_then(|model| model.with_value("latency", &Value::Number(LATENCY_US)))
+            .unwrap();
+        let rig = rig(&drive, &[], 2, 0).unwrap();
+        let mut volume = shape.config(64 * BIT_SECTORS).unwrap();
+        volume.policy.bitmap_holds_writes = holds;
+        let config = SimConfig { volume, rig, seed: 1 };
+        let lists = (0..)
+            .zip(bits)
+            .map(|(thread, bits)| bits.iter().map(|bit| (bit * BIT_SECTORS + thread * 8, 8)).collect());
+        let mut replay = Replay::new(lists.collect(), true);
+        World::new(&config, Phantom).unwrap().run(&mut replay, None).unwrap();
+        (replay.end.0 as f64 / 1e9).round() as u64
+    }
+
+    /// A round is a flush, the page, and a flush; then the copies are written.
+    #[test]
+    fn copies_are_not_written_while_the_bitmap_is() {
+        assert_eq!(seconds(true, [&[0], &[]]), 4);
+        assert_eq!(seconds(true, [&[0, 0, 0], &[]]), 6, "the bit is set already");
+        assert_eq!(seconds(true, [&[0, 1, 2, 3], &[]]), 16);
+        // The other thread's bit is set from the first round on.
+        let beside = [&[0, 1, 2, 3][..], &[0; 9]];
+        assert_eq!([true, false].map(|holds| seconds(holds, beside)), [21, 18]);
+    }
 }

@@ -195,6 +195,28 @@ def probe(name, count):
     return sorted(times)[count // 2]
 
 
+def turn(count):
+    """Median of the seconds from what wakes a thread of this program to its next call, as two that wake each other take."""
+    there, back = os.pipe(), os.pipe()
+
+    def echo():
+        for _ in range(count):
+            os.write(back[1], os.read(there[0], 1))
+
+    other = threading.Thread(target=echo)
+    other.start()
+    times = []
+    for _ in range(count):
+        begin = time.monotonic()
+        os.write(there[1], b".")
+        os.read(back[0], 1)
+        times.append((time.monotonic() - begin) / 2)
+    other.join()
+    for end in there + back:
+        os.close(end)
+    return sorted(times)[count // 2]
+
+
 def shape(cell):
     return [cell[key] for key in ("level", "members", "missing", "chunk_kib", "member_kib", "data_offset_kib", "bitmap_chunk_kib")]
 
@@ -273,7 +295,8 @@ def main(folder):
         except Exception:
             tell({"failed": traceback.format_exc()})
             return
-        probed = {"read_s": probe(devices[0], plan["probe_reads"])} if plan["probe_reads"] else {}
+        probes = plan["probes"]
+        probed = {"read_s": probe(devices[0], probes), "turn_s": turn(probes)} if probes else {}
         tell({"kernel": os.uname().release, **probed})
         running = None
         for cell in plan["cells"]:

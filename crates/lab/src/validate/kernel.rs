@@ -98,18 +98,28 @@ pub(super) struct GuestPlan {
     pub(super) devices: Vec<String>,
     /// Attributes of each device's queue, in the order they are set.
     pub(super) queue: Vec<(&'static str, String)>,
-    /// Reads of 4 KiB of the first device, one after the other, before the cells; zero for none.
-    pub(super) probe_reads: u32,
+    /// Before the cells: reads of 4 KiB of the first device, one after the other, and as many turns of two threads that wake each
+    /// other; zero for none.
+    pub(super) probes: u32,
     pub(super) cells: Vec<GuestCell>,
 }
 
 /// What a kernel came to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ran {
-    /// Median time of the reads of `probe_reads`.
-    pub(super) read_s: Option<f64>,
+    /// Median times of the reads and of the turns of `probes`.
+    pub(super) probed: Option<Probed>,
     /// Of each cell.
     pub(super) results: Vec<GuestResult>,
+}
+
+/// How long things take that have nothing to do with md, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub(super) struct Probed {
+    /// A read of 4 KiB.
+    pub(super) read_s: f64,
+    /// From what wakes a thread to its next call.
+    pub(super) turn_s: f64,
 }
 
 /// What a cell came to.
@@ -139,7 +149,8 @@ enum Line {
     Booted {
         #[serde(rename = "kernel")]
         _kernel: String,
-        read_s: Option<f64>,
+        #[serde(flatten)]
+        probed: Option<Probed>,
     },
 }
 
@@ -192,7 +203,7 @@ pub(super) fn run(
         for line in lines(&folder.path().join("results.jsonl"), ran.results.len() + usize::from(is_booted))? {
             waiting_since = Instant::now();
             match line {
-                Line::Booted { read_s, .. } => (is_booted, ran.read_s) = (true, read_s),
+                Line::Booted { probed, .. } => (is_booted, ran.probed) = (true, probed),
                 Line::Failed { failed } => bail!("in user-mode-linux: {}", failed.trim()),
                 Line::Result(result) => {
                     tell(ran.results.len(), &result);
@@ -332,7 +343,7 @@ mod tests {
         let text = "{\"kernel\": \"6.1\"}\n{\"seconds\": 1.5, \"members\": [[1, 8, 2, 16]]}\n{\"fai";
         fs::write(&file, text).unwrap();
         let read = lines(&file, 0).unwrap();
-        assert!(matches!(&read[0], Line::Booted { read_s: None, .. }));
+        assert!(matches!(&read[0], Line::Booted { probed: None, .. }));
         assert!(matches!(&read[1], Line::Result(r) if r.members == [[1, 8, 2, 16]]));
         assert_eq!(read.len(), 2);
         fs::write(&file, format!("{text}led\": \"no mdadm\"}}\n")).unwrap();

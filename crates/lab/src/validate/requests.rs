@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use stripewise_engine::io::{Flags, IoResult, Op, Request, RequestId};
-use stripewise_engine::units::{Instant, SectorRange};
+use stripewise_engine::units::{Instant, Nanos, SectorRange};
 use stripewise_engine::workload::{Next, Workload};
 
 use crate::workload::Random;
@@ -87,11 +87,13 @@ fn size(sectors: u64) -> String {
     }
 }
 
-/// The engine's workload of such lists. A thread waits for each of its requests.
+/// The engine's workload of such lists. A thread waits for each of its requests, and takes a while from one's end to the next.
 #[derive(Debug)]
 pub struct Replay {
     lists: Vec<VecDeque<(u64, u64)>>,
-    idle: VecDeque<u32>,
+    /// Threads with no request in flight, and from when on they may have one.
+    idle: VecDeque<(u32, Instant)>,
+    turn: Nanos,
     op: Op,
     in_flight: u32,
     /// When the last request ended.
@@ -104,13 +106,19 @@ impl Replay {
     /// Plays these lists.
     pub fn new(lists: Vec<Vec<(u64, u64)>>, is_write: bool) -> Self {
         Self {
-            idle: (0..lists.len() as u32).collect(),
+            idle: (0..lists.len() as u32).map(|thread| (thread, Instant::ZERO)).collect(),
             lists: lists.into_iter().map(VecDeque::from).collect(),
+            turn: Nanos(0),
             op: if is_write { Op::Write } else { Op::Read },
             in_flight: 0,
             end: Instant::ZERO,
             errors: 0,
         }
+    }
+
+    /// The same with threads that take so long from one request's end to the next.
+    pub fn with_turn(self, turn: Nanos) -> Self {
+        Self { turn, ..self }
     }
 }
 
@@ -123,8 +131,12 @@ impl Workload for Replay {
         self.lists.iter().flatten().map(|(_, sectors)| sectors * 512).max().unwrap_or(0)
     }
 
-    fn next(&mut self, _: Instant) -> Next {
-        while let Some(thread) = self.idle.pop_front() {
+    fn next(&mut self, now: Instant) -> Next {
+        while let Some(&(thread, from)) = self.idle.front() {
+            if from > now && !self.lists[thread as usize].is_empty() {
+                return Next::WaitUntil(from);
+            }
+            self.idle.pop_front();
             if let Some((first, sectors)) = self.lists[thread as usize].pop_front() {
                 self.in_flight += 1;
                 // O_DIRECT: the kernel marks such writes as waited for.
@@ -140,7 +152,7 @@ impl Workload for Replay {
         self.in_flight -= 1;
         self.end = now;
         self.errors += u64::from(result.is_err());
-        self.idle.push_back(id.0);
+        self.idle.push_back((id.0, now + self.turn));
     }
 }
 
@@ -193,6 +205,21 @@ mod tests {
         replay.complete(Instant(6), RequestId(1), Ok(()));
         replay.complete(Instant(7), RequestId(0), Ok(()));
         assert_eq!((replay.next(Instant(7)), replay.end), (Next::Finished, Instant(7)));
+    }
+
+    #[test]
+    fn a_thread_takes_its_time_from_a_request_to_the_next() {
+        let lists = vec![vec![(0, 8), (8, 8)], vec![(16, 8)]];
+        let mut replay = Replay::new(lists, true).with_turn(Nanos(10));
+        while let Next::Issue(_) = replay.next(Instant::ZERO) {}
+        replay.complete(Instant(5), RequestId(0), Ok(()));
+        replay.complete(Instant(6), RequestId(1), Ok(()));
+        assert_eq!(replay.next(Instant(6)), Next::WaitUntil(Instant(15)));
+        assert!(matches!(replay.next(Instant(15)), Next::Issue(r) if r.range.start == 8));
+        assert_eq!(replay.next(Instant(15)), Next::Wait);
+        replay.complete(Instant(20), RequestId(0), Ok(()));
+        assert_eq!(replay.next(Instant(20)), Next::Finished, "nobody has anything left to wait for");
+        assert_eq!(replay.end, Instant(20));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use stripewise_sim::{Phantom, Rig, SimConfig, World};
 use super::engine::Shape;
 use super::kernel::{GuestCell, GuestResult, GuestSync};
 use super::requests::{Order, Replay, Requests};
-use super::times::{CPU_SHARE_MAX, DATA_OFFSET_KIB, DriveSetup, QUEUE_DEPTH, SEEDS, with_control};
+use super::times::{CPU_SHARE_MAX, DATA_OFFSET_KIB, Delays, DriveSetup, QUEUE_DEPTH, SEEDS, with_control};
 
 /// From the first sectors that are done, until it is watched.
 const RAMP: Nanos = Nanos::from_millis(500);
@@ -209,7 +209,7 @@ impl Workload for Others {
 }
 
 /// KiB a second of the engine, and reads of others.
-fn on_engine(cell: &SyncCell, rig: &Rig, seed: u64) -> Result<[f64; 2]> {
+fn on_engine(cell: &SyncCell, rig: &Rig, turn: Nanos, seed: u64) -> Result<[f64; 2]> {
     let mut volume = cell.shape.config(MEMBER_KIB * 2)?;
     volume.policy.sync.full_rest = JIFFY_SLEPT;
     volume.sync.speed = cell.speed_limits();
@@ -221,7 +221,7 @@ fn on_engine(cell: &SyncCell, rig: &Rig, seed: u64) -> Result<[f64; 2]> {
         }
     }
     let mut world = World::new(&SimConfig { volume, rig: rig.clone(), seed }, Phantom)?;
-    let mut others = Others { replay: Replay::new(cell.reads(), false), done: 0 };
+    let mut others = Others { replay: Replay::new(cell.reads(), false).with_turn(turn), done: 0 };
     let mut done = |until| -> Result<[u64; 2]> {
         world.run(&mut others, Some(Instant::ZERO + until))?;
         let status = world.volume().sync_status().filter(|status| status.done_sectors < status.total_sectors);
@@ -233,7 +233,13 @@ fn on_engine(cell: &SyncCell, rig: &Rig, seed: u64) -> Result<[f64; 2]> {
     Ok([rate(0), rate(1)])
 }
 
-fn row(cell: SyncCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) -> Result<SyncRow> {
+fn row(
+    cell: SyncCell,
+    linux: &GuestResult,
+    control: &GuestResult,
+    rig: &Rig,
+    turn: Nanos,
+) -> Result<SyncRow> {
     let rate = |result: &GuestResult| result.sync_sectors as f64 / 2.0 / result.seconds;
     let (linux_kib_s, cpu_kib_s) = (rate(linux), rate(control));
     if linux.sync_sectors == 0 || control.sync_sectors == 0 {
@@ -241,11 +247,11 @@ fn row(cell: SyncCell, linux: &GuestResult, control: &GuestResult, rig: &Rig) ->
     }
     let (mut engine_kib_s, mut engine_iops) = (0.0, 0.0);
     for seed in 1..=SEEDS {
-        let [kib_s, iops] = on_engine(&cell, rig, seed)?;
+        let [kib_s, iops] = on_engine(&cell, rig, turn, seed)?;
         engine_kib_s += kib_s / SEEDS as f64;
         engine_iops += iops / SEEDS as f64;
     }
-    let [resting, _] = on_engine(&cell, &DriveSetup::none().rig(cell.shape.members, 0)?, 1)?;
+    let [resting, _] = on_engine(&cell, &DriveSetup::none().rig(cell.shape.members, Nanos(0))?, Nanos(0), 1)?;
     let beside_iops = cell.beside.map(|_| [linux.reads as f64 / linux.seconds, engine_iops]);
     let cpu_share = (linux_kib_s / cpu_kib_s - linux_kib_s / resting).max(0.0);
     Ok(SyncRow {
@@ -271,7 +277,7 @@ fn setups(quick: bool) -> Vec<DriveSetup> {
 }
 
 /// Runs all cells on both sides, with nobody else on the array or beside reads of others; `stripewise` is the program that serves
-/// drives, and commands are so long on their way to them.
+/// drives, and the engine's commands and threads take so long.
 ///
 /// # Errors
 /// A program does not start, the kernel cannot be booted, or a cell fails; or `cancel` was set.
@@ -279,7 +285,7 @@ pub fn run(
     beside_reads: bool,
     quick: bool,
     stripewise: &Path,
-    way_ns: u64,
+    delays: Delays,
     cancel: &AtomicBool,
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<SyncRow>> {
@@ -290,8 +296,8 @@ pub fn run(
         let guest_cells: Vec<_> = cells.iter().map(guest_cell).collect();
         let (linux, control) = with_control(stripewise, &drive, &guest_cells, title, cancel, &mut progress)?;
         for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {
-            let rig = drive.rig(cell.shape.members, way_ns)?;
-            rows.push(row(cell, linux, control, &rig)?);
+            let rig = drive.rig(cell.shape.members, delays.command)?;
+            rows.push(row(cell, linux, control, &rig, delays.turn)?);
         }
     }
     Ok(rows)

@@ -6,16 +6,18 @@
 //! kernel and its programs, of the disks' daemons, of copies. Where that is more than [`CPU_SHARE_MAX`] of the cell's
 //! time, the kernel's CPU time is the limit and the cell is shown but not judged.
 //!
-//! # The way between kernel and drive
+//! # What the guest takes
 //! A command passes from the kernel to a drive's server and back by wake-ups of processes, which real hardware does not
 //! have. How long that takes is measured before the cells, on a drive of a known latency, and every command of the
-//! engine's runs takes as much longer: see [`Rig::way_ns`].
+//! engine's runs takes as much longer: see [`Rig::way_ns`]. A thread of the guest takes its time from the end of a request to
+//! the next; so do the engine's. See [`Delays`].
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use stripewise_engine::units::Nanos;
 use stripewise_sim::Rig;
 use stripewise_sim::models::{DriveModel, Model, Value};
 
@@ -43,7 +45,7 @@ pub(super) const QUEUE_DEPTH: f64 = 16.0;
 const REQUEST_KIB: f64 = 512.0;
 /// The drive on which the way is measured: as long as it takes, the kernel has nothing else to do and sleeps.
 const PROBE_LATENCY_US: f64 = 2_000.0;
-const PROBE_READS: u32 = 400;
+const PROBES: u32 = 400;
 /// Requests a queue holds.
 const NR_REQUESTS: f64 = 128.0;
 /// The simulator's runs, with platters elsewhere in each.
@@ -60,6 +62,15 @@ const RAID5: Shape = Shape {
     stripe_cache_size: 256,
     bitmap_chunk_kib: None,
 };
+
+/// How long things take in the guest, and in the engine's runs, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delays {
+    /// A command, between kernel and drive: there and back.
+    pub command: Nanos,
+    /// A thread, from the end of a request to the next.
+    pub turn: Nanos,
+}
 
 /// A drive model with some values changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -105,9 +116,9 @@ impl DriveSetup {
         std::iter::once(self.model.to_owned()).chain(changes).collect()
     }
 
-    pub(super) fn rig(&self, members: u16, way_ns: u64) -> Result<Rig> {
+    pub(super) fn rig(&self, members: u16, way: Nanos) -> Result<Rig> {
         let block = [("request_size_max", REQUEST_KIB), ("nr_requests", NR_REQUESTS)];
-        rig(&self.load()?, &block, members, way_ns)
+        rig(&self.load()?, &block, members, way.0)
     }
 
     fn guest_plan(&self) -> Result<GuestPlan> {
@@ -118,6 +129,8 @@ impl DriveSetup {
             queue: vec![
                 ("scheduler", "mq-deadline".to_owned()),
                 ("nr_requests", NR_REQUESTS.to_string()),
+                // Linux 6.1 leaves it as it was for fewer requests: a write that finds one or two queued would wait.
+                ("iosched/async_depth", (NR_REQUESTS * 0.75).to_string()),
                 ("max_sectors_kb", REQUEST_KIB.to_string()),
                 // The block layer's model has no writeback throttling.
                 ("wbt_lat_usec", "0".to_owned()),
@@ -152,6 +165,8 @@ pub struct TimeRow {
     pub cpu_s: f64,
     /// Microseconds of each command between kernel and drive.
     pub way_us: f64,
+    /// Microseconds of a thread from the end of a request to the next.
+    pub turn_us: f64,
     /// Sectors real md read and wrote.
     pub linux_sectors: [u64; 2],
     /// Sectors the engine read and wrote.
@@ -187,7 +202,7 @@ fn setups(quick: bool) -> Vec<DriveSetup> {
 }
 
 /// The cells of a drive: the cache-size and chunk-size studies' factors, and what a bitmap costs.
-fn cells(drive: &DriveSetup, way_ns: u64, quick: bool) -> Result<Vec<TimeCell>> {
+fn cells(drive: &DriveSetup, delays: Delays, quick: bool) -> Result<Vec<TimeCell>> {
     use Order::{Random, Sequential};
     let plain = [
         (64, 256, Sequential, true, 8192, 1),
@@ -231,8 +246,8 @@ fn cells(drive: &DriveSetup, way_ns: u64, quick: bool) -> Result<Vec<TimeCell>> 
         .chain(with_bitmap)
         .map(|(shape, mut requests)| {
             // As many as the engine needs for a cell's time.
-            let rig = drive.rig(shape.members, way_ns)?;
-            let trial = simulate(&shape, &requests, MEMBER_KIB * 2, [LISTS_SEED, 1], &rig)?;
+            let rig = drive.rig(shape.members, delays.command)?;
+            let trial = simulate(&shape, &requests, MEMBER_KIB * 2, [LISTS_SEED, 1], &rig, delays.turn)?;
             let wanted = CELL_SECONDS / trial.seconds * requests.count as f64;
             requests.count = (wanted as u64).clamp(COUNTS.0, COUNTS.1);
             Ok(TimeCell { drive: drive.clone(), shape, requests })
@@ -278,20 +293,23 @@ pub(super) fn with_control(
     Ok((linux, control))
 }
 
-/// How long a command is between kernel and drive: of a read that takes a known time in the drive, the rest.
+/// Measures them: of a read that takes a known time in the drive, the rest; and of threads that wake each other, how long each
+/// takes. The read's thread is woken likewise, which is not the command's.
 ///
 /// # Errors
 /// As [`run`].
-pub fn way_ns(stripewise: &Path, cancel: &AtomicBool) -> Result<u64> {
+pub fn delays(stripewise: &Path, cancel: &AtomicBool) -> Result<Delays> {
     let drive = DriveSetup::new(
         "constant-latency",
         &[("latency", PROBE_LATENCY_US), ("link_rate", 100_000.0), ("queue_depth", QUEUE_DEPTH)],
     );
     let drives = Drives::start(stripewise, &drive.words(), 1)?;
-    let plan = GuestPlan { devices: drives.names(), probe_reads: PROBE_READS, ..drive.guest_plan()? };
+    let plan = GuestPlan { devices: drives.names(), probes: PROBES, ..drive.guest_plan()? };
     let ran = kernel::run(&plan, &drives.kernel_arguments(), cancel, |_, _| {})?;
-    let read_s = ran.read_s.context("the kernel does not say how long a read takes")?;
-    Ok((read_s * 1e9 - PROBE_LATENCY_US * 1e3).max(0.0) as u64)
+    let probed = ran.probed.context("the kernel does not say how long a read takes")?;
+    let nanos = |seconds: f64| Nanos((seconds * 1e9).max(0.0) as u64);
+    let command = nanos(probed.read_s - PROBE_LATENCY_US / 1e6 - probed.turn_s);
+    Ok(Delays { command, turn: nanos(probed.turn_s) })
 }
 
 fn guest_cell(cell: &TimeCell) -> GuestCell {
@@ -299,12 +317,13 @@ fn guest_cell(cell: &TimeCell) -> GuestCell {
     cell.shape.guest_cell(&cell.requests, within, LISTS_SEED, MEMBER_KIB, DATA_OFFSET_KIB)
 }
 
-fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, way_ns: u64) -> Result<TimeRow> {
-    let rig = cell.drive.rig(cell.shape.members, way_ns)?;
+fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, delays: Delays) -> Result<TimeRow> {
+    let rig = cell.drive.rig(cell.shape.members, delays.command)?;
     let mut seconds = 0.0;
     let mut engine_sectors = [0; 2];
     for seed in 1..=SEEDS {
-        let run = simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [LISTS_SEED, seed], &rig)?;
+        let run =
+            simulate(&cell.shape, &cell.requests, MEMBER_KIB * 2, [LISTS_SEED, seed], &rig, delays.turn)?;
         seconds += run.seconds / SEEDS as f64;
         engine_sectors = [
             run.members.iter().map(|m| m.stats.sectors_read).sum(),
@@ -316,7 +335,8 @@ fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, way_ns: u64) 
         linux_s: linux.seconds,
         engine_s: seconds,
         cpu_s: control.seconds,
-        way_us: way_ns as f64 / 1e3,
+        way_us: delays.command.0 as f64 / 1e3,
+        turn_us: delays.turn.0 as f64 / 1e3,
         linux_sectors: [sum(1), sum(3)],
         engine_sectors,
         error: linux.seconds / seconds - 1.0,
@@ -325,25 +345,25 @@ fn row(cell: TimeCell, linux: &GuestResult, control: &GuestResult, way_ns: u64) 
     })
 }
 
-/// Runs all cells on both sides; `stripewise` is the program that serves drives, and commands are so long on their way to them.
+/// Runs all cells on both sides; `stripewise` is the program that serves drives, and the engine's commands and threads take so long.
 ///
 /// # Errors
 /// A program does not start, the kernel cannot be booted, or a cell fails; or `cancel` was set.
 pub fn run(
     quick: bool,
     stripewise: &Path,
-    way_ns: u64,
+    delays: Delays,
     cancel: &AtomicBool,
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<TimeRow>> {
     let mut rows = Vec::new();
     for drive in setups(quick) {
-        let cells = cells(&drive, way_ns, quick)?;
+        let cells = cells(&drive, delays, quick)?;
         let guest_cells: Vec<_> = cells.iter().map(guest_cell).collect();
         let (linux, control) =
             with_control(stripewise, &drive, &guest_cells, "how long it takes", cancel, &mut progress)?;
         for ((cell, linux), control) in cells.into_iter().zip(&linux).zip(&control) {
-            rows.push(row(cell, linux, control, way_ns)?);
+            rows.push(row(cell, linux, control, delays)?);
         }
     }
     Ok(rows)
