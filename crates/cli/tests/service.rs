@@ -3,12 +3,13 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
-use common::{blanks, command, finish, json, ok, refused, signal, stderr};
+use common::{blanks, command, finish, json, ok, refused, server, signal, stderr};
 
 const UNIT: &str = include_str!("../../../contrib/stripewise@.service");
 
@@ -81,5 +82,105 @@ fn shells_complete_options_and_values() {
     for shell in ["bash", "zsh", "fish"] {
         let script = String::from_utf8(ok(folder.path(), &format!("completions {shell}"), b"")).unwrap();
         assert!(script.contains("raid-devices") && script.contains("add-spare"), "{shell}");
+    }
+}
+
+/// A program that notes what it is run with, and ends with an error for a spare that is active.
+const NOTES: &str = "#!/bin/sh
+echo \"$*: $STRIPEWISE_MESSAGE\" >> notes
+test \"$1\" != SpareActive
+";
+
+/// Waits until the program has noted something of an event.
+fn noted(folder: &Path, event: &str) -> String {
+    for _ in 0..600 {
+        let notes = fs::read_to_string(folder.join("notes")).unwrap_or_default();
+        if let Some(line) = notes.lines().rfind(|line| line.starts_with(&format!("{event} "))) {
+            return line.to_owned();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("nothing of {event}: {:?}", fs::read_to_string(folder.join("notes")));
+}
+
+#[test]
+fn a_program_is_told_of_events_as_by_mdadm() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    blanks(folder, &["a.img", "b.img", "c.img"], 8 << 20);
+    ok(folder, "create -l 5 -n 3 --assume-clean --name media a.img b.img c.img", b"");
+    let serve = "serve a.img b.img c.img --socket s --control ctl --program ./note";
+    let said = refused(folder, serve);
+    assert!(said.contains("--program ./note: no such file that can be executed"), "{said}");
+    fs::write(folder.join("note"), NOTES).unwrap();
+    assert!(refused(folder, serve).contains("executed"), "it is not executable");
+    fs::set_permissions(folder.join("note"), fs::Permissions::from_mode(0o755)).unwrap();
+
+    let served = server(folder, serve, "s");
+    ok(folder, "fail --control ctl b.img", b"");
+    let line = noted(folder, "Fail");
+    assert!(line.starts_with("Fail media b.img: b.img failed and is out of use"), "{line}");
+    signal(&served, "TERM");
+    let said = stderr(&finish(served, b""));
+    assert!(!said.contains("--program"), "{said}");
+
+    let served = server(folder, serve, "s");
+    let line = noted(folder, "DegradedArray");
+    assert!(line.starts_with("DegradedArray media: ") && line.contains("2 drives (out of 3)"), "{line}");
+    ok(folder, "add --control ctl b.img", b"");
+    let line = noted(folder, "SpareActive");
+    assert!(line.starts_with("SpareActive media /") && line.contains("/b.img: /"), "{line}");
+    assert_eq!(noted(folder, "RebuildStarted"), "RebuildStarted media: a recovery begins");
+    assert_eq!(noted(folder, "RebuildFinished"), "RebuildFinished media: a recovery is done");
+    signal(&served, "TERM");
+    let said = stderr(&finish(served, b""));
+    assert!(said.contains("--program ./note SpareActive: exit status: 1"), "{said}");
+
+    // The members are not alike: a check finds it.
+    let found = json(folder, "examine --json c.img");
+    let data = found["devices"][0]["superblocks"][0]["data_offset_bytes"].as_u64().unwrap();
+    let image = fs::OpenOptions::new().write(true).open(folder.join("c.img")).unwrap();
+    image.write_all_at(&[1; 512], data).unwrap();
+    let served = server(folder, serve, "s");
+    ok(folder, "check --control ctl", b"");
+    for _ in 0..600 {
+        if noted(folder, "RebuildFinished").contains("check") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let wanted = "RebuildFinished media mismatches found: 8: a check is done: 8 sectors disagreed";
+    assert_eq!(noted(folder, "RebuildFinished"), wanted);
+    signal(&served, "TERM");
+    finish(served, b"");
+}
+
+#[test]
+fn the_mail_program_mails_what_needs_somebody() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/stripewise-mail");
+    for (arguments, subject) in [
+        (&["Fail", "media", "/dev/sdb"][..], "Subject: Fail on array media of "),
+        (&["DegradedArray", "media"], "Subject: DegradedArray on array media of "),
+        (&["RebuildFinished", "media", "mismatches found: 8"], "Subject: RebuildFinished on array media of "),
+        (&["RebuildFinished", "media"], ""),
+        (&["SpareActive", "media", "/dev/sdb"], ""),
+    ] {
+        let mut mail = Command::new(program);
+        mail.args(arguments).envs([
+            ("SENDMAIL", "cat"),
+            ("MAILTO", "me"),
+            ("STRIPEWISE_MESSAGE", "in words"),
+        ]);
+        let ended = mail.output().unwrap();
+        let said = String::from_utf8(ended.stdout).unwrap();
+        assert!(ended.status.success(), "{arguments:?}");
+        if subject.is_empty() {
+            assert_eq!(said, "", "{arguments:?}");
+        } else {
+            assert!(
+                said.starts_with(&format!("To: me\n{subject}")) && said.ends_with("\n\nin words\n"),
+                "{said}"
+            );
+        }
     }
 }

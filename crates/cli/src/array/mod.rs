@@ -11,6 +11,7 @@ mod fresh;
 pub(crate) mod grow;
 mod layers;
 pub(crate) mod manage;
+mod program;
 mod select;
 pub(crate) mod serve;
 pub(crate) mod signals;

@@ -26,6 +26,7 @@ use super::detail::SCHEMA;
 use super::fresh::Fresh;
 use super::layers::{CacheArgs, LuksArgs, raise};
 use super::manage::live;
+use super::program::{self, Alert, Alerts};
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::stop_flag;
 use super::size::UNITS;
@@ -57,6 +58,9 @@ pub(crate) struct ServeArgs {
     /// Record every request in this trace file (see `stripewise trace`).
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Run this program for each event, as `mdadm --monitor` does, with the event, the array's name and the member as arguments.
+    #[arg(long, value_name = "PROGRAM")]
+    program: Option<PathBuf>,
     /// Number of threads, which share the stripes of an array without redundancy.
     #[arg(long, value_name = "N", default_value_t = 1)]
     shards: u32,
@@ -104,6 +108,7 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
     let export = Export {
         name: plain.to_owned(),
         line,
+        is_degraded: assembled.assembly.is_degraded(),
         detail: Some(Arc::new(detail)),
         closes: !args.select.readonly,
         fresh,
@@ -113,6 +118,9 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
 
 /// Refuses a folder that cannot be mounted before anything is made, and notes what the server will make.
 fn look_at_files(args: &ServeArgs, trace: Option<&Path>) -> Result<Fresh> {
+    if let Some(program) = &args.program {
+        program::check(program)?;
+    }
     let overlay = args.select.overlay.as_deref();
     let named = [
         ("--socket", args.socket.as_deref()),
@@ -156,7 +164,12 @@ pub(crate) fn run_device(args: &ServeArgs, device: &Path, trace: &Path) -> Resul
     let name =
         device.file_name().map_or_else(|| "device".to_owned(), |name| name.to_string_lossy().into_owned());
     let line = format!("{} is served as it is.", device.display());
-    Export { name, line, detail: None, closes: false, fresh }.serve(args, &mut array, stop, Some(trace))
+    Export { name, line, is_degraded: false, detail: None, closes: false, fresh }.serve(
+        args,
+        &mut array,
+        stop,
+        Some(trace),
+    )
 }
 
 /// What clients see of an open array.
@@ -164,6 +177,8 @@ struct Export {
     name: String,
     /// What is said when it is ready, and told to clients as its description.
     line: String,
+    /// It lacks members.
+    is_degraded: bool,
     detail: Option<Arc<Detail>>,
     /// The array is marked as clean at the end.
     closes: bool,
@@ -181,8 +196,20 @@ impl Export {
         trace: Option<&Path>,
     ) -> Result<Exit> {
         let closes = self.closes;
-        let served = self.serve_open(args, array, stop, trace);
+        let (voice, speaker) = Voice::new(std::io::stderr())?;
+        let (alerts, runner) = match &args.program {
+            Some(program) => {
+                let (alerts, runner) = Alerts::new(program, &self.name, voice.clone())?;
+                (Some(alerts), Some(runner))
+            }
+            None => (None, None),
+        };
+        let served = self.serve_open(args, array, stop, trace, (voice, alerts));
         let closed = if closes { array.close() } else { Ok(()) };
+        if let Some(runner) = runner {
+            runner.finish();
+        }
+        speaker.finish();
         let recorded = served?;
         closed?;
         if let Some(recorded) = recorded {
@@ -198,10 +225,17 @@ impl Export {
         array: &mut Array,
         stop: Arc<AtomicBool>,
         trace: Option<&Path>,
+        (voice, alerts): (Voice, Option<Alerts>),
     ) -> Result<Option<String>> {
-        let Self { name, line, detail, fresh, .. } = self;
-        let (voice, speaker) = Voice::new(std::io::stderr())?;
+        let Self { name, line, is_degraded, detail, fresh, .. } = self;
         let recorder = trace.map(|path| recorder(path, array, voice.clone())).transpose()?;
+        let first = alerts.clone().filter(|_| is_degraded);
+        let tell = move |event: &ServeEvent| {
+            voice.say(event.to_string());
+            if let (Some(alerts), Some(alert)) = (&alerts, Alert::of(event)) {
+                alerts.send(alert);
+            }
+        };
         let server = NbdServer::bind(ServeConfig {
             socket: args.socket.clone(),
             listen: args.listen,
@@ -213,7 +247,7 @@ impl Export {
             stop,
             detail,
             observer: recorder.as_ref().map(Recorder::observer),
-            tell: Some(Arc::new(move |event: &ServeEvent| voice.say(event.to_string()))),
+            tell: Some(Arc::new(tell)),
         })?;
         fresh.keep();
         let unix = args.socket.as_ref().map(|path| path.display().to_string());
@@ -224,9 +258,11 @@ impl Export {
         // That nobody reads it is no reason not to serve.
         let _unread = print(&format!("stripewise: {ready}\n"));
         let _unheard = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&ready)]);
+        if let Some(alerts) = first {
+            alerts.send(Alert::degraded(ready));
+        }
         let served = server.serve(array);
         let recorded = recorder.map(Recorder::finish).transpose();
-        speaker.finish();
         served?;
         let recorded = recorded?.zip(trace);
         Ok(recorded.map(|(written, path)| {

@@ -23,6 +23,8 @@ pub enum ServeEvent {
         slots: usize,
         /// More is lost than the level survives.
         is_lost: bool,
+        /// Of a check or repair that is done, the sectors that disagreed (md's `mismatch_cnt`); else 0.
+        mismatch_sectors: u64,
     },
     /// The server unmounted its folder though it was in use.
     MountInUse {
@@ -33,9 +35,9 @@ pub enum ServeEvent {
 
 impl fmt::Display for ServeEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (event, member, working, slots, is_lost) = match self {
-            Self::Array { event, member, working, slots, is_lost } => {
-                (event, member, working, slots, is_lost)
+        let (event, member, working, slots, is_lost, mismatch_sectors) = match self {
+            Self::Array { event, member, working, slots, is_lost, mismatch_sectors } => {
+                (event, member, working, slots, is_lost, *mismatch_sectors)
             }
             Self::MountInUse { folder } => {
                 return write!(
@@ -75,6 +77,9 @@ impl fmt::Display for ServeEvent {
                 write!(f, ": {count} sectors from {start} on could not be read and were rewritten")
             }
             ArrayEvent::SyncStarted(action) => write!(f, "{} begins", name(*action)),
+            ArrayEvent::SyncDone(action) if mismatch_sectors > 0 => {
+                write!(f, "{} is done: {mismatch_sectors} sectors disagreed", name(*action))
+            }
             ArrayEvent::SyncDone(action) => write!(f, "{} is done", name(*action)),
             ArrayEvent::SyncInterrupted(action) => write!(f, "{} is interrupted", name(*action)),
             ArrayEvent::SyncFailed { action, range } => {

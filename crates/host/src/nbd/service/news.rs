@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use stripewise_engine::io::ArrayEvent;
+use stripewise_engine::io::{ArrayEvent, SyncAction};
 use stripewise_engine::units::Slot;
 
 use super::super::news::ServeEvent;
@@ -53,8 +53,15 @@ impl Service<'_> {
                 | ArrayEvent::ReadErrorCorrected { slot, .. } => path_of(shard, slot),
                 _ => None,
             };
+            let mismatch_sectors = match event {
+                ArrayEvent::SyncDone(SyncAction::Check | SyncAction::Repair | SyncAction::RepairLocated) => {
+                    shard.volume().sync_status().map_or(0, |status| status.mismatch_sectors)
+                }
+                _ => 0,
+            };
             if self.shared.dealt.len() == 1 || self.is_first_to_say(event) {
-                tell(&ServeEvent::Array { event, member, working: working.min(all), slots: all, is_lost });
+                let working = working.min(all);
+                tell(&ServeEvent::Array { event, member, working, slots: all, is_lost, mismatch_sectors });
             }
         }
         self.told.look(shard);
