@@ -803,7 +803,9 @@ mod tests {
                     // The flush has come before it.
                     queue.add(0, CommandOp::Write, (4000, 8), Tag(5), None, &mut fanout);
                 }
-                tags.into_iter().for_each(|tag| queue.complete(now_ns, tag, &mut fanout, &mut done));
+                for tag in tags {
+                    queue.complete(now_ns, tag, &mut fanout, &mut done);
+                }
             }
             assert_eq!((sent.as_slice(), queue.is_idle()), (&wanted[..], true), "passes: {passes}");
         }

@@ -117,6 +117,7 @@ impl Replay {
     }
 
     /// The same with threads that take so long from one request's end to the next.
+    #[must_use]
     pub fn with_turn(self, turn: Nanos) -> Self {
         Self { turn, ..self }
     }
