@@ -35,6 +35,8 @@ pub(super) struct Told {
     is_done: bool,
     is_recovery_due: bool,
     is_resync_due: bool,
+    empty_slots: u32,
+    dropped: Vec<String>,
 }
 
 /// Whether that is what is asked for. Of a level that does not reshape `--raid-devices` is something else.
@@ -150,7 +152,9 @@ fn said(reshaped: &Reshaped) -> String {
             percent(reshaped)
         );
     }
-    let mut text = if changes.is_empty() {
+    let mut text = if changes.is_empty() && !reshaped.dropped.is_empty() {
+        String::new()
+    } else if changes.is_empty() {
         "the change had ended, and all members say so now\n".to_owned()
     } else {
         format!("the array has {} now\n", changes.join("; "))
@@ -167,6 +171,15 @@ fn said(reshaped: &Reshaped) -> String {
     }
     if reshaped.is_recovery_due {
         text += "a spare is recovered for what was added when the array is next assembled or served\n";
+    }
+    if reshaped.empty_slots > 0 {
+        let count = reshaped.empty_slots;
+        let slots = if count == 1 { "slot is empty" } else { "slots are empty" };
+        let them = if count == 1 { "it" } else { "them" };
+        let _ = writeln!(text, "{count} {slots}; `stripewise add` fills {them}");
+    }
+    for path in &reshaped.dropped {
+        let _ = writeln!(text, "{}: is no member any more, and has no superblock", path.display());
     }
     if reshaped.is_resync_due && !change.is_new_resynced() {
         text += "a resync is due, as it was before; it is made when the array is next assembled or served\n";
@@ -189,6 +202,8 @@ fn told(reshaped: &Reshaped) -> Told {
         is_done: reshaped.is_done,
         is_recovery_due: reshaped.is_recovery_due,
         is_resync_due: reshaped.is_resync_due,
+        empty_slots: reshaped.empty_slots,
+        dropped: reshaped.dropped.iter().map(|path| path.display().to_string()).collect(),
     }
 }
 

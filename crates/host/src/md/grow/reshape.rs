@@ -65,6 +65,10 @@ pub struct Reshaped {
     pub is_recovery_due: bool,
     /// A resync is due now, as it was before, or of what is new.
     pub is_resync_due: bool,
+    /// Slots that the level added and nobody is there for.
+    pub empty_slots: u32,
+    /// What is of the array no more, and has no superblock now: a RAID-0 has no place for parity, further copies and spares.
+    pub dropped: Vec<PathBuf>,
 }
 
 /// What a reshape or another level changes, before and after.
@@ -145,6 +149,7 @@ pub fn reshape(
     destroy: &[PathBuf],
     watch: Watch<'_>,
 ) -> Result<Reshaped, GrowProblem> {
+    let dropped = cut_off::take_out_dropped(&mut found);
     let on_members = found.candidates.clone();
     let left_behind = cut_off::follow_all(&mut found.candidates);
     let assembled = found.assemble(options)?;
@@ -156,17 +161,29 @@ pub fn reshape(
         })?
         .clone();
     let begun = begin(&assembled, &members, &array, asked, (watch.clock)())?;
-    if matches!(begun, Begun::Already) && left_behind.is_empty() {
+    if matches!(begun, Begun::Already) && left_behind.is_empty() && dropped.is_empty() {
         return Err(GrowProblem::Reshape(ReshapeError::Same));
     }
     let opened = open(&assembled, &members, destroy, &on_members)?;
     let finishing = cut_off::finish(&assembled, &members, &left_behind)?;
-    write_all(finishing.iter().map(|(place, changed)| (&opened[*place], changed)))?;
+    let dropped_before = open_dropped(&dropped, destroy)?;
+    let cleared = dropped.iter().map(|(_, one)| level::cleared(one.at_sector));
+    let cleared: Vec<Changed> = cleared.collect();
+    let finishing = finishing.iter().map(|(place, changed)| (&opened[*place], changed));
+    write_all(finishing.chain(dropped_before.iter().zip(&cleared)))?;
+    let mut dropped: Vec<PathBuf> = dropped.into_iter().map(|(path, _)| path).collect();
     let (superblocks, changes) = match begun {
-        Begun::Already => return Ok(ended(assembled, ReshapeChange::of(&array))),
+        Begun::Already => {
+            return Ok(Reshaped { dropped, ..ended(assembled, ReshapeChange::of(&array)) });
+        }
         Begun::Taken(superblocks) => {
-            write_all(opened.iter().zip(&level::take(&assembled, &members, &superblocks)?))?;
-            return Ok(ended(assembled, ReshapeChange::between(&array, &superblocks[0])));
+            let changes = level::take(&assembled, &members, &superblocks)?;
+            write_all(level::in_order(&opened, &superblocks, &changes).into_iter())?;
+            dropped.extend(level::dropped(&assembled, &members, &superblocks));
+            return Ok(Reshaped {
+                dropped,
+                ..ended(assembled, ReshapeChange::between(&array, &superblocks[0]))
+            });
         }
         Begun::Reshape(superblocks) => {
             let changes: Vec<Changed> = superblocks.iter().map(changed).collect();
@@ -183,8 +200,33 @@ pub fn reshape(
 /// A change by superblocks alone.
 fn ended(assembled: Assembled, change: ReshapeChange) -> Reshaped {
     let done_sectors = change.size_sectors;
-    let is_recovery_due = change.raid_disks.1 > change.raid_disks.0;
-    Reshaped { assembled, change, is_done: true, done_sectors, is_recovery_due, is_resync_due: false }
+    let added = change.raid_disks.1.saturating_sub(change.raid_disks.0);
+    let empty_slots = if change.level.0 == Level::Raid0 { added } else { 0 };
+    let is_recovery_due = added > empty_slots;
+    let (is_done, is_resync_due, dropped) = (true, false, Vec::new());
+    Reshaped {
+        assembled,
+        change,
+        is_done,
+        done_sectors,
+        is_recovery_due,
+        is_resync_due,
+        empty_slots,
+        dropped,
+    }
+}
+
+/// Opens and locks what a change that was cut off had left no place, which is as it was found.
+fn open_dropped(
+    dropped: &[(PathBuf, stripewise_engine::assembly::Candidate)],
+    destroy: &[PathBuf],
+) -> Result<Vec<Candidate>, GrowProblem> {
+    let paths: Vec<PathBuf> = dropped.iter().map(|(path, _)| path.clone()).collect();
+    let opened = Candidate::open_all(&paths, destroy)?;
+    for ((_, offered), opened) in dropped.iter().zip(&opened) {
+        require_same(opened, &offered.superblock)?;
+    }
+    Ok(opened)
 }
 
 fn version_1(candidate: &stripewise_engine::assembly::Candidate) -> Option<&Superblock1> {
@@ -365,7 +407,7 @@ fn begin(
     if wanted.takeover.is_some() {
         level::require_members(assembly, array, &wanted)?;
     }
-    let taken = wanted.taken(array);
+    let taken = wanted.taken(assembled, array);
     if wanted.moves {
         check_reshape(&taken, target, assembly.spares.len() as u32).map_err(GrowProblem::Reshape)?;
     }
@@ -377,8 +419,11 @@ fn begin(
     }
     require_quiet(assembly, "the array")?;
     let of_version_1 = |index: &usize| version_1(&candidates[*index]).expect("members are of one version");
-    let superblocks: Vec<Superblock1> =
-        members.iter().map(|index| wanted.taken(of_version_1(index))).collect();
+    let now: Vec<&Superblock1> = members.iter().map(of_version_1).collect();
+    let superblocks: Vec<Superblock1> = now.iter().map(|one| wanted.taken(assembled, one)).collect();
+    if wanted.takeover.is_some() {
+        level::check_taken(assembled, members, &now, &superblocks)?;
+    }
     if let Some(place) = superblocks.iter().position(|one| one.features.contains(Features::BAD_BLOCKS)) {
         let label = &candidates[members[place]].label;
         return Err(GrowProblem::Refused(format!(
@@ -502,7 +547,19 @@ fn run(
     let is_done = ended == Ended::Done;
     let is_new_due = is_done && change.is_new_resynced();
     let is_resync_due = is_resync_due || is_new_due;
-    Ok(Reshaped { change, is_done, done_sectors, is_recovery_due: false, is_resync_due, assembled })
+    let has_gained = change.level.0 == Level::Raid0 && is_done;
+    let empty_slots = if has_gained { change.raid_disks.1 - change.raid_disks.0 } else { 0 };
+    let (is_recovery_due, dropped) = (false, Vec::new());
+    Ok(Reshaped {
+        change,
+        is_done,
+        done_sectors,
+        is_recovery_due,
+        is_resync_due,
+        empty_slots,
+        dropped,
+        assembled,
+    })
 }
 
 /// The bitmap's head as it is on a member now.
