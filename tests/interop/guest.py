@@ -286,10 +286,10 @@ def part_way(members, create=(), add=None, replace=None, at=0, seed=0):
     return answer
 
 
-def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None, run_on=False, pause_s=None):
+def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None, run_on=False, pause_s=None, level=None):
     """An array, made and written whole if there is a `create`, else assembled as it is, that is reshaped by `grow` (`mdadm --grow`)
     and stopped when the sector `at` of each member is reached, or at the end. With `run_on` a reshape goes on by itself, to its end or
-    for a while."""
+    for a while. `level` is written where md takes another level, without mdadm, which may ask for more."""
     devices = attach(members)
     if create:
         answer = {"said": run("mdadm", "--create", ARRAY, "--run", *create, *devices)}
@@ -305,6 +305,9 @@ def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None,
         attribute("sync_max", at)
     if grow:
         answer["grown"] = run("mdadm", "--grow", ARRAY, *grow)
+    if level:
+        attribute("level", level)
+        wait_idle()
     if at is not None:
         wait_held(at)
         answer["position"] = attribute("reshape_position")

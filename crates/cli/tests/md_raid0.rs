@@ -86,8 +86,8 @@ fn an_array_becomes_a_raid0_of_what_holds_its_data() {
     for (options, count, level, kept) in [
         ("-l 4 -n 3 -c 64", 3, "raid4", " 0.img 1.img"),
         ("-l 5 -n 4 -x 1 -c 64 -p parity-last -z 4M", 5, "raid5", " 0.img 1.img 2.img"),
-        ("-l 10 -n 4 -c 64 -e 1.2", 4, "raid10", " 1.img 3.img"),
-        ("-l 1 -n 3", 3, "raid1", " 2.img"),
+        ("-l 10 -n 4 -c 64 -e 1.2", 4, "raid10", " 0.img 2.img"),
+        ("-l 1 -n 3", 3, "raid1", " 0.img"),
     ] {
         let (folder, names, content) = made(options, count);
         let path = folder.path();

@@ -149,8 +149,6 @@ impl Superblock1 {
             new.features = new.features.without(Features::RAID0_LAYOUT);
             new.resync_offset_sectors = u64::MAX;
             new.dev_roles = raid0::roles(self, level);
-        }
-        if level == Level::Raid0 {
             // All that a RAID-0 has of a member is the array's.
             new.data_size_sectors = size_sectors;
         }

@@ -6,7 +6,7 @@
 //! had copies it makes a longer array, whose members may then be of unequal sizes.)
 //!
 //! Facts: `raid45_takeover_raid0`, `raid10_takeover_raid0`, `raid0_takeover_raid45`, `raid0_takeover_raid10` and
-//! `raid0_takeover_raid1` in the kernel; which copies go from what mdadm 4.2 did.
+//! `raid0_takeover_raid1` in the kernel; the rest from what mdadm 4.2 and Linux 6.1 left on members.
 
 use super::{LevelError, Takeover, chunk_of_copies};
 use crate::create::SLOTS_MAX_V1;
@@ -78,7 +78,7 @@ fn whole_chunks(sectors: u64, chunk_sectors: u32) -> u64 {
     sectors / chunk * chunk
 }
 
-/// The roles at the level that takes the array over. Of two copies RAID-0 keeps the second if both are there, as mdadm does.
+/// The roles at the level that takes the array over. RAID-0 keeps the first of the copies that are there.
 pub(super) fn roles(array: &Superblock1, level: Level) -> Vec<Role> {
     let copies = match (array.level, level) {
         (Level::Raid1, Level::Raid0) => array.raid_disks as u16,
@@ -86,13 +86,13 @@ pub(super) fn roles(array: &Superblock1, level: Level) -> Vec<Role> {
         _ => 1,
     };
     let is_kept = |slot: u16| {
-        let later = slot + 1..(slot / copies + 1) * copies;
-        !array.dev_roles.iter().any(|role| matches!(role, Role::Slot(other) if later.contains(other)))
+        let earlier = slot / copies * copies..slot;
+        !array.dev_roles.iter().any(|role| matches!(role, Role::Slot(other) if earlier.contains(other)))
     };
     let role = |role: &Role| match *role {
         Role::Slot(slot) if level == Level::Raid10 => Role::Slot(slot * copies),
         Role::Slot(slot) if is_kept(slot) => Role::Slot(slot / copies),
-        Role::Slot(_) => Role::Spare,
+        _ if level == Level::Raid0 => Role::Spare,
         other => other,
     };
     array.dev_roles.iter().map(role).collect()
@@ -139,7 +139,7 @@ mod tests {
             let read = Superblock1::parse(&taken.to_bytes(), 8).unwrap();
             assert_eq!((read.as_it_is(), read.features.number()), (right, 0), "it reads");
             assert_eq!((&slots(&taken)[..2], taken.resync_offset_sectors), (&roles[..], u64::MAX));
-            assert_eq!(taken.held_sectors(), array.held_sectors());
+            assert_eq!((taken.held_sectors(), taken.data_size_sectors), (array.held_sectors(), 47_104));
         }
     }
 
@@ -148,8 +148,8 @@ mod tests {
         for (now, disks, layout, raid_disks, chunk_sectors, roles) in [
             (Level::Raid4, 3, 0, 2, 128, vec![Some(0), Some(1), None]),
             (Level::Raid5, 3, 5, 2, 128, vec![Some(0), Some(1), None]),
-            (Level::Raid10, 4, NEAR_2, 2, 128, vec![None, Some(0), None, Some(1)]),
-            (Level::Raid1, 3, 0, 1, 128, vec![None, None, Some(0)]),
+            (Level::Raid10, 4, NEAR_2, 2, 128, vec![Some(0), None, Some(1), None]),
+            (Level::Raid1, 3, 0, 1, 128, vec![Some(0), None, None]),
         ] {
             let mut array = array(now, disks, layout);
             array.data_size_sectors = 50_000;
