@@ -426,7 +426,7 @@ fn begin_as(member: &Superblock1, array: &Superblock1) -> Option<Superblock1> {
     let is_behind = member.reshape().is_none() && member.events.checked_add(1) == Some(array.events);
     let is_alike = taken.as_it_is() == before;
     let is_at_start = new.reshape_position_sectors == array.reshape_position_sectors;
-    let room = reshape_room(member, None);
+    let room = reshape_room(&taken, None);
     let free = if offset < 0 { room.before_sectors } else { room.after_sectors };
     (is_behind && is_alike && is_at_start && u64::from(offset.unsigned_abs()) <= free).then_some(new)
 }
