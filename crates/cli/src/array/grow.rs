@@ -72,7 +72,8 @@ pub(crate) struct GrowArgs {
     #[arg(long, short = 'p', value_name = "LAYOUT", group = "change")]
     layout: Option<String>,
     /// New level: 6 for a raid5 (takes a spare and reshapes it), 5 for a raid4 or a raid1 of two, and 4 or 1 for a raid5 and 5
-    /// for a raid6 whose data can stay in place
+    /// for a raid6 whose data can stay in place. A raid0 becomes 4, 5 or 10 with empty slots; a raid4, raid5, raid10 or raid1 becomes
+    /// 0 without parity or further copies, which lose their superblocks
     #[arg(long, short, value_name = "LEVEL", group = "change")]
     level: Option<Level>,
     /// Continue an interrupted reshape, begun here or in Linux
