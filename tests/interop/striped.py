@@ -93,6 +93,63 @@ class Striped(Reshaped):
             self._continued(self.members)
         self._filled_and_used()
 
+    def raid0_grown(self):
+        """More members or another chunk: as Linux does it, by way of a RAID-4 without parity."""
+        self._made_by(self._maker)
+        added = self._added()
+        twins = [f"{path}.twin" for path in self.members + added]
+        for path, twin in zip(self.members + added, twins):
+            shutil.copyfile(path, twin)
+        self.step = "the kernel reshapes a copy"
+        count = len(self.members)
+        answer = self.guest.request("reshape", members=twins[:count], grow=list(self.change) + self._add_words(len(added)), added=twins[count:], level_at_end="raid0")
+        self.step = "stripewise reshapes"
+        self._host("grow", *self.change, *(f"--add={path}" for path in added), *self._shuffled(self.members))
+        self.members += added
+        self._learn_size(self.members)
+        self._same(answer["sha256"], "the kernel's reading of the copy")
+        self._like_twins(self.members, twins)
+        self._ended_as_raid0()
+
+    def raid0_grown_cut(self):
+        """stripewise begins to move them and is killed; it or Linux ends it, and makes it a RAID-0 again."""
+        words = ["grow", *self.change, *(f"--add={path}" for path in self._added())]
+        self._killed_midway(words)
+        self.members += self._added()
+        everyone = self._shuffled(self.members)
+        self.step = "the reshape is ended"
+        if self.number % 2:
+            self.guest.request("reshape", members=everyone, run_on=True, partial=True)
+        else:
+            self._continued(self.members)
+        if self.number % 4 < 2:
+            self.step = "the kernel makes it a RAID-0 again"
+            self.guest.request("reshape", members=everyone, partial=True, grow=["--level=0"])
+        else:
+            self._host("grow", "--level=0", *everyone)
+        self._learn_size(self.members)
+        self._ended_as_raid0()
+
+    def _make_images(self):
+        super()._make_images()
+        for path in self._added():
+            self._image(os.path.basename(path), max(self.shape.members))
+
+    def _added(self):
+        count = next((int(word.removeprefix("--raid-devices=")) for word in self.change if "raid-devices" in word), len(self.shape.members))
+        return [str(self.folder / f"more{n}.img") for n in range(count - len(self.shape.members))]
+
+    @staticmethod
+    def _add_words(count):
+        return ["--add"] * bool(count) + [f"added{n}" for n in range(count)]
+
+    def _ended_as_raid0(self):
+        self._alike(self.members)
+        if any(self._superblock(path)[72] for path in self.members):
+            raise Wrong("it is no RAID-0")
+        self.shape = dataclasses.replace(self.shape, members=tuple(self.shape.members[:1]) * len(self.members))
+        self._both_use_it()
+
     lost = ()
 
     @property
@@ -178,6 +235,12 @@ def cases():
         add("raid0-reshaped", shape, *moving)
     for shape in (stripes(2, size=32 * MIB), stripes(3, size=32 * MIB), stripes(4, size=32 * MIB, chunk=16)):
         add("raid0-reshaped-cut", shape, *moving)
+    for shape, *change in [(stripes(2), "--raid-devices=3"), (stripes(3, chunk=16, metadata="1.1"), "--raid-devices=5"), (stripes(2), "--chunk=128"),
+                           (stripes(1), "--raid-devices=2")]:
+        add("raid0-grown", shape, *change)
+    for shape, *change in [(stripes(2, size=32 * MIB), "--raid-devices=3"), (stripes(3, size=32 * MIB), "--raid-devices=5"),
+                           (stripes(2, size=32 * MIB), "--raid-devices=3", "--chunk=16"), (stripes(3, size=32 * MIB, chunk=16), "--raid-devices=4")]:
+        add("raid0-grown-cut", shape, *change)
     last = {"layout": "parity-last", "chunk": 64}
     for shape, lost in [(Shape("4", equal(3, 12 * MIB), chunk=64), ()), (Shape("5", equal(4, 12 * MIB), size=6 * MIB, **last), ()),
                         (Shape("5", equal(3, 12 * MIB), metadata="1.0", **last), (2,)), (Shape("4", equal(4, 12 * MIB), chunk=16, metadata="1.1"), (3,)),

@@ -138,7 +138,7 @@ fn what_lacks_no_more_than_parity_or_copies_becomes_a_raid0() {
         let path = folder.path();
         ok(path, &format!("fail {lost} --array{names}"), b"");
         ok(path, &format!("grow -l 0{kept}"), b"");
-        let kept = if count == 4 { " 0.img 3.img" } else { kept };
+        let kept = if count == 4 { " 0.img 2.img" } else { kept };
         assert!(ok(path, &format!("read{kept}"), b"") == content, "{options}");
     }
     let (folder, names, _) = made("-l 5 -n 3 -c 64 -p parity-last", 3);
@@ -163,6 +163,88 @@ fn a_change_that_was_cut_off_is_finished_by_the_same_command() {
     }
 }
 
+fn blank(folder: &Path, name: &str) {
+    fs::File::create(folder.join(name)).unwrap().set_len(12 << 20).unwrap();
+}
+
+#[test]
+fn a_raid0_gets_more_members_or_another_chunk() {
+    for (options, count, add, change) in [
+        ("-l 0 -n 2 -c 64", 2, 1, "-n 3"),
+        ("-l 0 -n 3 -c 16 -e 1.1", 3, 2, "-n 5"),
+        ("-l 0 -n 1 -c 64 --force", 1, 1, "-n 2"),
+        ("-l 0 -n 2 -c 32", 2, 0, "-c 64"),
+        ("-l 0 -n 2 -c 64", 2, 1, "-n 3 -c 16"),
+    ] {
+        let (folder, names, content) = made(options, count);
+        let path = folder.path();
+        let mut with = names.clone();
+        let mut words = String::new();
+        for number in 0..add {
+            blank(path, &format!("new{number}.img"));
+            words += &format!(" --add new{number}.img");
+            with += &format!(" new{number}.img");
+        }
+        let told = json(path, &format!("grow --json {change}{words}{names}"));
+        assert_eq!(told["reshape"]["level"], serde_json::json!(["raid0", "raid0"]), "{told}");
+        assert_eq!(told["reshape"]["raid_devices"], serde_json::json!([count, count + add]), "{told}");
+        assert_eq!(told["reshape"]["empty_slots"], 0, "{told}");
+        let read = ok(path, &format!("read{with}"), b"");
+        assert_eq!(read.len() / (count + add), content.len() / count, "{options} {change}");
+        assert!(read[..content.len()] == content, "{options} {change}: bytes differ");
+        assert!(
+            read[content.len()..].iter().all(|byte| *byte == 0),
+            "{options} {change}: what is new is not zeroes"
+        );
+    }
+}
+
+#[test]
+fn a_raid0_whose_new_member_alone_says_that_it_grows_is_what_it_was_or_continued() {
+    let (folder, names, content) = made("-l 0 -n 2 -c 64", 2);
+    let path = folder.path();
+    blank(path, "new.img");
+    let before = all(path, &names);
+    // Power fails when the new device alone says that there is a reshape, before anything has moved.
+    ok(path, &format!("grow -n 3 --add new.img{names}"), b"");
+    let data = 1 << 20;
+    let mut begun = fs::read(path.join("new.img")).unwrap();
+    let put = |block: &mut [u8], at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+    let block = &mut begun[4096..8192];
+    put(block, 8, &(2_u32 | 4 | 64).to_le_bytes()); // recovery_offset, reshape, new_offset
+    put(block, 72, &4_u32.to_le_bytes());
+    put(block, 76, &5_u32.to_le_bytes());
+    put(block, 92, &4_u32.to_le_bytes());
+    put(block, 100, &4_u32.to_le_bytes());
+    put(block, 104, &0_u64.to_le_bytes());
+    put(block, 112, &1_i32.to_le_bytes());
+    let moved = i32::from_le_bytes(block[124..128].try_into().unwrap());
+    let offset = u64::from_le_bytes(block[128..136].try_into().unwrap());
+    assert!(moved < 0 && offset == 2048 - u64::from(moved.unsigned_abs()));
+    put(block, 128, &2048_u64.to_le_bytes());
+    put(block, 152, &0_u64.to_le_bytes());
+    put(block, 200, &1_u64.to_le_bytes());
+    put(block, 216, &0_u32.to_le_bytes());
+    let words = (256 + 2 * u32::from_le_bytes(block[220..224].try_into().unwrap()) as usize) / 4;
+    let sum: u64 =
+        block.chunks(4).take(words).map(|word| u64::from(u32::from_le_bytes(word.try_into().unwrap()))).sum();
+    put(block, 216, &(((sum & 0xffff_ffff) + (sum >> 32)) as u32).to_le_bytes());
+    begun[data..].fill(0x5a);
+    fs::write(path.join("new.img"), begun).unwrap();
+    for (name, before) in names.split_whitespace().zip(&before) {
+        fs::write(path.join(name), before).unwrap();
+    }
+    assert!(ok(path, &format!("read{names}"), b"") == content, "it is what it was");
+    let said = ok(path, &format!("grow --continue new.img{names}"), b"");
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("it has no parity: `stripewise grow --level 0` makes a raid0 of it"), "{said}");
+    let read = ok(path, &format!("read new.img{names}"), b"");
+    assert!(read[..content.len()] == content);
+    ok(path, &format!("grow --level 0 new.img{names}"), b"");
+    let read = ok(path, &format!("read new.img{names}"), b"");
+    assert!(read[..content.len()] == content && read[content.len()..].iter().all(|byte| *byte == 0));
+}
+
 #[test]
 fn what_cannot_be_is_refused_and_stays_as_it_is() {
     let two = "-l 0 -n 2 -c 64";
@@ -171,6 +253,12 @@ fn what_cannot_be_is_refused_and_stays_as_it_is() {
         (two, 2, "-l 0", "the array is so already"),
         (two, 2, "-l 10 -c 32", "change the level alone first"),
         (two, 2, "-l 5 -n 4", "change the level alone first"),
+        (two, 2, "-n 3", "1 more raid devices take as many new devices, and 0 are named with --add"),
+        (two, 2, "-n 2", "the array is so already"),
+        (two, 2, "-n 1", "the array has 2 raid devices, and 1 would hold less"),
+        (two, 2, "-c 6K", "it is a power of two"),
+        (two, 2, "-l 5 --add new.img", "--add needs --raid-devices"),
+        ("-l 1 -n 2", 2, "-n 3 --add new.img", "others get spares first, by `stripewise add-spare`"),
         (two, 2, "-l 4 -p ls", "no layouts"),
         ("-l 0 -n 2 -c 12", 2, "-l 5", "a power of two, 4K or more; this one is 12288 bytes long"),
         ("-l 0 -n 2 -c 64 -e 0.90", 2, "-l 5", "metadata 0.90"),

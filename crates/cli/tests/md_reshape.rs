@@ -179,7 +179,6 @@ fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
         ("-l 10 -n 4 -x 1 -c 64 -e 0.90", 5, "-n 5", "neither Linux nor stripewise reshapes a raid10 array"),
         ("-l 10 -n 4 -c 64", 4, "-l 5", "from raid10 to raid5 is Linux's work"),
         ("-l 1 -n 2", 2, "-c 32", "a raid1 array is Linux's work"),
-        ("-l 0 -n 2 -c 64", 2, "-n 3", "a raid0 array is reshaped, which is Linux's work"),
         ("-l 5 -n 3 -x 1 -c 64 -e 0.90", 4, "-n 4", "`mdadm --grow --backup-file`"),
         ("-l 5 -n 3 -x 1 -c 64 -k ppl", 4, "-n 4", "with --consistency-policy resync"),
         ("-l 5 -n 3 -x 1 -c 64 -e 1.0", 4, "-n 4", "128 sectors must be free before them; 0 are free before"),

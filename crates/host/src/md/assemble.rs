@@ -265,6 +265,13 @@ impl Found {
         Ok(Assembled { found: self, assembly, logs: None })
     }
 
+    /// Takes one in that was not found there.
+    pub(super) fn push(&mut self, path: PathBuf, candidate: Candidate) {
+        self.paths.push(path);
+        self.candidates.push(candidate);
+        self.named.push(true);
+    }
+
     /// Takes one out; those behind it move up.
     pub(super) fn remove(&mut self, index: usize) -> (PathBuf, Candidate) {
         self.named.remove(index);

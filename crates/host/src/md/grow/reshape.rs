@@ -13,6 +13,7 @@ mod level;
 mod moving;
 mod raid10;
 mod run;
+mod stripes;
 #[cfg(test)]
 mod tests;
 
@@ -48,6 +49,8 @@ pub struct Asked {
     pub chunk_sectors: Option<u32>,
     /// The layout's name, or mdadm's words for where it is and where it usually is.
     pub layout: Option<String>,
+    /// Devices that are no members yet, for the slots that a RAID-0 gets.
+    pub add: Vec<PathBuf>,
 }
 
 /// How far a reshape came.
@@ -152,14 +155,16 @@ pub fn reshape(
     let dropped = cut_off::take_out_dropped(&mut found);
     let on_members = found.candidates.clone();
     let left_behind = cut_off::follow_all(&mut found.candidates);
-    let assembled = found.assemble(options)?;
-    let members = members(&assembled.assembly);
+    let mut assembled = found.assemble(options)?;
     let array = version_1(&assembled.found.candidates[assembled.assembly.freshest])
         .ok_or(match asked.level {
             Some(_) => GrowProblem::Level(LevelError::Metadata),
             None => GrowProblem::Reshape(ReshapeError::Metadata(assembled.assembly.geometry.level)),
         })?
         .clone();
+    let is_widened = stripes::is_meant(&array, asked);
+    let logs = if is_widened { stripes::offer(&mut assembled, &array, asked, destroy)? } else { Vec::new() };
+    let members = members(&assembled.assembly);
     let begun = begin(&assembled, &members, &array, asked, (watch.clock)())?;
     if matches!(begun, Begun::Already) && left_behind.is_empty() && dropped.is_empty() {
         return Err(GrowProblem::Reshape(ReshapeError::Same));
@@ -186,15 +191,26 @@ pub fn reshape(
             });
         }
         Begun::Reshape(superblocks) => {
-            let changes: Vec<Changed> = superblocks.iter().map(changed).collect();
+            let mut changes: Vec<Changed> = superblocks.iter().map(changed).collect();
+            let first_added = changes.len() - logs.len();
+            changes[first_added..].iter_mut().zip(logs).for_each(|(change, logs)| change.logs = logs);
             (superblocks, changes)
         }
     };
-    write_all(opened.iter().zip(&changes))?;
+    // What is added first: who says that there is a reshape needs it.
+    write_all(opened.iter().zip(&changes).rev())?;
     let change = ReshapeChange::between(&array, &superblocks[0]);
     let slots = slots_of(&superblocks);
     let is_resync_due = !assembled.assembly.is_clean;
-    run(assembled, &members, (superblocks, change), &opened, &slots, is_resync_due, watch)
+    let paths: Vec<PathBuf> = members.iter().map(|index| assembled.found.paths[*index].clone()).collect();
+    let Watch { clock, progress } = watch;
+    let part = Watch { clock: &mut *clock, progress: &mut *progress };
+    let reshaped = run(assembled, &members, (superblocks, change), &opened, &slots, is_resync_due, part)?;
+    if !is_widened || !reshaped.is_done {
+        return Ok(reshaped);
+    }
+    drop(opened);
+    stripes::back(reshaped, paths, options, destroy, Watch { clock, progress })
 }
 
 /// A change by superblocks alone.
@@ -268,7 +284,7 @@ pub fn resume(
     let is_ended = array.reshape().is_none();
     let is_resync_due = !assembly.is_clean;
     let (read, written) =
-        if is_ended { (Vec::new(), Vec::new()) } else { slots(assembly, &members, &array)? };
+        if is_ended { (Vec::new(), Vec::new()) } else { slots(assembly, &members, &array, &before)? };
     let numbers: Vec<usize> = members.iter().map(|index| before[*index].dev_number as usize).collect();
     let mut roles = vec![Role::Spare; array.dev_roles.len()];
     for (slot, member) in written.iter().enumerate() {
@@ -315,7 +331,10 @@ fn as_if_ended(before: &[Superblock1]) -> Vec<Superblock1> {
     let is_whole = |one: &&Superblock1| one.recovered_sectors().is_none() && one.role() != Role::Spare;
     let whole = before.iter().filter(is_whole).map(|one| one.events).max();
     let each = before.iter().map(|one| {
-        let mut ended = one.reshaped();
+        // The member that a growing array with one parity fills has what was moved; where nothing was, it was not needed.
+        let is_growing = one.reshape().is_some_and(|reshape| reshape.delta_disks > 0);
+        let has_its_part = is_growing && one.level.parity_count() == 1;
+        let mut ended = if has_its_part { one.reshape_ended() } else { one.reshaped() };
         let is_filled = one.reshape().is_some() && one.recovered_sectors().is_some();
         if is_filled && whole.is_some_and(|whole| whole.checked_add(1) == Some(one.events)) {
             ended.events -= 1;
@@ -347,7 +366,12 @@ fn follow(found: &mut Found) -> Result<Vec<Superblock1>, GrowProblem> {
 /// The members of the slots that are read, and that are written to, by their places among `members`.
 type Slots = (Vec<Option<usize>>, Vec<Option<usize>>);
 
-fn slots(assembly: &Assembly, members: &[usize], array: &Superblock1) -> Result<Slots, GrowProblem> {
+fn slots(
+    assembly: &Assembly,
+    members: &[usize],
+    array: &Superblock1,
+    before: &[Superblock1],
+) -> Result<Slots, GrowProblem> {
     if !assembly.replacements.is_empty() {
         return Err(GrowProblem::refused(
             "a member is being replaced beside the reshape; that is Linux's work (`mdadm --assemble`)",
@@ -362,11 +386,15 @@ fn slots(assembly: &Assembly, members: &[usize], array: &Superblock1) -> Result<
     let place = |candidate: usize| members.iter().position(|index| *index == candidate);
     let (mut read, mut written) = (Vec::new(), Vec::new());
     for state in &assembly.slots {
+        let recovered = state.candidate().and_then(|index| before[index].recovered_sectors());
         written.push(state.candidate().and_then(place));
-        read.push(state.is_in_sync().then(|| state.candidate().and_then(place)).flatten());
-        if let SlotState::Recovering { offset_sectors, .. } = state
-            && *offset_sectors > if is_backwards { 0 } else { come_to }
-        {
+        let is_whole = state.is_in_sync() && recovered.is_none();
+        read.push(is_whole.then(|| state.candidate().and_then(place)).flatten());
+        let offset_sectors = match state {
+            SlotState::Recovering { offset_sectors, .. } => Some(*offset_sectors),
+            _ => recovered,
+        };
+        if offset_sectors.is_some_and(|offset| offset > if is_backwards { 0 } else { come_to }) {
             return Err(GrowProblem::refused(
                 "a member is being recovered beside the reshape; that is Linux's work (`mdadm --assemble`)",
             ));
@@ -499,7 +527,10 @@ fn open(
     let paths: Vec<PathBuf> = members.iter().map(|index| assembled.found.paths[*index].clone()).collect();
     let opened = Candidate::open_all(&paths, destroy)?;
     for (index, opened) in members.iter().zip(&opened) {
-        require_same(opened, &on_members[*index].superblock)?;
+        match on_members.get(*index) {
+            Some(offered) => require_same(opened, &offered.superblock)?,
+            None => opened.require_blank()?, // it is added
+        }
     }
     Ok(opened)
 }

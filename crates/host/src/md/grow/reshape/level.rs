@@ -12,7 +12,7 @@ use stripewise_format::superblock_1::{Role, Superblock1};
 
 use super::super::super::create::Candidate;
 use super::super::{Assembled, GrowProblem};
-use super::{Asked, bitmap_head, changed};
+use super::{Asked, bitmap_head, changed, stripes};
 
 /// Bytes of a superblock that is cleared, those that tell of the devices included.
 const SUPERBLOCK_BYTES: usize = 4096;
@@ -55,6 +55,14 @@ impl Wanted {
 /// # Errors
 /// It cannot be had.
 pub(super) fn settle(array: &Superblock1, asked: &Asked) -> Result<Wanted, GrowProblem> {
+    if stripes::is_meant(array, asked) {
+        return stripes::settle(array, asked);
+    }
+    if !asked.add.is_empty() {
+        return Err(GrowProblem::refused(
+            "--add takes devices into a raid0 array with --raid-devices; others get spares first, by `stripewise add-spare`",
+        ));
+    }
     let other = asked.level.filter(|level| *level != array.level);
     let takeover = other.map(|level| take_over(array, level)).transpose().map_err(GrowProblem::Level)?;
     let taken = takeover.unwrap_or_else(|| array.as_it_is());

@@ -142,8 +142,8 @@ trait Trial {
     fn begin(&self, model: &Model) -> io::Result<()> {
         let superblocks = self.taken();
         let members: Vec<_> = superblocks.iter().map(|one| (one, reshape_room(one, None))).collect();
-        let spares = self.devices().saturating_sub(superblocks[0].raid_disks);
-        check_reshape(&superblocks[0], self.target(), spares).unwrap();
+        let spares = superblocks.iter().filter(|one| one.role() == Role::Spare).count();
+        check_reshape(&superblocks[0], self.target(), spares as u32).unwrap();
         let course = plan_course(&superblocks[0], self.target(), &members).unwrap();
         assert_eq!(course.backwards, self.behind() > 0);
         let roles = (0..self.devices())
@@ -293,7 +293,7 @@ impl Case {
 
 impl Trial for Case {
     fn devices(&self) -> u32 {
-        let there = if self.has_redundancy() { self.disks.1 } else { self.disks.0 };
+        let there = if self.has_redundancy() { self.disks.1 } else { self.disks.1 - 1 };
         there + self.spares
     }
 
@@ -302,7 +302,7 @@ impl Trial for Case {
     }
 
     fn fills(&self) -> bool {
-        self.from == Level::Raid5 && self.level == Level::Raid6
+        (self.from, self.level) == (Level::Raid5, Level::Raid6) || self.from == Level::Raid0
     }
 
     fn target(&self) -> Target {
@@ -316,10 +316,11 @@ impl Trial for Case {
     fn model(&self) -> Model {
         let superblocks = self.superblocks();
         // A RAID-0 is what it is taken over as, but for the parity.
+        let taken = self.taken();
         let (held, slots) = if self.has_redundancy() {
             (&superblocks[0], self.disks.0)
         } else {
-            (&self.taken()[0], self.disks.1)
+            (&taken[0], taken[0].raid_disks)
         };
         let images = images(held, slots as usize, self.old_sectors());
         let disks = superblocks.iter().enumerate().map(|(index, superblock)| {
@@ -327,7 +328,8 @@ impl Trial for Case {
             let mut bytes = vec![0xa5; sectors as usize * 512];
             let block = superblock.to_bytes();
             bytes[AT_SECTOR as usize * 512..][..block.len()].copy_from_slice(&block);
-            if let Some(image) = images.get(index) {
+            let is_member = index < self.disks.0 as usize;
+            if let Some(image) = images.get(index).filter(|_| is_member) {
                 bytes[superblock.data_offset_sectors as usize * 512..][..image.len()].copy_from_slice(image);
             }
             Mutex::new(Disk { durable: bytes.clone(), now: bytes, pending: Vec::new() })
@@ -461,6 +463,9 @@ fn cases() -> Vec<Case> {
         Case { from: Level::Raid1, chunks: 13, ..case(Level::Raid5, (2, 3), (8, 8), (0, 2), 0) },
         Case { from: Level::Raid0, ..case(Level::Raid5, (2, 3), (8, 8), (0, 2), 0) },
         Case { from: Level::Raid0, ..case(Level::Raid5, (3, 4), (8, 16), (0, 1), 0) },
+        Case { from: Level::Raid0, ..case(Level::Raid4, (2, 4), (8, 8), (0, 5), 0) },
+        Case { from: Level::Raid0, ..case(Level::Raid4, (1, 4), (8, 16), (0, 5), 0) },
+        Case { from: Level::Raid0, ..case(Level::Raid4, (2, 3), (16, 8), (0, 5), 0) },
     ]
 }
 
