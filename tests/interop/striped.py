@@ -8,7 +8,9 @@ from case import SECTOR, Wrong
 from reshaped import Reshaped
 from shapes import MIB, Shape, equal
 
-LEVEL = {"4": "raid4", "5": "raid5", "10": "raid10"}
+# Of the superblock: what an added device is called is drawn; the layout of a reshape that has ended is left over; mdadm keeps room for a
+# bitmap before an added device's log of bad blocks, stripewise has it where the others have theirs.
+DEVICE_UUID, NEW_LAYOUT, LOG_PLACE = (168, 184), (116, 120), (188, 192)
 
 
 class Striped(Reshaped):
@@ -108,6 +110,12 @@ class Striped(Reshaped):
         self.members += added
         self._learn_size(self.members)
         self._same(answer["sha256"], "the kernel's reading of the copy")
+        for path, twin in zip(self.members, twins):
+            self._take_over_bytes(path, twin, NEW_LAYOUT)
+            if path in added:
+                self._take_over_bytes(path, twin, DEVICE_UUID)
+                self._take_over_bytes(path, twin, LOG_PLACE)
+                self._take_over_logs(path, twin)
         self._like_twins(self.members, twins)
         self._ended_as_raid0()
 
@@ -129,6 +137,19 @@ class Striped(Reshaped):
             self._host("grow", "--level=0", *everyone)
         self._learn_size(self.members)
         self._ended_as_raid0()
+
+    def _take_over_bytes(self, path, twin, where):
+        """Gives the twin's superblock what is not compared."""
+        block, other = self._superblock(path), self._superblock(twin)
+        other[slice(*where)] = block[slice(*where)]
+        self._put(twin, other)
+
+    def _take_over_logs(self, path, twin):
+        start, end = self._place(path) + 1024, self._data_sector(path) * SECTOR
+        with open(path, "rb") as ours, open(twin, "r+b") as theirs:
+            ours.seek(start)
+            theirs.seek(start)
+            theirs.write(ours.read(end - start))
 
     def _make_images(self):
         super()._make_images()
