@@ -2,19 +2,25 @@
 
 mod common;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use common::{fails, json, ok};
 use tempfile::TempDir;
 
+fn blank(folder: &Path, name: &str) {
+    fs::File::create(folder.join(name)).unwrap().set_len(12 << 20).unwrap();
+}
+
 /// An array on members of 12 MiB, and what it holds.
 fn made(options: &str, count: usize) -> (TempDir, String, Vec<u8>) {
     let folder = TempDir::new().unwrap();
     let path = folder.path();
-    let names: String = (0..count).map(|index| format!(" {index}.img")).collect();
-    for name in names.split_whitespace() {
-        fs::File::create(path.join(name)).unwrap().set_len(12 << 20).unwrap();
+    let mut names = String::new();
+    for index in 0..count {
+        blank(path, &format!("{index}.img"));
+        let _ = write!(names, " {index}.img");
     }
     ok(path, &format!("create --assume-clean {options}{names}"), b"");
     let bytes = json(path, &format!("detail --json{names}"))["array_bytes"].as_u64().unwrap();
@@ -69,9 +75,9 @@ fn a_raid0_becomes_an_array_with_empty_slots_which_devices_fill() {
         let mut with = names.clone();
         for number in 0..empty {
             let name = format!("new{number}.img");
-            fs::File::create(path.join(&name)).unwrap().set_len(12 << 20).unwrap();
+            blank(path, &name);
             ok(path, &format!("add {name} --array{with}"), b"");
-            with += &format!(" {name}");
+            let _ = write!(with, " {name}");
         }
         ok(path, &format!("assemble{with}"), b"");
         ok(path, &format!("check{with}"), b"");
@@ -163,10 +169,6 @@ fn a_change_that_was_cut_off_is_finished_by_the_same_command() {
     }
 }
 
-fn blank(folder: &Path, name: &str) {
-    fs::File::create(folder.join(name)).unwrap().set_len(12 << 20).unwrap();
-}
-
 #[test]
 fn a_raid0_gets_more_members_or_another_chunk() {
     for (options, count, add, change) in [
@@ -182,8 +184,8 @@ fn a_raid0_gets_more_members_or_another_chunk() {
         let mut words = String::new();
         for number in 0..add {
             blank(path, &format!("new{number}.img"));
-            words += &format!(" --add new{number}.img");
-            with += &format!(" new{number}.img");
+            let _ = write!(words, " --add new{number}.img");
+            let _ = write!(with, " new{number}.img");
         }
         let told = json(path, &format!("grow --json {change}{words}{names}"));
         assert_eq!(told["reshape"]["level"], serde_json::json!(["raid0", "raid0"]), "{told}");

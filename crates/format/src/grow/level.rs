@@ -110,9 +110,8 @@ fn name_with_q_last(layout: u32) -> &'static str {
 /// The level has no such layout; the text says which there are.
 pub fn level_layout(array: Takeover, is_new: bool, name: Option<&str>) -> Result<u32, String> {
     match name {
-        Some("preserve") => Ok(array.layout),
         None if is_new && array.level == Level::Raid6 => Ok(normal_layout(array.layout)),
-        None => Ok(array.layout),
+        None | Some("preserve") => Ok(array.layout),
         Some("normalise" | "normalize") if array.level == Level::Raid6 => Ok(normal_layout(array.layout)),
         Some(_) if array.level == Level::Raid0 => {
             Err("a raid0 array whose members are of the same size has no layouts".to_owned())
@@ -144,7 +143,7 @@ impl Superblock1 {
     #[must_use]
     pub fn taken_over(&self, takeover: Takeover) -> Self {
         let Takeover { level, layout, chunk_sectors, raid_disks, size_sectors } = takeover;
-        let mut new = Self { level, layout, chunk_sectors, raid_disks, size_sectors, ..self.clone() };
+        let mut new = Self { level, layout, size_sectors, chunk_sectors, raid_disks, ..self.clone() };
         if level == Level::Raid0 || self.level == Level::Raid0 {
             new.features = new.features.without(Features::RAID0_LAYOUT);
             new.resync_offset_sectors = u64::MAX;

@@ -1,5 +1,5 @@
-//! Reshapes an idle array of a level with parity or a RAID-10 (`mdadm --grow --raid-devices`, `--chunk`, `--layout`), gives it another level
-//! (`--level`), or goes on with a reshape that was cut off, here or in Linux.
+//! Reshapes an idle array of a level with parity, a RAID-10 or a RAID-0 (`mdadm --grow --raid-devices`, `--chunk`, `--layout`), gives it
+//! another level (`--level`), or goes on with a reshape that was cut off, here or in Linux.
 //!
 //! # Contract
 //! *Ownership.* All members are locked before anything is written, until the end, and must be as they were when they were found.
@@ -582,6 +582,7 @@ fn run(
     let empty_slots = if has_gained { change.raid_disks.1 - change.raid_disks.0 } else { 0 };
     let (is_recovery_due, dropped) = (false, Vec::new());
     Ok(Reshaped {
+        assembled,
         change,
         is_done,
         done_sectors,
@@ -589,7 +590,6 @@ fn run(
         is_resync_due,
         empty_slots,
         dropped,
-        assembled,
     })
 }
 
