@@ -237,6 +237,9 @@ fn a_raid0_whose_new_member_alone_says_that_it_grows_is_what_it_was_or_continued
         fs::write(path.join(name), before).unwrap();
     }
     assert!(ok(path, &format!("read{names}"), b"") == content, "it is what it was");
+    let refused = fails(path, &format!("grow -n 3 --add new.img{names}"), b"", 2);
+    assert!(refused.contains("a superblock of this array already"), "{refused}");
+    assert!(refused.contains("`stripewise grow --continue` goes on"), "{refused}");
     let said = ok(path, &format!("grow --continue new.img{names}"), b"");
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains("it has no parity: `stripewise grow --level 0` makes a raid0 of it"), "{said}");

@@ -71,6 +71,14 @@ pub(super) fn offer(
         assembled.found.candidates.iter().map(|one| one.superblock.dev_number()).collect();
     let mut logs = Vec::new();
     for (path, opened) in asked.add.iter().zip(Candidate::open_all(&asked.add, destroy)?) {
+        let found = opened.probe.found.first().and_then(|found| found.superblock.as_ref().ok());
+        if found.is_some_and(|own| own.set_uuid() == taken.set_uuid()) {
+            return Err(GrowProblem::Refused(format!(
+                "{}: it has a superblock of this array already; if it was being added when that was cut off, `stripewise grow --continue` \
+                 goes on, with it named as a member",
+                path.display()
+            )));
+        }
         opened.require_blank()?;
         let device_sectors = opened.probe.device_sectors;
         let new = NewMember {
