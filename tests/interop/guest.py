@@ -286,10 +286,11 @@ def part_way(members, create=(), add=None, replace=None, at=0, seed=0):
     return answer
 
 
-def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None, run_on=False, pause_s=None):
+def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None, run_on=False, pause_s=None, level=None,
+            added=(), level_at_end=None):
     """An array, made and written whole if there is a `create`, else assembled as it is, that is reshaped by `grow` (`mdadm --grow`)
     and stopped when the sector `at` of each member is reached, or at the end. With `run_on` a reshape goes on by itself, to its end or
-    for a while."""
+    for a while. `added` are images that `grow` calls added0 and so on; `level_at_end` is waited for. `level` is written where md takes another level, without mdadm, which may ask for more."""
     devices = attach(members)
     if create:
         answer = {"said": run("mdadm", "--create", ARRAY, "--run", *create, *devices)}
@@ -304,7 +305,11 @@ def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None,
     if at is not None:
         attribute("sync_max", at)
     if grow:
-        answer["grown"] = run("mdadm", "--grow", ARRAY, *grow)
+        attached = {f"added{n}": loop(path) for n, path in enumerate(added)}
+        answer["grown"] = run("mdadm", "--grow", ARRAY, *(attached.get(word, word) for word in grow))
+    if level:
+        attribute("level", level)
+        wait_idle()
     if at is not None:
         wait_held(at)
         answer["position"] = attribute("reshape_position")
@@ -314,6 +319,8 @@ def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None,
         attribute("sync_action", "frozen")
     elif grow or run_on:
         wait_idle()
+    if level_at_end:
+        wait_level(level_at_end)
     answer.update(seen())
     if at is None and pause_s is None:  # a read would wait for a reshape that is held
         answer["sha256"] = digest()
@@ -323,6 +330,15 @@ def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None,
         attribute("sync_action", "frozen")
     stop()
     return answer
+
+
+def wait_level(level):
+    """mdadm goes on in the background, and sets it last."""
+    deadline = time.monotonic() + SYNC_LIMIT_S
+    while attribute("level") != level:
+        if time.monotonic() > deadline:
+            raise Refused(f"the level is still {attribute('level')} after {SYNC_LIMIT_S} s")
+        time.sleep(0.1)
 
 
 def wait_held(at):

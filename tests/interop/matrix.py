@@ -25,6 +25,7 @@ import traceback
 import grown
 import reshaped
 import shapes
+import striped
 import unfinished
 from case import Case
 from uml import Guest, GuestFailed
@@ -55,7 +56,7 @@ def cases(options):
             if origin == "stripewise" or shape.mdadm_can():
                 made.append(Case(origin, shape, number + (origin == "mdadm")))
     if options.random is None:
-        made += unfinished.cases() + grown.cases() + reshaped.cases()
+        made += unfinished.cases() + grown.cases() + reshaped.cases() + striped.cases()
     patterns = [f"*{pattern}*" for pattern in options.only or ["*"]]
     return [case for case in made if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)]
 

@@ -21,8 +21,8 @@ use crate::superblock::Superblock;
 use crate::superblock_1::{Minor, Superblock1};
 use crate::time::Timestamp;
 
-pub use follow::{follow, is_left_behind};
-pub use level::{LevelError, Takeover, level_layout, take_over};
+pub use follow::{follow, is_dropped, is_left_behind};
+pub use level::{LevelError, Takeover, check_one_zone, level_layout, take_over};
 pub use ppl::{check_ppl, with_ppl};
 pub use reshape::{
     Beginning, Course, END_EVENTS, ReshapeError, Room, Target, check_reshape, follow_reshape, plan_course,

@@ -61,10 +61,13 @@ pub(crate) struct GrowArgs {
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max, group = "change")]
     size: Option<MaxSize>,
     /// New number of slots. raid1: more, with a spare for each, or fewer, if the slots are empty. raid4, raid5, raid6 and raid10:
-    /// more, with a spare for each; this reshapes the array
+    /// more, with a spare for each; this reshapes the array. raid0: more, with an --add for each; this reshapes it
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "change")]
     raid_devices: Option<u32>,
-    /// New chunk size of a raid4, raid5, raid6 or raid10 array; this reshapes it
+    /// A blank device that a raid0 takes in with --raid-devices; may be repeated
+    #[arg(long, short, value_name = "DEVICE")]
+    add: Vec<PathBuf>,
+    /// New chunk size of a raid0, raid4, raid5, raid6 or raid10 array; this reshapes it
     #[arg(long, short, value_name = "SIZE", group = "change")]
     chunk: Option<Size>,
     /// New layout of a raid5, raid6 or raid10 array, in mdadm's names; this reshapes it. With --level 6, preserve leaves all data
@@ -72,7 +75,8 @@ pub(crate) struct GrowArgs {
     #[arg(long, short = 'p', value_name = "LAYOUT", group = "change")]
     layout: Option<String>,
     /// New level: 6 for a raid5 (takes a spare and reshapes it), 5 for a raid4 or a raid1 of two, and 4 or 1 for a raid5 and 5
-    /// for a raid6 whose data can stay in place
+    /// for a raid6 whose data can stay in place. A raid0 becomes 4, 5 or 10 with empty slots; a raid4, raid5, raid10 or raid1 becomes
+    /// 0 without parity or further copies, which lose their superblocks
     #[arg(long, short, value_name = "LEVEL", group = "change")]
     level: Option<Level>,
     /// Continue an interrupted reshape, begun here or in Linux
@@ -97,6 +101,7 @@ impl GrowArgs {
         let misplaced = [
             (self.assume_clean && self.size.is_none(), "--assume-clean needs --size"),
             (self.force && self.raid_devices.is_none(), "--force needs --raid-devices"),
+            (!self.add.is_empty() && self.raid_devices.is_none(), "--add needs --raid-devices"),
             (
                 self.bitmap_chunk.is_some() && self.bitmap != Some(BitmapArg::Internal),
                 "--bitmap-chunk needs --bitmap internal",

@@ -29,16 +29,18 @@ pub fn follow(
     freshest: &Superblock,
 ) -> Option<Superblock> {
     let mut new = member.clone();
-    if member.size_sectors() != freshest.size_sectors() {
+    let is_other_level = member.level() != freshest.level();
+    if member.size_sectors() != freshest.size_sectors() && !is_other_level {
         let room = room_sectors(member, at_sector, device_sectors);
         if room < freshest.size_sectors() {
             return None;
         }
         new.set_size_sectors(freshest.size_sectors(), room);
     }
-    if member.level() != freshest.level() {
+    if is_other_level {
         let (Superblock::V1(own), Superblock::V1(array)) = (&mut new, freshest) else { return None };
-        **own = own.follow_level(array.as_it_is()).filter(|_| array.reshape().is_none())?;
+        let followed = own.follow_level(array.as_it_is(), &array.dev_roles);
+        **own = followed.filter(|new| array.reshape().is_none() && !new.is_dropped())?;
     } else if member.raid_disks() != freshest.raid_disks() {
         slots::renumber(&mut new, freshest.raid_disks());
     }
@@ -54,6 +56,15 @@ pub fn follow(
         _ => return None,
     }
     Some(new)
+}
+
+/// Whether a change of the level that `freshest` tells of left the member no place, and did not come to clear its superblock.
+pub fn is_dropped(member: &Superblock, freshest: &Superblock) -> bool {
+    let (Superblock::V1(own), Superblock::V1(array)) = (member, freshest) else { return false };
+    let is_other_level = own.level != array.level && array.reshape().is_none();
+    is_other_level
+        && is_left_behind(member, freshest)
+        && own.follow_level(array.as_it_is(), &array.dev_roles).is_some_and(|new| new.is_dropped())
 }
 
 fn follow_1(own: &mut Superblock1, array: &Superblock1) -> Option<()> {

@@ -4,13 +4,16 @@
 //! begin with the same superblocks and bring it to the layout that the level is wont to have. Linux writes the two one after the
 //! other; here they are one change, so that no power cut leaves the first alone.
 //!
-//! Facts: `raid5_takeover`, `raid6_takeover`, `raid4_takeover`, `raid1_takeover` in the kernel; what mdadm 4.2 makes of `--layout`
+//! Facts: `raid0_takeover`, `raid5_takeover`, `raid6_takeover`, `raid4_takeover`, `raid1_takeover`, `raid10_takeover` in the kernel; what mdadm 4.2 makes of `--layout`
 //! from what it left on members (see the tests).
 
-use std::fmt;
+mod error;
+mod raid0;
 
 use crate::level::{Layout, Level, ParityLayout};
-use crate::superblock_1::{Role, Superblock1};
+use crate::superblock_1::{Features, Role, Superblock1};
+pub use error::LevelError;
+pub use raid0::check_one_zone;
 
 /// The longest chunk of a RAID-1 that is taken over as RAID-5, in sectors: 64K.
 const CHUNK_SECTORS_MAX: u32 = 128;
@@ -32,101 +35,9 @@ pub struct Takeover {
     pub chunk_sectors: u32,
     /// Slots.
     pub raid_disks: u32,
+    /// Sectors used of each member.
+    pub size_sectors: u64,
 }
-
-/// Why an array does not get another level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LevelError {
-    /// Linux does it, or nobody.
-    Pair {
-        /// The level now.
-        now: Level,
-        /// The level asked for.
-        asked: Level,
-    },
-    /// Not with metadata 0.90.
-    Metadata,
-    /// Not beside a partial parity log.
-    Ppl,
-    /// Not with so many slots.
-    Slots {
-        /// The level now.
-        now: Level,
-        /// The level asked for.
-        asked: Level,
-        /// Slots now.
-        raid_disks: u32,
-    },
-    /// The layout is to be another first.
-    Layout {
-        /// The level asked for.
-        asked: Level,
-        /// Its name.
-        layout: &'static str,
-    },
-    /// No chunk divides what is used of each member.
-    NoChunk {
-        /// Sectors used of each member.
-        size_sectors: u64,
-    },
-    /// So many slots would hold less.
-    Fewer {
-        /// The level asked for.
-        level: Level,
-        /// Slots that it takes.
-        least: u32,
-        /// Slots asked for.
-        asked: u32,
-    },
-    /// Chunk, layout and slots stay as they are with this change.
-    Alone {
-        /// The level asked for.
-        level: Level,
-    },
-}
-
-impl fmt::Display for LevelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pair { now, asked } => write!(
-                f,
-                "raid4 and a raid1 of two become raid5 here, raid5 becomes raid4, raid6 or a raid1 of two, and raid6 becomes raid5; from \
-                 {now} to {asked} is Linux's work, if it can be (`mdadm --grow --level`)"
-            ),
-            Self::Metadata => f.write_str(
-                "an array with metadata 0.90 gets another level by Linux alone (`mdadm --grow --level`)",
-            ),
-            Self::Ppl => f.write_str(
-                "the array has partial parity logs, which raid5 alone has; take them away first, with --consistency-policy resync",
-            ),
-            Self::Slots { now, asked, raid_disks } => {
-                let which = match asked {
-                    Level::Raid6 => "3 to 253",
-                    _ => "2",
-                };
-                write!(f, "a {now} array of {which} raid devices can become {asked}; this one has {raid_disks}")
-            }
-            Self::Layout { asked, layout } => write!(
-                f,
-                "as {asked} takes the array over, its layout has to be {layout}; `stripewise grow --layout {layout}` it first"
-            ),
-            Self::NoChunk { size_sectors } => write!(
-                f,
-                "{}K are used of each member, which is no multiple of a chunk of 4K",
-                size_sectors / 2
-            ),
-            Self::Fewer { level, least, asked } => {
-                write!(f, "as {level} the array takes {least} raid devices; {asked} would hold less")
-            }
-            Self::Alone { level } => write!(
-                f,
-                "another chunk, layout or number of raid devices is had after it has become {level}; change the level alone first"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LevelError {}
 
 /// What an array is at another level, which takes it over where its data are.
 ///
@@ -142,10 +53,13 @@ pub fn take_over(array: &Superblock1, level: Level) -> Result<Takeover, LevelErr
         layout: array.layout,
         chunk_sectors: array.chunk_sectors,
         raid_disks: array.raid_disks,
+        size_sectors: array.size_sectors,
     };
     let parity_last = ParityLayout::ParityLast as u32;
     let slots = LevelError::Slots { now, asked: level, raid_disks: array.raid_disks };
     match (now, level) {
+        (Level::Raid0, _) => raid0::over_raid0(array, level),
+        (_, Level::Raid0) => raid0::as_raid0(array),
         (Level::Raid4, Level::Raid5) => Ok(Takeover { layout: parity_last, ..same }),
         (Level::Raid5, Level::Raid4) if array.layout == parity_last => Ok(Takeover { layout: 0, ..same }),
         (Level::Raid5, Level::Raid4) => Err(LevelError::Layout { asked: level, layout: "parity-last" }),
@@ -196,9 +110,12 @@ fn name_with_q_last(layout: u32) -> &'static str {
 /// The level has no such layout; the text says which there are.
 pub fn level_layout(array: Takeover, is_new: bool, name: Option<&str>) -> Result<u32, String> {
     match name {
-        Some("preserve") => Ok(array.layout),
-        None => Ok(if is_new { normal_layout(array.layout) } else { array.layout }),
+        None if is_new && array.level == Level::Raid6 => Ok(normal_layout(array.layout)),
+        None | Some("preserve") => Ok(array.layout),
         Some("normalise" | "normalize") if array.level == Level::Raid6 => Ok(normal_layout(array.layout)),
+        Some(_) if array.level == Level::Raid0 => {
+            Err("a raid0 array whose members are of the same size has no layouts".to_owned())
+        }
         Some(_) if matches!(array.level, Level::Raid1 | Level::Raid4) => {
             Err(format!("a {} array has no layouts", array.level))
         }
@@ -217,6 +134,7 @@ impl Superblock1 {
             layout: self.layout,
             chunk_sectors: self.chunk_sectors,
             raid_disks: self.raid_disks,
+            size_sectors: self.size_sectors,
         }
     }
 
@@ -224,8 +142,15 @@ impl Superblock1 {
     /// new are empty.
     #[must_use]
     pub fn taken_over(&self, takeover: Takeover) -> Self {
-        let Takeover { level, layout, chunk_sectors, raid_disks } = takeover;
-        let mut new = Self { level, layout, chunk_sectors, raid_disks, ..self.clone() };
+        let Takeover { level, layout, chunk_sectors, raid_disks, size_sectors } = takeover;
+        let mut new = Self { level, layout, size_sectors, chunk_sectors, raid_disks, ..self.clone() };
+        if level == Level::Raid0 || self.level == Level::Raid0 {
+            new.features = new.features.without(Features::RAID0_LAYOUT);
+            new.resync_offset_sectors = u64::MAX;
+            new.dev_roles = raid0::roles(self, level);
+            // All that a RAID-0 has of a member is the array's.
+            new.data_size_sectors = size_sectors;
+        }
         for role in &mut new.dev_roles {
             if matches!(role, Role::Slot(slot) if u32::from(*slot) >= raid_disks) {
                 *role = Role::Spare;
@@ -234,19 +159,28 @@ impl Superblock1 {
         new
     }
 
+    /// Whether the device is of no use to the array as it is: a RAID-0 has no spares.
+    pub fn is_dropped(&self) -> bool {
+        self.level == Level::Raid0 && !matches!(self.role(), Role::Slot(_))
+    }
+
     /// A member that does not know that the array has another level, as it would be if it knew; none if the array is something else
-    /// than what that level makes of it.
-    pub(super) fn follow_level(&self, array: Takeover) -> Option<Self> {
+    /// than what that level makes of it. Which members have slots is as the others say.
+    pub(super) fn follow_level(&self, array: Takeover, roles: &[Role]) -> Option<Self> {
         if self.level == array.level {
             return Some(self.clone());
         }
-        let takeover = take_over(self, array.level).ok()?;
-        (takeover == array).then(|| self.taken_over(takeover))
+        let takeover = take_over(self, array.level).ok().filter(|takeover| *takeover == array)?;
+        let mut new = self.taken_over(takeover);
+        if array.level == Level::Raid0 {
+            new.dev_roles = roles.to_vec();
+        }
+        Some(new)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::{Beginning, END_EVENTS, Target, Update, follow, follow_reshape, is_left_behind};
     use super::*;
     use crate::superblock::Superblock;
@@ -254,7 +188,7 @@ mod tests {
     use crate::time::Timestamp;
     use crate::uuid::Uuid;
 
-    fn array(level: Level, raid_disks: u32, layout: u32) -> Superblock1 {
+    pub(super) fn array(level: Level, raid_disks: u32, layout: u32) -> Superblock1 {
         let mut array = Superblock1::new(level, raid_disks, 1, Uuid([7; 16]));
         (array.super_offset_sectors, array.data_offset_sectors, array.events) = (8, 2048, 4);
         (array.size_sectors, array.data_size_sectors) = (47_104, 47_104);
@@ -283,7 +217,8 @@ mod tests {
             ((Raid6, 5, 5), (Raid5, 4, 5, 128), 5),
         ] {
             let array = array(now, disks, layout);
-            let right = Takeover { level, layout: taken, chunk_sectors: chunk, raid_disks: more };
+            let (chunk_sectors, size_sectors) = (chunk, 47_104);
+            let right = Takeover { level, layout: taken, chunk_sectors, raid_disks: more, size_sectors };
             assert_eq!(take_over(&array, level), Ok(right), "{now} {layout}");
             assert_eq!(level_layout(right, true, None), Ok(end), "{now} {layout}");
             assert_eq!(level_layout(right, true, Some("preserve")), Ok(taken), "{now} {layout}");
@@ -300,7 +235,8 @@ mod tests {
     fn what_cannot_be_is_refused() {
         use Level::{Raid0, Raid1, Raid4, Raid5, Raid6, Raid10};
         let refused = |array: &Superblock1, level| take_over(array, level).unwrap_err();
-        for (now, asked) in [(Raid4, Raid6), (Raid0, Raid5), (Raid5, Raid0), (Raid5, Raid10), (Raid1, Raid6)]
+        for (now, asked) in
+            [(Raid4, Raid6), (Raid0, Raid1), (Raid0, Raid6), (Raid6, Raid0), (Raid5, Raid10), (Raid1, Raid6)]
         {
             assert_eq!(refused(&array(now, 3, 0), asked), LevelError::Pair { now, asked });
         }

@@ -342,10 +342,14 @@ impl Superblock1 {
         Self::parse(&self.reshaped().to_bytes(), self.super_offset_sectors).map(|_| ())
     }
 
-    /// Sectors of the array as it is by its shape, of a level of copies or with parity.
+    /// Sectors of the array as it is by its shape; of a RAID-0 if its members are of the same size.
     pub fn held_sectors(&self) -> u64 {
         let Self { level, size_sectors, .. } = *self;
         match level {
+            Level::Raid0 => {
+                let chunks = self.data_size_sectors.checked_div(self.chunk_sectors.into()).unwrap_or(0);
+                chunks.saturating_mul(self.chunk_sectors.into()).saturating_mul(self.raid_disks.into())
+            }
             Level::Raid1 => size_sectors,
             Level::Raid10 => {
                 let Self { raid_disks, chunk_sectors, layout, .. } = *self;
@@ -396,7 +400,7 @@ pub fn follow_reshape(superblocks: &mut [Superblock1]) -> Vec<usize> {
     for (index, one) in superblocks.iter_mut().enumerate() {
         let new = if array.reshape().is_some() { begin_as(one, &array) } else { end_as(one, &array) };
         if let Some(new) =
-            new.filter(|_| one.set_uuid == array.set_uuid && one.size_sectors == array.size_sectors)
+            new.filter(|new| one.set_uuid == array.set_uuid && new.size_sectors == array.size_sectors)
         {
             *one = new;
             followed.push(index);
@@ -417,12 +421,12 @@ fn begin_as(member: &Superblock1, array: &Superblock1) -> Option<Superblock1> {
     let offset = reshape.new_offset_sectors;
     let update = Update { events: array.events, utime: array.utime };
     let before = Takeover { raid_disks: array.slots_before_reshape(), ..array.as_it_is() };
-    let taken = member.follow_level(before)?;
+    let taken = member.follow_level(before, &array.dev_roles)?;
     let new = taken.with_reshape(&beginning, offset, update);
     let is_behind = member.reshape().is_none() && member.events.checked_add(1) == Some(array.events);
     let is_alike = taken.as_it_is() == before;
     let is_at_start = new.reshape_position_sectors == array.reshape_position_sectors;
-    let room = reshape_room(member, None);
+    let room = reshape_room(&taken, None);
     let free = if offset < 0 { room.before_sectors } else { room.after_sectors };
     (is_behind && is_alike && is_at_start && u64::from(offset.unsigned_abs()) <= free).then_some(new)
 }

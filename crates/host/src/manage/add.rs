@@ -296,7 +296,7 @@ fn device_number(path: &Path) -> io::Result<(u32, u32)> {
     Ok(if is_device { (libc::major(number), libc::minor(number)) } else { (0, 0) })
 }
 
-fn random_uuid() -> io::Result<Uuid> {
+pub(crate) fn random_uuid() -> io::Result<Uuid> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(Uuid(bytes))

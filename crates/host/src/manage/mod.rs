@@ -18,6 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use add::AddHow;
+pub(crate) use add::random_uuid;
 pub(crate) use beneath::{device_of, look_beneath};
 pub use error::{ManageError, NotReAddable};
 pub use status::{ArrayStatus, MemberStatus};

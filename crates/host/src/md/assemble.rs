@@ -265,6 +265,19 @@ impl Found {
         Ok(Assembled { found: self, assembly, logs: None })
     }
 
+    /// Takes one in that was not found there.
+    pub(super) fn push(&mut self, path: PathBuf, candidate: Candidate) {
+        self.paths.push(path);
+        self.candidates.push(candidate);
+        self.named.push(true);
+    }
+
+    /// Takes one out; those behind it move up.
+    pub(super) fn remove(&mut self, index: usize) -> (PathBuf, Candidate) {
+        self.named.remove(index);
+        (self.paths.remove(index), self.candidates.remove(index))
+    }
+
     pub(super) fn spec(&self, index: usize, access: Access) -> Result<MemberSpec, HostError> {
         let path = &self.paths[index];
         let data_offset_sectors = self.candidates[index].superblock.data_offset_sectors();

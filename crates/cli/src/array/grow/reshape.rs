@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use stripewise_engine::assembly::Options;
+use stripewise_engine::assembly::{Options, SlotState};
 use stripewise_format::level::{Layout, Level};
 use stripewise_format::time::Timestamp;
 use stripewise_host::md::assemble::Found;
@@ -35,13 +35,20 @@ pub(super) struct Told {
     is_done: bool,
     is_recovery_due: bool,
     is_resync_due: bool,
+    empty_slots: u32,
+    dropped: Vec<String>,
 }
 
 /// Whether that is what is asked for. Of a level that does not reshape `--raid-devices` is something else.
 pub(super) fn is_meant(args: &GrowArgs, found: &Found) -> bool {
     let level = found.candidates.first().map(|candidate| candidate.superblock.level());
-    let moves = matches!(level, Some(Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10));
-    let is_said = args.resume || args.level.is_some() || args.chunk.is_some() || args.layout.is_some();
+    let moves =
+        matches!(level, Some(Level::Raid0 | Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10));
+    let is_said = args.resume
+        || !args.add.is_empty()
+        || args.level.is_some()
+        || args.chunk.is_some()
+        || args.layout.is_some();
     is_said || (args.raid_devices.is_some() && moves)
 }
 
@@ -97,6 +104,7 @@ fn asked(args: &GrowArgs) -> Result<Option<Asked>> {
         raid_disks: args.raid_devices,
         chunk_sectors: chunk_sectors.map_err(|_| impossible("the chunk is at most 1G"))?,
         layout: args.layout.clone(),
+        add: args.add.clone(),
     }))
 }
 
@@ -150,7 +158,9 @@ fn said(reshaped: &Reshaped) -> String {
             percent(reshaped)
         );
     }
-    let mut text = if changes.is_empty() {
+    let mut text = if changes.is_empty() && !reshaped.dropped.is_empty() {
+        String::new()
+    } else if changes.is_empty() {
         "the change had ended, and all members say so now\n".to_owned()
     } else {
         format!("the array has {} now\n", changes.join("; "))
@@ -167,6 +177,19 @@ fn said(reshaped: &Reshaped) -> String {
     }
     if reshaped.is_recovery_due {
         text += "a spare is recovered for what was added when the array is next assembled or served\n";
+    }
+    if reshaped.empty_slots > 0 {
+        let count = reshaped.empty_slots;
+        let slots = if count == 1 { "slot is empty" } else { "slots are empty" };
+        let them = if count == 1 { "it" } else { "them" };
+        let _ = writeln!(text, "{count} {slots}; `stripewise add` fills {them}");
+    }
+    let last = reshaped.assembled.assembly.slots.last();
+    if change.level == (Level::Raid4, Level::Raid4) && last == Some(&SlotState::Missing) {
+        text += "it has no parity: `stripewise grow --level 0` makes a raid0 of it, and `stripewise add` gives it parity\n";
+    }
+    for path in &reshaped.dropped {
+        let _ = writeln!(text, "{}: is no member any more, and has no superblock", path.display());
     }
     if reshaped.is_resync_due && !change.is_new_resynced() {
         text += "a resync is due, as it was before; it is made when the array is next assembled or served\n";
@@ -189,6 +212,8 @@ fn told(reshaped: &Reshaped) -> Told {
         is_done: reshaped.is_done,
         is_recovery_due: reshaped.is_recovery_due,
         is_resync_due: reshaped.is_resync_due,
+        empty_slots: reshaped.empty_slots,
+        dropped: reshaped.dropped.iter().map(|path| path.display().to_string()).collect(),
     }
 }
 

@@ -57,6 +57,13 @@ pub enum ReshapeError {
         /// Copies asked for.
         asked: u16,
     },
+    /// Other devices than slots are added to a RAID-0.
+    Devices {
+        /// Slots that are added.
+        added: u32,
+        /// Devices that are named.
+        named: u32,
+    },
     /// Rows of the new kind do not hold what the array holds.
     HoldsLess {
         /// Sectors of the array now.
@@ -86,7 +93,7 @@ impl fmt::Display for ReshapeError {
         match self {
             Self::Level(level) => write!(
                 f,
-                "raid4, raid5, raid6 and raid10 arrays are reshaped here; a {level} array is Linux's work (`mdadm --grow`)"
+                "raid0, raid4, raid5, raid6 and raid10 arrays are reshaped here; a {level} array is Linux's work (`mdadm --grow`)"
             ),
             Self::Metadata(Level::Raid10) => f.write_str(
                 "metadata 0.90 has no place for another data offset, without which neither Linux nor stripewise reshapes a raid10 array",
@@ -108,6 +115,10 @@ impl fmt::Display for ReshapeError {
                 f,
                 "{added} more raid devices need as many spares, and there are {spares}; `stripewise add-spare` them first and \
                  name them"
+            ),
+            Self::Devices { added, named } => write!(
+                f,
+                "{added} more raid devices take as many new devices, and {named} are named with --add; a raid0 array has no spares"
             ),
             Self::TooMany { most, asked } => {
                 write!(f, "{asked} raid devices are too many; this array can have {most} at most")

@@ -1,10 +1,12 @@
 //! A change that was cut off is brought to its end.
 
+use std::path::PathBuf;
+
 use stripewise_engine::assembly::Candidate as Offered;
 use stripewise_format::bitmap::{BitmapSuperblock, Bits};
-use stripewise_format::grow::{Changed, bitmap_area, follow, is_left_behind};
+use stripewise_format::grow::{Changed, bitmap_area, follow, is_dropped, is_left_behind};
 
-use super::super::assemble::look;
+use super::super::assemble::{Found, look};
 use super::super::probe;
 use super::{Area, Assembled, GrowProblem};
 
@@ -26,6 +28,21 @@ pub(super) fn follow_all(candidates: &mut [Offered]) -> Vec<usize> {
         }
     }
     followed
+}
+
+/// Takes out what a change of the level that was cut off left no place: their superblocks are still to be cleared. Answers their paths,
+/// and what they offered.
+pub(super) fn take_out_dropped(found: &mut Found) -> Vec<(PathBuf, Offered)> {
+    let Some(freshest) = found.candidates.iter().max_by_key(|one| one.superblock.events()).cloned() else {
+        return Vec::new();
+    };
+    let mut dropped = Vec::new();
+    for index in (0..found.candidates.len()).rev() {
+        if is_dropped(&found.candidates[index].superblock, &freshest.superblock) {
+            dropped.push(found.remove(index));
+        }
+    }
+    dropped
 }
 
 /// What members that were left behind lack: for each its place among `members`. They have the bitmap of the others, whatever is in its

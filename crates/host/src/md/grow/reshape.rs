@@ -1,5 +1,5 @@
-//! Reshapes an idle array of a level with parity or a RAID-10 (`mdadm --grow --raid-devices`, `--chunk`, `--layout`), gives it another level
-//! (`--level`), or goes on with a reshape that was cut off, here or in Linux.
+//! Reshapes an idle array of a level with parity, a RAID-10 or a RAID-0 (`mdadm --grow --raid-devices`, `--chunk`, `--layout`), gives it
+//! another level (`--level`), or goes on with a reshape that was cut off, here or in Linux.
 //!
 //! # Contract
 //! *Ownership.* All members are locked before anything is written, until the end, and must be as they were when they were found.
@@ -12,18 +12,19 @@ mod course;
 mod level;
 mod moving;
 mod raid10;
+mod resume;
 mod run;
+mod stripes;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::path::PathBuf;
 
-use stripewise_engine::assembly::{Assembly, Options, SlotState};
+use stripewise_engine::assembly::{Assembly, Options};
 use stripewise_format::create::Area;
 use stripewise_format::grow::{
-    Beginning, Changed, LevelError, ReshapeError, Update, check_reshape, follow_reshape, plan_course,
-    reshape_room,
+    Beginning, Changed, LevelError, ReshapeError, Update, check_reshape, plan_course, reshape_room,
 };
 use stripewise_format::level::Level;
 use stripewise_format::superblock::Superblock;
@@ -35,7 +36,8 @@ use super::super::create::Candidate;
 use super::super::probe;
 use super::{GrowProblem, cut_off, members, require_quiet, require_same, write_all};
 use moving::Devices;
-use run::{Ended, Member, Reshape, RunError, check_supported};
+pub use resume::resume;
+use run::{Ended, Member, Reshape, RunError};
 
 /// What an array is to have from now on; what is none stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub struct Asked {
     pub chunk_sectors: Option<u32>,
     /// The layout's name, or mdadm's words for where it is and where it usually is.
     pub layout: Option<String>,
+    /// Devices that are no members yet, for the slots that a RAID-0 gets.
+    pub add: Vec<PathBuf>,
 }
 
 /// How far a reshape came.
@@ -65,6 +69,10 @@ pub struct Reshaped {
     pub is_recovery_due: bool,
     /// A resync is due now, as it was before, or of what is new.
     pub is_resync_due: bool,
+    /// Slots that the level added and nobody is there for.
+    pub empty_slots: u32,
+    /// What is of the array no more, and has no superblock now: a RAID-0 has no place for parity, further copies and spares.
+    pub dropped: Vec<PathBuf>,
 }
 
 /// What a reshape or another level changes, before and after.
@@ -145,46 +153,97 @@ pub fn reshape(
     destroy: &[PathBuf],
     watch: Watch<'_>,
 ) -> Result<Reshaped, GrowProblem> {
+    let dropped = cut_off::take_out_dropped(&mut found);
     let on_members = found.candidates.clone();
     let left_behind = cut_off::follow_all(&mut found.candidates);
-    let assembled = found.assemble(options)?;
-    let members = members(&assembled.assembly);
+    let mut assembled = found.assemble(options)?;
     let array = version_1(&assembled.found.candidates[assembled.assembly.freshest])
         .ok_or(match asked.level {
             Some(_) => GrowProblem::Level(LevelError::Metadata),
             None => GrowProblem::Reshape(ReshapeError::Metadata(assembled.assembly.geometry.level)),
         })?
         .clone();
+    let is_widened = stripes::is_meant(&array, asked);
+    let logs = if is_widened { stripes::offer(&mut assembled, &array, asked, destroy)? } else { Vec::new() };
+    let members = members(&assembled.assembly);
     let begun = begin(&assembled, &members, &array, asked, (watch.clock)())?;
-    if matches!(begun, Begun::Already) && left_behind.is_empty() {
+    if matches!(begun, Begun::Already) && left_behind.is_empty() && dropped.is_empty() {
         return Err(GrowProblem::Reshape(ReshapeError::Same));
     }
     let opened = open(&assembled, &members, destroy, &on_members)?;
     let finishing = cut_off::finish(&assembled, &members, &left_behind)?;
-    write_all(finishing.iter().map(|(place, changed)| (&opened[*place], changed)))?;
+    let dropped_before = open_dropped(&dropped, destroy)?;
+    let cleared = dropped.iter().map(|(_, one)| level::cleared(one.at_sector));
+    let cleared: Vec<Changed> = cleared.collect();
+    let finishing = finishing.iter().map(|(place, changed)| (&opened[*place], changed));
+    write_all(finishing.chain(dropped_before.iter().zip(&cleared)))?;
+    let mut dropped: Vec<PathBuf> = dropped.into_iter().map(|(path, _)| path).collect();
     let (superblocks, changes) = match begun {
-        Begun::Already => return Ok(ended(assembled, ReshapeChange::of(&array))),
+        Begun::Already => {
+            return Ok(Reshaped { dropped, ..ended(assembled, ReshapeChange::of(&array)) });
+        }
         Begun::Taken(superblocks) => {
-            write_all(opened.iter().zip(&level::take(&assembled, &members, &superblocks)?))?;
-            return Ok(ended(assembled, ReshapeChange::between(&array, &superblocks[0])));
+            let changes = level::take(&assembled, &members, &superblocks)?;
+            write_all(level::in_order(&opened, &superblocks, &changes).into_iter())?;
+            dropped.extend(level::dropped(&assembled, &members, &superblocks));
+            return Ok(Reshaped {
+                dropped,
+                ..ended(assembled, ReshapeChange::between(&array, &superblocks[0]))
+            });
         }
         Begun::Reshape(superblocks) => {
-            let changes: Vec<Changed> = superblocks.iter().map(changed).collect();
+            let mut changes: Vec<Changed> = superblocks.iter().map(changed).collect();
+            let first_added = changes.len() - logs.len();
+            changes[first_added..].iter_mut().zip(logs).for_each(|(change, logs)| change.logs = logs);
             (superblocks, changes)
         }
     };
-    write_all(opened.iter().zip(&changes))?;
+    // What is added first: who says that there is a reshape needs it.
+    write_all(opened.iter().zip(&changes).rev())?;
     let change = ReshapeChange::between(&array, &superblocks[0]);
     let slots = slots_of(&superblocks);
     let is_resync_due = !assembled.assembly.is_clean;
-    run(assembled, &members, (superblocks, change), &opened, &slots, is_resync_due, watch)
+    let paths: Vec<PathBuf> = members.iter().map(|index| assembled.found.paths[*index].clone()).collect();
+    let Watch { clock, progress } = watch;
+    let part = Watch { clock: &mut *clock, progress: &mut *progress };
+    let reshaped = run(assembled, &members, (superblocks, change), &opened, &slots, is_resync_due, part)?;
+    if !is_widened || !reshaped.is_done {
+        return Ok(reshaped);
+    }
+    drop(opened);
+    stripes::back(reshaped, paths, options, destroy, Watch { clock, progress })
 }
 
 /// A change by superblocks alone.
 fn ended(assembled: Assembled, change: ReshapeChange) -> Reshaped {
     let done_sectors = change.size_sectors;
-    let is_recovery_due = change.raid_disks.1 > change.raid_disks.0;
-    Reshaped { assembled, change, is_done: true, done_sectors, is_recovery_due, is_resync_due: false }
+    let added = change.raid_disks.1.saturating_sub(change.raid_disks.0);
+    let empty_slots = if change.level.0 == Level::Raid0 { added } else { 0 };
+    let is_recovery_due = added > empty_slots;
+    let (is_done, is_resync_due, dropped) = (true, false, Vec::new());
+    Reshaped {
+        assembled,
+        change,
+        is_done,
+        done_sectors,
+        is_recovery_due,
+        is_resync_due,
+        empty_slots,
+        dropped,
+    }
+}
+
+/// Opens and locks what a change that was cut off had left no place, which is as it was found.
+fn open_dropped(
+    dropped: &[(PathBuf, stripewise_engine::assembly::Candidate)],
+    destroy: &[PathBuf],
+) -> Result<Vec<Candidate>, GrowProblem> {
+    let paths: Vec<PathBuf> = dropped.iter().map(|(path, _)| path.clone()).collect();
+    let opened = Candidate::open_all(&paths, destroy)?;
+    for ((_, offered), opened) in dropped.iter().zip(&opened) {
+        require_same(opened, &offered.superblock)?;
+    }
+    Ok(opened)
 }
 
 fn version_1(candidate: &stripewise_engine::assembly::Candidate) -> Option<&Superblock1> {
@@ -203,135 +262,8 @@ fn slots_of(superblocks: &[Superblock1]) -> Slots {
     (written.iter().map(|place| place.filter(is_whole)).collect(), written)
 }
 
-/// Goes on with a reshape that was cut off.
-///
-/// # Errors
-/// Why it is left as it is, or as far as it came.
-pub fn resume(
-    mut found: Found,
-    options: Options,
-    destroy: &[PathBuf],
-    watch: Watch<'_>,
-) -> Result<Reshaped, GrowProblem> {
-    let on_members = found.candidates.clone();
-    let mut before = follow(&mut found)?;
-    // What the members make is decided as if the reshape had ended: it has all slots then.
-    for (candidate, superblock) in found.candidates.iter_mut().zip(as_if_ended(&before)) {
-        candidate.superblock = Superblock::V1(Box::new(superblock));
-    }
-    let assembled = found.assemble(options)?;
-    let (assembly, members) = (&assembled.assembly, members(&assembled.assembly));
-    let array = members.iter().map(|index| &before[*index]).max_by_key(|one| one.events);
-    let array = array.unwrap_or(&before[assembly.freshest]).clone();
-    let is_ended = array.reshape().is_none();
-    let is_resync_due = !assembly.is_clean;
-    let (read, written) =
-        if is_ended { (Vec::new(), Vec::new()) } else { slots(assembly, &members, &array)? };
-    let numbers: Vec<usize> = members.iter().map(|index| before[*index].dev_number as usize).collect();
-    let mut roles = vec![Role::Spare; array.dev_roles.len()];
-    for (slot, member) in written.iter().enumerate() {
-        let Some(member) = member else { continue };
-        roles[numbers[*member]] = Role::Slot(slot as u16);
-    }
-    for index in &members {
-        let member = &mut before[*index];
-        if !is_ended {
-            member.dev_roles.clone_from(&roles);
-        }
-        if is_resync_due && array.level != Level::Raid10 {
-            // Rows are others now; a RAID-10's resync counts the array's sectors.
-            member.resync_offset_sectors = 0;
-        }
-    }
-    let superblocks: Vec<Superblock1> = members.iter().map(|index| before[*index].clone()).collect();
-    if let Some((index, error)) = members
-        .iter()
-        .zip(&superblocks)
-        .find_map(|(index, superblock)| Some((*index, superblock.check_reshaped().err()?)))
-    {
-        let label = &assembled.found.candidates[index].label;
-        return Err(GrowProblem::Refused(format!("{label}: {error}")));
-    }
-    if !is_ended {
-        require_room(&array, &superblocks, &read, &written)?;
-    }
-    let opened = open(&assembled, &members, destroy, &on_members)?;
-    if is_ended {
-        let update = Update { events: assembly.events, utime: (watch.clock)() };
-        let changes: Vec<Changed> = superblocks.iter().map(|one| changed(&one.with_update(update))).collect();
-        write_all(opened.iter().zip(&changes))?;
-        let change = ReshapeChange::of(&array);
-        return Ok(Reshaped { is_resync_due, ..ended(assembled, change) });
-    }
-    let change = ReshapeChange::of(&array);
-    run(assembled, &members, (superblocks, change), &opened, &(read, written), is_resync_due, watch)
-}
-
-/// The superblocks as if the reshape had ended, but for what it fills. A member that it fills may say alone how far it came, an event
-/// ahead of those that hold all their data, and is no stranger for that.
-fn as_if_ended(before: &[Superblock1]) -> Vec<Superblock1> {
-    let is_whole = |one: &&Superblock1| one.recovered_sectors().is_none() && one.role() != Role::Spare;
-    let whole = before.iter().filter(is_whole).map(|one| one.events).max();
-    let each = before.iter().map(|one| {
-        let mut ended = one.reshaped();
-        let is_filled = one.reshape().is_some() && one.recovered_sectors().is_some();
-        if is_filled && whole.is_some_and(|whole| whole.checked_add(1) == Some(one.events)) {
-            ended.events -= 1;
-        }
-        ended
-    });
-    each.collect()
-}
-
-/// The superblocks of before the end, of members that all know of the reshape.
-fn follow(found: &mut Found) -> Result<Vec<Superblock1>, GrowProblem> {
-    let of_version_1 = |candidate: &stripewise_engine::assembly::Candidate| match &candidate.superblock {
-        Superblock::V1(superblock) => Ok((**superblock).clone()),
-        Superblock::V0(_) => Err(GrowProblem::Reshape(ReshapeError::Metadata(candidate.superblock.level()))),
-    };
-    let mut superblocks: Vec<Superblock1> =
-        found.candidates.iter().map(of_version_1).collect::<Result<_, _>>()?;
-    let followed = follow_reshape(&mut superblocks);
-    let freshest = superblocks.iter().max_by_key(|one| one.events);
-    match freshest {
-        // Only the last superblocks are missing.
-        Some(array) if array.reshape().is_none() && !followed.is_empty() => {}
-        Some(array) => check_supported(array).map_err(GrowProblem::Refused)?,
-        None => {}
-    }
-    Ok(superblocks)
-}
-
 /// The members of the slots that are read, and that are written to, by their places among `members`.
 type Slots = (Vec<Option<usize>>, Vec<Option<usize>>);
-
-fn slots(assembly: &Assembly, members: &[usize], array: &Superblock1) -> Result<Slots, GrowProblem> {
-    if !assembly.replacements.is_empty() {
-        return Err(GrowProblem::refused(
-            "a member is being replaced beside the reshape; that is Linux's work (`mdadm --assemble`)",
-        ));
-    }
-    if array.level == Level::Raid10 {
-        raid10::require_whole(assembly)?;
-    }
-    let data = u64::from(array.raid_disks) - u64::from(array.level.parity_count());
-    let come_to = array.reshape_position_sectors / data;
-    let is_backwards = array.reshape().is_some_and(|reshape| reshape.backwards);
-    let place = |candidate: usize| members.iter().position(|index| *index == candidate);
-    let (mut read, mut written) = (Vec::new(), Vec::new());
-    for state in &assembly.slots {
-        written.push(state.candidate().and_then(place));
-        read.push(state.is_in_sync().then(|| state.candidate().and_then(place)).flatten());
-        if let SlotState::Recovering { offset_sectors, .. } = state
-            && *offset_sectors > if is_backwards { 0 } else { come_to }
-        {
-            return Err(GrowProblem::refused(
-                "a member is being recovered beside the reshape; that is Linux's work (`mdadm --assemble`)",
-            ));
-        }
-    }
-    Ok((read, written))
-}
 
 /// Refuses a reshape that has no room to go on, before anything is written.
 fn require_room(
@@ -365,7 +297,7 @@ fn begin(
     if wanted.takeover.is_some() {
         level::require_members(assembly, array, &wanted)?;
     }
-    let taken = wanted.taken(array);
+    let taken = wanted.taken(assembled, array);
     if wanted.moves {
         check_reshape(&taken, target, assembly.spares.len() as u32).map_err(GrowProblem::Reshape)?;
     }
@@ -377,8 +309,11 @@ fn begin(
     }
     require_quiet(assembly, "the array")?;
     let of_version_1 = |index: &usize| version_1(&candidates[*index]).expect("members are of one version");
-    let superblocks: Vec<Superblock1> =
-        members.iter().map(|index| wanted.taken(of_version_1(index))).collect();
+    let now: Vec<&Superblock1> = members.iter().map(of_version_1).collect();
+    let superblocks: Vec<Superblock1> = now.iter().map(|one| wanted.taken(assembled, one)).collect();
+    if wanted.takeover.is_some() {
+        level::check_taken(assembled, members, &now, &superblocks)?;
+    }
     if let Some(place) = superblocks.iter().position(|one| one.features.contains(Features::BAD_BLOCKS)) {
         let label = &candidates[members[place]].label;
         return Err(GrowProblem::Refused(format!(
@@ -454,7 +389,10 @@ fn open(
     let paths: Vec<PathBuf> = members.iter().map(|index| assembled.found.paths[*index].clone()).collect();
     let opened = Candidate::open_all(&paths, destroy)?;
     for (index, opened) in members.iter().zip(&opened) {
-        require_same(opened, &on_members[*index].superblock)?;
+        match on_members.get(*index) {
+            Some(offered) => require_same(opened, &offered.superblock)?,
+            None => opened.require_blank()?, // it is added
+        }
     }
     Ok(opened)
 }
@@ -502,7 +440,19 @@ fn run(
     let is_done = ended == Ended::Done;
     let is_new_due = is_done && change.is_new_resynced();
     let is_resync_due = is_resync_due || is_new_due;
-    Ok(Reshaped { change, is_done, done_sectors, is_recovery_due: false, is_resync_due, assembled })
+    let has_gained = change.level.0 == Level::Raid0 && is_done;
+    let empty_slots = if has_gained { change.raid_disks.1 - change.raid_disks.0 } else { 0 };
+    let (is_recovery_due, dropped) = (false, Vec::new());
+    Ok(Reshaped {
+        assembled,
+        change,
+        is_done,
+        done_sectors,
+        is_recovery_due,
+        is_resync_due,
+        empty_slots,
+        dropped,
+    })
 }
 
 /// The bitmap's head as it is on a member now.
