@@ -25,8 +25,8 @@ use stripewise_engine::cache::{Cache, CacheConfig, CacheError};
 use stripewise_engine::crypt::{Crypt as CryptLayer, CryptError};
 use stripewise_engine::geometry::Shape;
 use stripewise_engine::io::{
-    Action, ActionQueue, Area, Compute, Flags, Input, IoError, IoResult, Kernel, MemberIo, Op, Request,
-    RequestId, Tag, Verdict,
+    Action, ActionQueue, AdminCommand, Area, Compute, Flags, Input, IoError, IoResult, Kernel, MemberIo, Op,
+    Request, RequestId, Tag, Verdict,
 };
 use stripewise_engine::stack::{Stack, StackError};
 use stripewise_engine::units::{Instant, SECTOR_BYTES, SectorRange};
@@ -308,6 +308,12 @@ impl<D: Data> World<D> {
     /// The bytes.
     pub fn data(&mut self) -> &mut D {
         &mut self.data
+    }
+
+    /// Gives the array an administrator's command now; what it answers is not told.
+    pub fn admin(&mut self, command: AdminCommand) {
+        self.handle(Input::Admin { id: 0, command });
+        self.act();
     }
 
     /// Runs a workload until it has finished and everything in flight has completed, or until the first

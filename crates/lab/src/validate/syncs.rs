@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use stripewise_engine::array::sync::SpeedLimits;
-use stripewise_engine::io::{IoResult, RequestId};
+use stripewise_engine::io::{AdminCommand, IoResult, RequestId, SyncAction};
 use stripewise_engine::units::{Instant, Nanos};
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::{Phantom, Rig, SimConfig, World};
@@ -208,6 +208,9 @@ impl Workload for Others {
     }
 }
 
+/// How long others read before a recovery begins: the kernel gets the device for it when they do.
+const READS_FIRST: Nanos = Nanos::from_millis(500);
+
 /// KiB a second of the engine, and reads of others.
 fn on_engine(cell: &SyncCell, rig: &Rig, turn: Nanos, seed: u64) -> Result<[f64; 2]> {
     let mut volume = cell.shape.config(MEMBER_KIB * 2)?;
@@ -220,10 +223,17 @@ fn on_engine(cell: &SyncCell, rig: &Rig, turn: Nanos, seed: u64) -> Result<[f64;
                 std::mem::take(&mut volume.failed).into_iter().map(|slot| (slot, 0)).collect();
         }
     }
+    let reads_first = cell.beside.is_some() && cell.action == OwnWork::Recover;
+    volume.sync.start = !reads_first;
     let mut world = World::new(&SimConfig { volume, rig: rig.clone(), seed }, Phantom)?;
     let mut others = Others { replay: Replay::new(cell.reads(), false).with_turn(turn), done: 0 };
+    let start = if reads_first { READS_FIRST } else { Nanos(0) };
+    if reads_first {
+        world.run(&mut others, Some(Instant::ZERO + start))?;
+        world.admin(AdminCommand::Sync(SyncAction::Idle));
+    }
     let mut done = |until| -> Result<[u64; 2]> {
-        world.run(&mut others, Some(Instant::ZERO + until))?;
+        world.run(&mut others, Some(Instant::ZERO + start + until))?;
         let status = world.volume().sync_status().filter(|status| status.done_sectors < status.total_sectors);
         Ok([status.context("the engine has nothing left to do")?.done_sectors / 2, others.done])
     };

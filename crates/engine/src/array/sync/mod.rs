@@ -126,6 +126,8 @@ pub(crate) struct Sync {
     takes_turns: bool,
     /// Its turn comes when the requests that are under way have ended.
     is_next: bool,
+    /// When its turn began that it waited for.
+    turn_began: Option<Instant>,
     run: Option<Run>,
     frozen: bool,
     /// The table is to be read anew.
@@ -156,6 +158,7 @@ impl Sync {
             room,
             takes_turns,
             is_next: false,
+            turn_began: None,
             run: None,
             frozen: !config.start,
             look: false,
@@ -417,11 +420,16 @@ impl Sync {
                 break;
             }
             if self.takes_turns {
+                if self.turn_began == Some(core.now) {
+                    break;
+                }
                 if !core.barred.is_empty() && !is_next {
                     self.speed.wait_for_others(core, run.ended());
                     break;
                 }
                 core.is_barred = true;
+                // Having waited, it begins one piece, and others may come before the next.
+                self.turn_began = is_next.then_some(core.now);
                 is_next = false;
                 if run.in_flight.is_empty() && core.has_requests() {
                     self.is_next = true;

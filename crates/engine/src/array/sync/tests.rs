@@ -11,7 +11,7 @@ use crate::array::core::Core;
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::io::{
     Action, ActionQueue, AdminCommand, AdminReply, ArrayEvent, Flags, Input, IoError, Kernel, Op, Request,
-    RequestId, SyncAction, Verdict,
+    RequestId, SyncAction, Tag, Verdict,
 };
 use crate::level::{Layout, Level};
 use crate::policy::Policy;
@@ -516,6 +516,34 @@ fn under_mds_policies_requests_and_own_work_take_turns_on_copies() {
     assert!(turns(Level::Raid1, Policy::linux_3_2()));
     assert!(!turns(Level::Raid1, Policy::linux_6_1()));
     assert!(!turns(Level::Raid10, Policy::stripewise()));
+}
+
+/// md's thread that slept until its turn came begins one piece; who was woken with it has asked for the next turn by then.
+#[test]
+fn own_work_that_waited_for_its_turn_begins_one_piece() {
+    let config = VolumeConfig {
+        failed: vec![Slot(3)],
+        spares: 1,
+        ..VolumeConfig::new(spec(Level::Raid10, 4), Policy::linux_6_1())
+    };
+    let mut volume = Volume::new(&config).unwrap();
+    let mut ios = |now, input| -> Vec<Tag> {
+        let mut out = ActionQueue::default();
+        volume.handle(now, input, &mut out);
+        let tag = |action: &Action| match action {
+            Action::Io(io) => Some(io.tag),
+            _ => None,
+        };
+        out.actions.iter().filter_map(tag).collect()
+    };
+    let range = SectorRange::new(0, 8);
+    let read = Request { id: RequestId(1), op: Op::Read, range, flags: Flags::default() };
+    let asked = ios(Instant::ZERO, Input::Request(read));
+    assert_eq!(ios(Instant::ZERO, Input::Timer), [], "it waits for the read");
+    let first = ios(Instant(1), Input::IoDone { tag: asked[0], result: Ok(()) });
+    assert_eq!(first.len(), 1);
+    let more = ios(Instant(2), Input::IoDone { tag: first[0], result: Ok(()) });
+    assert!(more.len() > 2, "nobody came: a write, and the pieces that follow");
 }
 
 #[test]
