@@ -197,7 +197,8 @@ impl Workload for Others {
 
     fn next(&mut self, now: Instant) -> Next {
         match self.replay.next(now) {
-            Next::Finished => Next::Wait,
+            // The array may have nothing to do either, until it is told to.
+            Next::Finished => Next::WaitUntil(now + READS_FIRST),
             next => next,
         }
     }
