@@ -237,9 +237,15 @@ fn a_raid0_whose_new_member_alone_says_that_it_grows_is_what_it_was_or_continued
         fs::write(path.join(name), before).unwrap();
     }
     assert!(ok(path, &format!("read{names}"), b"") == content, "it is what it was");
-    let refused = fails(path, &format!("grow -n 3 --add new.img{names}"), b"", 2);
-    assert!(refused.contains("a superblock of this array already"), "{refused}");
-    assert!(refused.contains("`stripewise grow --continue` goes on"), "{refused}");
+    // The same command does it, and so does going on with what the new device says.
+    let with_new = format!("{names} new.img");
+    let cut = all(path, &with_new);
+    ok(path, &format!("grow -n 3 --add new.img{names}"), b"");
+    let read = ok(path, &format!("read{with_new}"), b"");
+    assert!(read[..content.len()] == content && read[content.len()..].iter().all(|byte| *byte == 0));
+    for (name, cut) in with_new.split_whitespace().zip(&cut) {
+        fs::write(path.join(name), cut).unwrap();
+    }
     let said = ok(path, &format!("grow --continue new.img{names}"), b"");
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains("it has no parity: `stripewise grow --level 0` makes a raid0 of it"), "{said}");
@@ -248,6 +254,21 @@ fn a_raid0_whose_new_member_alone_says_that_it_grows_is_what_it_was_or_continued
     ok(path, &format!("grow --level 0 new.img{names}"), b"");
     let read = ok(path, &format!("read new.img{names}"), b"");
     assert!(read[..content.len()] == content && read[content.len()..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn what_is_added_may_hold_something_with_force_alone() {
+    let (folder, names, content) = made("-l 0 -n 2 -c 64", 2);
+    let path = folder.path();
+    blank(path, "new.img");
+    ok(path, "create -l 0 -n 1 -c 64 --force new.img", b"");
+    let refused = fails(path, &format!("grow -n 3 --add new.img{names}"), b"", 2);
+    assert!(refused.contains("new.img") && refused.contains("--force overwrites it"), "{refused}");
+    ok(path, &format!("grow -f -n 3 --add new.img{names}"), b"");
+    let read = ok(path, &format!("read{names} new.img"), b"");
+    assert!(read[..content.len()] == content && read[content.len()..].iter().all(|byte| *byte == 0));
+    let refused = fails(path, &format!("grow -f -n 4 --add new.img{names} new.img"), b"", 2);
+    assert!(refused.contains("new.img"), "{refused}");
 }
 
 #[test]

@@ -85,7 +85,7 @@ pub(crate) struct GrowArgs {
     /// How a raid5 array becomes consistent after a crash: ppl (partial parity logs) or resync
     #[arg(long, short = 'k', value_enum, group = "change")]
     consistency_policy: Option<PolicyArg>,
-    /// With --raid-devices: leave added slots empty, or go down to 1
+    /// With --raid-devices: leave added slots of a raid1 empty, or go down to 1; with --add: overwrite what is on the devices
     #[arg(long, short = 'f')]
     force: bool,
     /// Take the part that --size adds as in sync

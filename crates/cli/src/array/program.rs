@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -140,8 +141,8 @@ fn run(program: &Path, array: &str, alert: &Alert, voice: &Voice) {
     let Alert { event, about, message } = alert;
     let mut command = Command::new(program);
     command.args([*event, array]).args(about.as_deref()).env(MESSAGE, message);
-    // What it says is not to be taken for what this program prints.
-    command.stdin(Stdio::null()).stdout(io::stderr());
+    // What it says is not to be taken for what this program prints, and Ctrl-C is not meant for it.
+    command.stdin(Stdio::null()).stdout(io::stderr()).process_group(0);
     let program = program.display();
     match command.status() {
         Ok(status) if status.success() => {}

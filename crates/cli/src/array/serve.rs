@@ -113,7 +113,7 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
         closes: !args.select.readonly,
         fresh,
     };
-    export.serve(args, &mut array, stop, trace)
+    export.serve(args, array, stop, trace)
 }
 
 /// Refuses a folder that cannot be mounted before anything is made, and notes what the server will make.
@@ -160,13 +160,13 @@ pub(crate) fn run_device(args: &ServeArgs, device: &Path, trace: &Path) -> Resul
     let volume = VolumeConfig::new(geometry, Policy::stripewise());
     let member = MemberSpec::File(FileSpec { access, ..FileSpec::new(device) });
     let stop = stop_flag()?;
-    let mut array = Array::open(ArrayConfig::new(volume, vec![member]))?;
+    let array = Array::open(ArrayConfig::new(volume, vec![member]))?;
     let name =
         device.file_name().map_or_else(|| "device".to_owned(), |name| name.to_string_lossy().into_owned());
     let line = format!("{} is served as it is.", device.display());
     Export { name, line, is_degraded: false, detail: None, closes: false, fresh }.serve(
         args,
-        &mut array,
+        array,
         stop,
         Some(trace),
     )
@@ -191,7 +191,7 @@ impl Export {
     fn serve(
         self,
         args: &ServeArgs,
-        array: &mut Array,
+        mut array: Array,
         stop: Arc<AtomicBool>,
         trace: Option<&Path>,
     ) -> Result<Exit> {
@@ -204,8 +204,10 @@ impl Export {
             }
             None => (None, None),
         };
-        let served = self.serve_open(args, array, stop, trace, (voice, alerts));
+        let served = self.serve_open(args, &mut array, stop, trace, (voice, alerts));
         let closed = if closes { array.close() } else { Ok(()) };
+        // Others may have the members while the program is waited for.
+        drop(array);
         if let Some(runner) = runner {
             runner.finish();
         }

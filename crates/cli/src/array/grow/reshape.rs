@@ -93,9 +93,10 @@ fn asked(args: &GrowArgs) -> Result<Option<Asked>> {
     if args.resume {
         return Ok(None);
     }
-    if args.force {
+    if args.force && args.add.is_empty() {
         return Err(impossible(
-            "--force leaves slots of a raid1 array empty; a reshape needs a spare for each slot that is added",
+            "--force leaves slots of a raid1 array empty, or overwrites what is on the devices of --add; a reshape needs a spare for each \
+             slot that is added",
         ));
     }
     let chunk_sectors = args.chunk.map(|chunk| u32::try_from(chunk.sectors())).transpose();
@@ -105,6 +106,7 @@ fn asked(args: &GrowArgs) -> Result<Option<Asked>> {
         chunk_sectors: chunk_sectors.map_err(|_| impossible("the chunk is at most 1G"))?,
         layout: args.layout.clone(),
         add: args.add.clone(),
+        force: args.force,
     }))
 }
 

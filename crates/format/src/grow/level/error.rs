@@ -105,6 +105,11 @@ impl fmt::Display for LevelError {
                 };
                 write!(f, "a {now} array of {which} raid devices can become {asked}; this one has {raid_disks}")
             }
+            Self::Layout { asked, layout: layout @ "n2" } => write!(
+                f,
+                "as {asked} takes the array over, its layout has to be {layout}; `stripewise grow --layout {layout}` makes it of an o2, far \
+                 copies and other numbers of copies stay as they are"
+            ),
             Self::Layout { asked, layout } => write!(
                 f,
                 "as {asked} takes the array over, its layout has to be {layout}; `stripewise grow --layout {layout}` it first"

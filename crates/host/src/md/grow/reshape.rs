@@ -52,6 +52,8 @@ pub struct Asked {
     pub layout: Option<String>,
     /// Devices that are no members yet, for the slots that a RAID-0 gets.
     pub add: Vec<PathBuf>,
+    /// Take these whatever they hold.
+    pub force: bool,
 }
 
 /// How far a reshape came.
@@ -171,6 +173,9 @@ pub fn reshape(
         return Err(GrowProblem::Reshape(ReshapeError::Same));
     }
     let opened = open(&assembled, &members, destroy, &on_members)?;
+    for (index, opened) in members.iter().zip(&opened).filter(|(index, _)| **index >= on_members.len()) {
+        stripes::require_free(&assembled.found.paths[*index], opened, &array, asked)?;
+    }
     let finishing = cut_off::finish(&assembled, &members, &left_behind)?;
     let dropped_before = open_dropped(&dropped, destroy)?;
     let cleared = dropped.iter().map(|(_, one)| level::cleared(one.at_sector));
@@ -389,9 +394,9 @@ fn open(
     let paths: Vec<PathBuf> = members.iter().map(|index| assembled.found.paths[*index].clone()).collect();
     let opened = Candidate::open_all(&paths, destroy)?;
     for (index, opened) in members.iter().zip(&opened) {
-        match on_members.get(*index) {
-            Some(offered) => require_same(opened, &offered.superblock)?,
-            None => opened.require_blank()?, // it is added
+        // What is added has none.
+        if let Some(offered) = on_members.get(*index) {
+            require_same(opened, &offered.superblock)?;
         }
     }
     Ok(opened)

@@ -5,7 +5,7 @@
 //! on a member finds what it needs on them. The last make it a RAID-0 when the reshape has ended on all. *Failure.* Cut off meanwhile
 //! it is a RAID-4 which [`resume`](super::resume) brings to its end, and which then gets level 0 by itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use stripewise_engine::assembly::{Candidate as Offered, Options, Wanted as WantedArray};
 use stripewise_format::add::{NewMember, add};
@@ -71,15 +71,7 @@ pub(super) fn offer(
         assembled.found.candidates.iter().map(|one| one.superblock.dev_number()).collect();
     let mut logs = Vec::new();
     for (path, opened) in asked.add.iter().zip(Candidate::open_all(&asked.add, destroy)?) {
-        let found = opened.probe.found.first().and_then(|found| found.superblock.as_ref().ok());
-        if found.is_some_and(|own| own.set_uuid() == taken.set_uuid()) {
-            return Err(GrowProblem::Refused(format!(
-                "{}: it has a superblock of this array already; if it was being added when that was cut off, `stripewise grow --continue` \
-                 goes on, with it named as a member",
-                path.display()
-            )));
-        }
-        opened.require_blank()?;
+        require_free(path, &opened, array, asked)?;
         let device_sectors = opened.probe.device_sectors;
         let new = NewMember {
             device_sectors,
@@ -109,6 +101,29 @@ pub(super) fn offer(
         logs.push(addition.logs);
     }
     Ok(logs)
+}
+
+/// Refuses a device that holds something else, and a member of the array.
+pub(super) fn require_free(
+    path: &Path,
+    opened: &Candidate,
+    array: &Superblock1,
+    asked: &Asked,
+) -> Result<(), GrowProblem> {
+    let found = opened.probe.found.first().and_then(|found| found.superblock.as_ref().ok());
+    match found.filter(|own| own.set_uuid() == array.set_uuid) {
+        // All members are still a RAID-0: the change was cut off before it reached them.
+        Some(own) if own.level() == Level::Raid4 => {}
+        Some(_) => {
+            return Err(GrowProblem::Refused(format!(
+                "{}: it has a superblock of this array already; name a device that is no member of it",
+                path.display()
+            )));
+        }
+        None if asked.force => {}
+        None => opened.require_blank()?,
+    }
+    Ok(())
 }
 
 /// Makes it a RAID-0 again.
