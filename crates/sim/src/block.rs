@@ -132,7 +132,7 @@ enum Flush {
     After(Tag),
 }
 
-/// A write that waits for a flush.
+/// A write that a flush goes before or after.
 #[derive(Clone, Copy, Debug)]
 struct Behind {
     op: CommandOp,
