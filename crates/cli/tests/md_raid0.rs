@@ -296,7 +296,7 @@ fn what_cannot_be_is_refused_and_stays_as_it_is() {
             "raid0 has no bitmap; take it away first, with --bitmap none",
         ),
         ("-l 5 -n 3 -c 64 -p parity-last", 3, "-l 0 -p original", "has no layouts"),
-        ("-l 10 -n 4 -c 64 -p o2", 4, "-l 0", "`stripewise grow --layout n2` it first"),
+        ("-l 10 -n 4 -c 64 -p o2", 4, "-l 0", "`stripewise grow --layout n2` makes it of an o2"),
         (
             "-l 10 -n 3 -c 64",
             3,
