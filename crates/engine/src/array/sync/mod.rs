@@ -420,7 +420,7 @@ impl Sync {
                 break;
             }
             if self.takes_turns {
-                if self.turn_began == Some(core.now) {
+                if self.turn_began == Some(core.now) && !run.in_flight.is_empty() {
                     break;
                 }
                 if !core.barred.is_empty() && !is_next {
