@@ -1,4 +1,4 @@
-//! `grow --level` from and to RAID-0: only superblocks change.
+//! `grow` and RAID-0: levels from and to it, and more members or another chunk.
 
 mod common;
 
@@ -6,33 +6,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use common::{fails, json, ok};
+use common::{all, fails, json, ok};
 use tempfile::TempDir;
 
 fn blank(folder: &Path, name: &str) {
     fs::File::create(folder.join(name)).unwrap().set_len(12 << 20).unwrap();
 }
 
-/// An array on members of 12 MiB, and what it holds.
 fn made(options: &str, count: usize) -> (TempDir, String, Vec<u8>) {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path();
-    let mut names = String::new();
-    for index in 0..count {
-        blank(path, &format!("{index}.img"));
-        let _ = write!(names, " {index}.img");
-    }
-    ok(path, &format!("create --assume-clean {options}{names}"), b"");
-    let bytes = json(path, &format!("detail --json{names}"))["array_bytes"].as_u64().unwrap();
-    let content: Vec<u8> = (0..bytes / 8)
-        .flat_map(|word| (word + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
-        .collect();
-    ok(path, &format!("write{names}"), &content);
-    (folder, names, content)
-}
-
-fn all(folder: &Path, names: &str) -> Vec<Vec<u8>> {
-    names.split_whitespace().map(|name| fs::read(folder.join(name)).unwrap()).collect()
+    common::made(options, count, 12)
 }
 
 /// Puts back what a device's superblock was, and no more.

@@ -2,36 +2,12 @@
 
 mod common;
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{command, fails, finish, json, ok, stderr};
+use common::{all, command, fails, finish, json, made, ok, stderr};
 use tempfile::TempDir;
-
-/// An array on members of so many MiB, and what it holds.
-fn made(options: &str, count: usize, mib: u64) -> (TempDir, String, Vec<u8>) {
-    let folder = TempDir::new().unwrap();
-    let mut names = String::new();
-    for index in 0..count {
-        let file = fs::File::create(folder.path().join(format!("{index}.img"))).unwrap();
-        file.set_len(mib << 20).unwrap();
-        let _ = write!(names, " {index}.img");
-    }
-    let path = folder.path();
-    ok(path, &format!("create --assume-clean {options}{names}"), b"");
-    let bytes = json(path, &format!("detail --json{names}"))["array_bytes"].as_u64().unwrap();
-    let content: Vec<u8> = (0..bytes / 8)
-        .flat_map(|word| (word + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
-        .collect();
-    ok(path, &format!("write{names}"), &content);
-    (folder, names, content)
-}
-
-fn all(folder: &Path, names: &str) -> Vec<Vec<u8>> {
-    names.split_whitespace().map(|name| fs::read(folder.join(name)).unwrap()).collect()
-}
 
 /// What the first member says of a reshape, and whether it says so.
 fn position(folder: &Path) -> Option<u64> {

@@ -2,11 +2,14 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::SystemTime;
+
+use tempfile::TempDir;
 
 /// The command with arguments that are separated by spaces.
 pub(crate) fn command(folder: &Path, arguments: &str) -> Command {
@@ -90,4 +93,28 @@ pub(crate) fn images(folder: &Path, names: &[&str]) -> Vec<(Vec<u8>, SystemTime)
 pub(crate) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
     assert!(status.unwrap().success());
+}
+
+/// An array on members of so many MiB, and what it holds.
+pub(crate) fn made(options: &str, count: usize, mib: u64) -> (TempDir, String, Vec<u8>) {
+    let folder = TempDir::new().unwrap();
+    let mut names = String::new();
+    for index in 0..count {
+        let file = fs::File::create(folder.path().join(format!("{index}.img"))).unwrap();
+        file.set_len(mib << 20).unwrap();
+        let _ = write!(names, " {index}.img");
+    }
+    let path = folder.path();
+    ok(path, &format!("create --assume-clean {options}{names}"), b"");
+    let bytes = json(path, &format!("detail --json{names}"))["array_bytes"].as_u64().unwrap();
+    let content: Vec<u8> = (0..bytes / 8)
+        .flat_map(|word| (word + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+        .collect();
+    ok(path, &format!("write{names}"), &content);
+    (folder, names, content)
+}
+
+/// Every file's bytes.
+pub(crate) fn all(folder: &Path, names: &str) -> Vec<Vec<u8>> {
+    names.split_whitespace().map(|name| fs::read(folder.join(name)).unwrap()).collect()
 }

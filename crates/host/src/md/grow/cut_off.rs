@@ -10,9 +10,13 @@ use super::super::assemble::{Found, look};
 use super::super::probe;
 use super::{Area, Assembled, GrowProblem};
 
+fn freshest(candidates: &[Offered]) -> Option<Offered> {
+    candidates.iter().max_by_key(|one| one.superblock.events()).cloned()
+}
+
 /// Takes what a change that was cut off left an event behind as what it would have become. Answers which those are.
 pub(super) fn follow_all(candidates: &mut [Offered]) -> Vec<usize> {
-    let Some(freshest) = candidates.iter().max_by_key(|one| one.superblock.events()).cloned() else {
+    let Some(freshest) = freshest(candidates) else {
         return Vec::new();
     };
     let mut followed = Vec::new();
@@ -33,7 +37,7 @@ pub(super) fn follow_all(candidates: &mut [Offered]) -> Vec<usize> {
 /// Takes out what a change of the level that was cut off left no place: their superblocks are still to be cleared. Answers their paths,
 /// and what they offered.
 pub(super) fn take_out_dropped(found: &mut Found) -> Vec<(PathBuf, Offered)> {
-    let Some(freshest) = found.candidates.iter().max_by_key(|one| one.superblock.events()).cloned() else {
+    let Some(freshest) = freshest(&found.candidates) else {
         return Vec::new();
     };
     let mut dropped = Vec::new();

@@ -436,28 +436,18 @@ fn run(
         reshape.set_larger_bitmap(bitmap);
     }
     let mut done_sectors = 0;
-    let ended = reshape
+    let end = reshape
         .run(clock, |done, of| {
             done_sectors = done;
             progress(done, of)
         })
         .map_err(told)?;
-    let is_done = ended == Ended::Done;
+    let is_done = end == Ended::Done;
     let is_new_due = is_done && change.is_new_resynced();
     let is_resync_due = is_resync_due || is_new_due;
-    let has_gained = change.level.0 == Level::Raid0 && is_done;
-    let empty_slots = if has_gained { change.raid_disks.1 - change.raid_disks.0 } else { 0 };
-    let (is_recovery_due, dropped) = (false, Vec::new());
-    Ok(Reshaped {
-        assembled,
-        change,
-        is_done,
-        done_sectors,
-        is_recovery_due,
-        is_resync_due,
-        empty_slots,
-        dropped,
-    })
+    let whole = ended(assembled, change);
+    let empty_slots = if is_done { whole.empty_slots } else { 0 };
+    Ok(Reshaped { is_done, done_sectors, is_recovery_due: false, is_resync_due, empty_slots, ..whole })
 }
 
 /// The bitmap's head as it is on a member now.
