@@ -14,8 +14,9 @@ function binary() {
 
 let browser; // one for all pages: starting it takes longer than most checks
 
-/** Opens `url` in a context of its own, which shares nothing with others, passes the page to `use`, and cleans up. */
-export async function withPage(url, { width, scheme }, use) {
+/** Opens `url` in a context of its own, which shares nothing with others, passes the page to `use`, and cleans up. Answers what `use`
+ *  does. Unless it `waits`, charts may still be undrawn. */
+export async function withPage(url, { width, scheme, waits = true }, use) {
   browser ??= await chromium.launch({ executablePath: binary(), headless: true, args: FLAGS });
   const context = await browser.newContext({
     viewport: { width, height: 900 },
@@ -35,8 +36,8 @@ export async function withPage(url, { width, scheme }, use) {
       if (!request.url().startsWith('data:')) seen.requests.push(request.url());
     });
     await page.goto(url);
-    await settled(page);
-    await use(page, seen);
+    if (waits) await settled(page);
+    return await use(page, seen);
   } finally {
     await context.close();
   }

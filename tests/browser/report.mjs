@@ -124,6 +124,68 @@ async function checkControls(page, seen) {
   check('no complaint after the controls', seen.complaints.length === 0, seen.complaints);
 }
 
+/** Each part of a plan has charts of its own, and no filter for what it is without. */
+async function checkParts(page, seen) {
+  const select = page.locator('#controls select').first();
+  const isPart = await page.locator('#controls').getByText('Part of the plan').count() > 0;
+  if (!isPart) return;
+  const [first, parts] = [await select.inputValue(), await select.locator('option').allTextContents()];
+  for (const part of parts) {
+    await select.selectOption({ label: part });
+    await settled(page);
+    const counts = await drawn(page, 'throughput');
+    check(`part "${part}" is drawn`, counts.length > 0 && counts.every((count) => count > 0), counts);
+    const titles = await page.$$eval('#throughput h4', (nodes) => nodes.map((node) => node.textContent));
+    check(`part "${part}" is not titled by what it is without`, titles.every((title) => !/\bno /.test(title)), titles);
+    const points = await page.$$eval('#throughput .chart', (charts) => charts.map((chart) => chart.getAttribute('aria-label').split(': ').at(-1)));
+    check(`part "${part}" has figures along its axis`, points.every((text) => !text.startsWith('no figures')), points);
+    const along = { small: 'by block size', large: 'by run', controllers: 'by controller' }[part];
+    const note = await page.textContent('#throughput-note');
+    if (along) check(`part "${part}" has an axis of its own`, note.includes(along), note);
+    const heatIsThere = await page.$eval('#relative', (node) => node.checkVisibility());
+    const compares = await page.locator('#controls button.chip').count() > 0;
+    check(`part "${part}" has shares of the best where values are compared`, heatIsThere === compares, { heatIsThere, compares });
+  }
+  check('no complaint after the parts', seen.complaints.length === 0, seen.complaints);
+  await select.selectOption(first);
+  await settled(page);
+}
+
+/** References of another part stand beside what they are references for. */
+async function checkReferences(page) {
+  const names = await page.$$eval('#controls select option', (nodes) => nodes.map((node) => node.textContent));
+  if (!names.includes('controllers')) return;
+  check('a part of references alone is none to choose', !names.includes('small-drive'), names);
+  check('its targets are in the legend of the part it belongs to', (await page.textContent('#controls .legend')).includes('single drive'));
+  const words = await page.$$eval('#latency svg text', (nodes) => nodes.map((node) => node.textContent));
+  check('its latencies are beside those of the values', words.includes('single drive'), words);
+}
+
+/** On paper all charts are there, at once, in light colours and as wide as their columns. */
+async function checkPrint(scheme) {
+  await withPage(url, { width: 1280, scheme, waits: false }, async (page) => {
+    const facts = () => page.evaluate(() => ({
+      charts: document.querySelectorAll('.chart').length,
+      scalable: document.querySelectorAll('.chart svg[viewBox]').length,
+      scheme: getComputedStyle(document.documentElement).colorScheme,
+    }));
+    await page.waitForFunction(() => document.querySelector('.chart') !== null);
+    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+    const paper = await facts();
+    check(`${scheme}: on paper every chart is drawn`, paper.charts > 0 && paper.scalable === paper.charts, paper);
+    check(`${scheme}: paper is light`, paper.scheme.includes('light') && !paper.scheme.includes('dark'), paper);
+    await page.emulateMedia({ media: 'print' });
+    const cut = await page.$$eval('.chart', (charts) => charts.filter((chart) => chart.querySelector('svg').getBoundingClientRect().width > chart.getBoundingClientRect().width + 1).length);
+    check(`${scheme}: no chart is wider than its column on paper`, cut === 0, cut);
+    check(`${scheme}: the legend is on paper`, await page.locator('#controls .legend').first().isVisible().catch(() => false) || await page.locator('#controls .legend').count() === 0);
+    await page.emulateMedia({ media: 'screen' });
+    await page.evaluate(() => dispatchEvent(new Event('afterprint')));
+    await settled(page);
+    const screen = await facts();
+    check(`${scheme}: the screen is as before`, screen.scheme.includes(scheme) && screen.scalable === 0, screen);
+  });
+}
+
 async function checkLegend(page) {
   const chip = page.locator('#controls button.chip').first();
   const before = await markup(page, 'throughput');
@@ -215,6 +277,8 @@ for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [390, 'light'], 
       await checkTheme(page);
       if (figures) {
         if (width === 1280) await checkTooltip(page);
+        await checkReferences(page);
+        await checkParts(page, seen);
         await checkLegend(page);
         await checkLatency(page);
         await checkControls(page, seen);
@@ -224,6 +288,9 @@ for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [390, 'light'], 
     }
     check(`${name}: no complaint in the console`, seen.complaints.length === 0, seen.complaints);
   });
+}
+if (await withPage(url, { width: 1280, scheme: 'light' }, async (page) => page.$('.chart'))) {
+  for (const scheme of ['light', 'dark']) await checkPrint(scheme);
 }
 await close();
 console.log(`${passed} passed, ${failed} failed`);

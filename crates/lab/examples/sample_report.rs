@@ -46,6 +46,7 @@ fn main() -> anyhow::Result<()> {
     write(folder, "both.html", &both())?;
     write(folder, "resync.html", &resync())?;
     write(folder, "paced.html", &paced())?;
+    write(folder, "parts.html", &parts())?;
     write(folder, "sparse.html", &sparse(&full))?;
     write(folder, "empty.html", &empty(&full))
 }
@@ -384,6 +385,43 @@ fn paced() -> StudyResults {
         cell.factors.retain(|name, _| name == "chunk");
         cell.factors
             .extend([("trace", "mail.trace"), ("speed", "1x")].map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+    without_judgement(&mut results);
+    results
+}
+
+/// A plan of parts that do not combine: two with axes of their own, the single drive of one of them, and one that the
+/// subject is no factor of.
+fn parts() -> StudyResults {
+    let mut results = sample();
+    "Synthetic sample: a plan of several parts".clone_into(&mut results.title);
+    results.cells.retain(|cell| {
+        let factor = |name: &str| cell.factors.get(name).map(String::as_str);
+        factor("rw") == Some("randrw") && factor("numjobs") == Some("1") && factor("rwmixread") != Some("50")
+    });
+    let small = results.cells.clone();
+    for cell in &mut results.cells {
+        let part = if cell.factors.contains_key("chunk") { "small" } else { "small-drive" };
+        cell.factors.insert("part".to_owned(), part.to_owned());
+        cell.factors.insert("raid_devices".to_owned(), "5".to_owned());
+        if part == "small-drive" {
+            cell.factors.remove("raid_devices");
+        }
+    }
+    for mut cell in small.iter().filter(|cell| cell.factors.contains_key("chunk")).cloned() {
+        let run = cell.factors.insert("bs".to_owned(), "8k".to_owned());
+        cell.factors
+            .extend([("part".to_owned(), "large".to_owned()), ("run".to_owned(), run.unwrap_or_default())]);
+        results.cells.push(cell);
+    }
+    let first = small.iter().filter(|cell| cell.factors.get("bs").is_some_and(|bs| bs == "4k"));
+    for (mut cell, controller) in first.cloned().zip(["one-port", "two-ports", "hba"]) {
+        cell.factors.remove("chunk");
+        cell.replicate = 0;
+        cell.factors.extend(
+            [("part", "controllers"), ("controller", controller)].map(|(n, v)| (n.to_owned(), v.to_owned())),
+        );
+        results.cells.push(cell);
     }
     without_judgement(&mut results);
     results

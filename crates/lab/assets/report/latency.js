@@ -68,10 +68,15 @@ function percentileKey() {
   }));
 }
 
+/** Whether anything that is drawn of a panel has latencies at a position. */
+function hasLatency(panel, position, direction) {
+  const series = [...study.subject_values.map((value) => `value:${value}`), ...model.references.map((target) => `reference:${target}`)];
+  return series.some((name) => panel?.at(position, name)?.latency?.[direction]);
+}
+
 /** Directions in which the chosen panel and position have figures. */
 function directions() {
-  const entries = study.subject_values.map((value) => model.panels[cell.panel]?.at(cell.position, `value:${value}`));
-  return ['read', 'write'].filter((direction) => entries.some((entry) => entry?.latency?.[direction]));
+  return ['read', 'write'].filter((direction) => hasLatency(model.panels[cell.panel], cell.position, direction));
 }
 
 function picker(label, options, chosen, change) {
@@ -89,13 +94,14 @@ function showLatency() {
     return;
   }
   if (!panels.includes(model.panels[cell.panel])) cell.panel = model.panels.indexOf(panels[0]);
-  cell.position ??= model.positions[0];
+  const isDrawn = (position) => ['read', 'write'].some((direction) => hasLatency(model.panels[cell.panel], position, direction));
+  if (!model.positions.includes(cell.position)) cell.position = model.positions.find(isDrawn) ?? model.positions[0];
   const possible = directions();
   if (!possible.includes(cell.direction)) cell.direction = possible[0] ?? 'read';
   const change = (field, convert) => (value) => { cell[field] = convert(value); showLatency(); };
   document.getElementById('latency-controls').replaceChildren(...[
     picker('Workload', panels.map((panel) => [model.panels.indexOf(panel), panelTitle(panel)]), cell.panel, change('panel', Number)),
-    model.axis ? picker(factorName(model.axis), model.positions.map((value) => [value, value]), cell.position, change('position', String)) : null,
+    model.axis && model.positions.length > 1 ? picker(factorName(model.axis), model.positions.map((value) => [value, value]), cell.position, change('position', String)) : null,
     possible.length > 1 ? picker('Direction', possible.map((value) => [value, `${value}s`]), cell.direction, change('direction', String)) : null,
     percentileKey(),
   ].filter(Boolean));

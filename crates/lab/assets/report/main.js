@@ -1,6 +1,7 @@
 // Controls, and what redraws when they change.
 
 const PANELS_MAX = 24;
+const PANELS_FEW = 6;
 
 /** A group of buttons of which one is pressed. */
 function segments(label, options, chosen, change) {
@@ -17,7 +18,7 @@ function segments(label, options, chosen, change) {
 /** How to show of each facet that all its values pass. */
 const widened = new Map();
 
-/** Sets one filter. What it leaves nothing of, because parts of a plan do not combine, the other filters let pass. */
+/** Sets one filter. What it leaves nothing of, because not all combine, the other filters let pass. */
 function filter(id, value) {
   choices.facets.set(id, value);
   if (shownPanels().length === 0) {
@@ -50,8 +51,19 @@ function facetChoice(id, values, change) {
   return element('div', { class: 'control' }, picker(factorName(id), options, place < 0 ? '' : String(place), (chosen) => change(chosen === '' ? null : values[Number(chosen)])));
 }
 
+/** The legend of a part without values of the subject: its targets. */
+function ownLegend() {
+  const chips = model.references.map((target, index) => {
+    const chip = element('span', { class: 'chip reference' }, element('i', { class: `swatch ${markOf(index).symbol}` }), referenceName(target));
+    chip.style.setProperty('--own', `var(--value-${index})`);
+    return chip;
+  });
+  return element('div', { class: 'control legend' }, element('span', {}, 'Target'), element('div', { class: 'chips' }, ...chips));
+}
+
 /** The legend: every subject value with its colour and mark; pressing one hides or shows it. */
 function legend() {
+  if (!model.compares) return ownLegend();
   const chips = study.subject_values.map((value, index) => {
     const chip = element('button', { type: 'button', class: 'chip', 'aria-pressed': 'true', title: 'Show or hide', onclick: () => {
       if (!choices.hidden.delete(value)) choices.hidden.add(value);
@@ -67,19 +79,35 @@ function legend() {
     element('div', { class: 'chips', role: 'group', 'aria-label': `${factorName(study.subject)}: values shown` }, ...chips, ...references));
 }
 
+/** The parts of the plan, of which one is shown. */
+function partControl() {
+  if (models.length < 2) return null;
+  const options = models.map(({ name }, place) => [String(place), name]);
+  return element('div', { class: 'control' }, picker('Part of the plan', options, String(models.indexOf(model)), (place) => showPart(models[Number(place)])));
+}
+
+/** Shows a part of the plan with controls of its own. */
+function showPart(part) {
+  model = part;
+  showControls();
+  writeNotes();
+  showFigureGroups();
+}
+
 function showControls() {
   // One value of the facets beside the open ones at first, so that panels differ in what is titled: those of a panel
-  // that compares the subject, because the parts of a plan do not combine.
+  // that compares the subject. Few panels are all shown.
   const { facets } = model.panels.find(comparesSubject) ?? model.panels[0];
-  for (const { id } of model.facets) {
-    choices.facets.set(id, OPEN_FACETS.includes(id) ? null : facets[id] ?? null);
-  }
-  document.getElementById('controls').replaceChildren(
-    legend(),
+  const isOpen = (id) => OPEN_FACETS.includes(id) || model.panels.length <= PANELS_FEW;
+  choices.facets = new Map(model.facets.map(({ id }) => [id, isOpen(id) ? null : facets[id] ?? null]));
+  widened.clear();
+  document.getElementById('controls').replaceChildren(...[
+    partControl(),
+    model.compares || model.references.length > 1 ? legend() : null,
     ...model.facets.map(facetControl),
     segments('Scale', [['log', 'Log'], ['linear', 'Linear']], choices.scale, (scale) => { choices.scale = scale; showThroughput(); }),
     segments('Range', [[false, 'Own'], [true, 'Common']], choices.shared, (shared) => { choices.shared = shared; showThroughput(); }),
-  );
+  ].filter(Boolean));
 }
 
 function panelsOrNone(container, panels, figures) {
@@ -96,27 +124,30 @@ function showThroughput() {
 function showFigureGroups() {
   if (study.is_trade_off) panelsOrNone('tradeoff', shownPanels(), tradeOffFigures);
   showThroughput();
-  panelsOrNone('relative', shownPanels(), relativeFigures);
+  document.getElementById('relative').closest('section').hidden = !model.compares;
+  panelsOrNone('relative', model.compares ? shownPanels() : [], relativeFigures);
   showLatency();
 }
 
 function writeNotes() {
-  document.getElementById('tradeoff-note')?.append(tradeOffKey());
-  const replicates = Math.max(...study.cells.map((row) => row[REPLICATE] + 1));
+  const { cells } = model;
+  const tradeOff = document.getElementById('tradeoff-note');
+  tradeOff?.querySelector('span')?.remove();
+  tradeOff?.append(element('span', {}, tradeOffKey()));
+  const replicates = Math.max(...cells.map((row) => row[REPLICATE] + 1));
   const interval = replicates > 1 ? `Marks are means over up to ${replicates} replicates, whiskers their 95 % interval.` : 'One replicate, so there are no intervals.';
   const fixed = model.fixed.map(({ id, values }) => facetWords(id, values[0])).join(', ');
-  const reference = model.references.length > 0 ? ` Dashed: ${model.references.map(referenceName).join(', ')}.` : '';
-  const isAllOwnWork = study.cells.every(isOwnWork);
-  const isAll = (of) => study.cells.some(of) && study.cells.every((cell) => of(cell) || cell[ERROR] !== null);
+  const reference = model.compares && model.references.length > 0 ? ` Dashed: ${model.references.map(referenceName).join(', ')}.` : '';
+  const isAllOwnWork = cells.every(isOwnWork);
+  const isAll = (of) => cells.some(of) && cells.every((cell) => of(cell) || cell[ERROR] !== null);
   const isAllMkfs = isAll(isMkfs);
   const isAllPaced = isAll(isPaced);
-  if (isAllOwnWork) document.getElementById('throughput-title').textContent = 'Rate of resync or recovery';
-  if (isAllMkfs) document.getElementById('throughput-title').textContent = 'Time of mkfs';
-  if (isAllPaced) document.getElementById('throughput-title').textContent = 'Mean latency at the trace’s pace';
+  const title = [[isAllOwnWork, 'Rate of resync or recovery'], [isAllMkfs, 'Time of mkfs'], [isAllPaced, 'Mean latency at the trace’s pace'], [true, 'Throughput']];
+  document.getElementById('throughput-title').textContent = title.find(([holds]) => holds)[1];
   const whose = isAllOwnWork ? 'of each member.' : 'reads and writes together.';
-  const ownWork = !isAllOwnWork && study.cells.some(isOwnWork) ? ' Without a job: the rate of resync or recovery on each member.' : '';
-  const mkfs = !isAllMkfs && study.cells.some(isMkfs) ? ' Of mkfs: seconds, less is better.' : '';
-  const paced = !isAllPaced && study.cells.some(isPaced) ? ' Of paced traces: mean latency in ms, less is better.' : '';
+  const ownWork = !isAllOwnWork && cells.some(isOwnWork) ? ' Without a job: the rate of resync or recovery on each member.' : '';
+  const mkfs = !isAllMkfs && cells.some(isMkfs) ? ' Of mkfs: seconds, less is better.' : '';
+  const paced = !isAllPaced && cells.some(isPaced) ? ' Of paced traces: mean latency in ms, less is better.' : '';
   const time = isAllMkfs ? 'Seconds' : 'Mean latency in ms';
   const axis = model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : '';
   document.getElementById('throughput-note').textContent = `${isAllMkfs || isAllPaced ? `${time}${axis}, less is better.` : `MB/s (1 MB = 1,000,000 bytes)${axis}, ${whose}`}${ownWork}${mkfs}${paced} ${interval}${reference}${fixed ? ` The same in all: ${fixed}.` : ''}${model.implied.map((words) => ` ${words}.`).join('')}`;

@@ -1,5 +1,5 @@
-// The study's cells, gathered once: panels (one combination of the factors beside subject and axis) of
-// positions along the axis of means per subject value and per reference target.
+// The study's cells, gathered once by part of the plan: panels (one combination of the factors beside subject and axis)
+// of positions along the axis of means per subject value and per reference target.
 
 const study = JSON.parse(document.getElementById('study-data').textContent);
 const [KEY, TARGET, VALUES, REPLICATE, SEED, SECONDS, READ, WRITE, ERROR, SYNC, MKFS, PACED] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
@@ -14,6 +14,7 @@ const STUDENT_T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.26
   2.048, 2.045, 2.042];
 
 const subjectFactor = study.factors.indexOf(study.subject);
+const partFactor = study.factors.indexOf('part');
 
 /** Value of a factor in a cell, or undefined. */
 function factorOf(cell, factor) {
@@ -61,23 +62,33 @@ function facetsOf(cell, axis) {
   if (tellsRw) facets.rw = rw;
   if (tellsTarget) facets.target = study.targets[cell[TARGET]];
   study.factors.forEach((name, factor) => {
-    if (factor === subjectFactor || factor === axis || name === 'rw' || (name === 'rwmixread' && rw)) return;
+    if ([subjectFactor, partFactor, axis].includes(factor) || name === 'rw' || (name === 'rwmixread' && rw)) return;
     facets[name] = factorOf(cell, factor);
   });
   return facets;
 }
 
+/** Whether a cell is of a value of the subject, not of a reference. */
+const hasSubject = (cell) => factorOf(cell, subjectFactor) !== undefined;
+
+/** A factor's values among these cells. */
+function valuesAmong(cells, factor) {
+  const numbers = new Set(cells.map((cell) => cell[VALUES][factor]));
+  return study.values[factor].filter((_, number) => numbers.has(number));
+}
+
 /** The factor along the horizontal axis: block size where it varies, else the quantity with most values. Beside a recovery
- *  it is the load. */
-function chooseAxis() {
-  const varies = (factor) => study.values[factor].length > 1;
+ *  it is the load. Where nothing else is compared, it may be one whose values are names. */
+function chooseAxis(cells) {
+  const values = study.factors.map((_, factor) => valuesAmong(cells, factor));
   const usual = study.factors.indexOf(study.is_trade_off ? 'iodepth' : 'bs');
-  if (usual >= 0 && varies(usual)) return usual;
-  const others = study.factors.map((_, factor) => factor).filter((factor) => factor !== subjectFactor
-    && study.factors[factor] !== 'rwmixread' && varies(factor)
-    && study.values[factor].every((value) => !Number.isNaN(quantity(value))));
-  others.sort((a, b) => study.values[b].length - study.values[a].length);
-  return others[0] ?? -1;
+  const varying = study.factors.map((_, factor) => factor)
+    .filter((factor) => factor !== subjectFactor && values[factor].length > 1);
+  if (varying.includes(usual)) return usual;
+  const others = varying.filter((factor) => !['rw', 'rwmixread', 'part'].includes(study.factors[factor]));
+  others.sort((a, b) => values[b].length - values[a].length);
+  const isQuantity = (factor) => values[factor].every((value) => !Number.isNaN(quantity(value)));
+  return others.find(isQuantity) ?? (cells.some(hasSubject) ? -1 : others[0] ?? -1);
 }
 
 /** Mean and 95 % interval of the mean; no interval from fewer than two. */
@@ -165,60 +176,103 @@ function referenceName(target) {
 function isImplied(id, facets, panels) {
   const access = facets.find((facet) => facet.id === 'access');
   if (!access || access.values.length < 2 || id === 'access' || id === 'share') return false;
-  const pairs = new Set([...panels.values()].map(({ facets: of }) => JSON.stringify([of.access, of[id] ?? null])));
+  const pairs = new Set(panels.map(({ facets: of }) => JSON.stringify([of.access, of[id] ?? null])));
   return facets.find((facet) => facet.id === id).values.length > 1 && pairs.size === access.values.length;
 }
 
 /** What the kinds of access imply, in words. */
 function impliedWords(implied, panels) {
   if (implied.length === 0) return [];
-  const words = [...panels.values()].map(({ facets }) => `${facets.access[0].toUpperCase()}${facets.access.slice(1)}: ${implied.map(({ id }) => facetWords(id, facets[id])).join(', ')}`);
+  const words = panels.map(({ facets }) => `${facets.access[0].toUpperCase()}${facets.access.slice(1)}: ${implied.map(({ id }) => facetWords(id, facets[id])).join(', ')}`);
   return [...new Set(words)];
 }
 
-function gather() {
-  const axis = chooseAxis();
+/** The panels of a part's cells, along its axis. */
+function gather(name, cells) {
+  const axis = chooseAxis(cells);
   const panels = new Map();
-  const seen = new Map();
-  const positions = new Set();
-  const references = new Set();
-  for (const cell of study.cells) {
+  for (const cell of cells) {
     const facets = facetsOf(cell, axis);
-    for (const [id, value] of Object.entries(facets)) {
-      if (!seen.has(id)) seen.set(id, new Set());
-      seen.get(id).add(value);
-    }
-    const id = JSON.stringify(Object.entries(facets).map(([name, value]) => [name, value ?? null]));
+    const id = JSON.stringify(Object.entries(facets).map(([facet, value]) => [facet, value ?? null]));
     if (!panels.has(id)) panels.set(id, { id, facets, groups: new Map() });
-    const position = factorOf(cell, axis) ?? '';
-    positions.add(position);
     const subject = factorOf(cell, subjectFactor);
     const series = subject === undefined ? `reference:${study.targets[cell[TARGET]]}` : `value:${subject}`;
-    if (subject === undefined) references.add(study.targets[cell[TARGET]]);
     const { groups } = panels.get(id);
-    const key = JSON.stringify([position, series]);
+    const key = JSON.stringify([factorOf(cell, axis) ?? '', series]);
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push(cell);
   }
   for (const panel of panels.values()) {
-    panel.points = new Map([...panel.groups].map(([key, cells]) => [key, point(cells)]));
+    panel.points = new Map([...panel.groups].map(([key, of]) => [key, point(of)]));
     delete panel.groups;
     panel.at = (position, series) => panel.points.get(JSON.stringify([position, series]));
   }
+  return { name, cells, axis: axis < 0 ? null : study.factors[axis], panels: [...panels.values()] };
+}
+
+/** The targets that the subject is one of. */
+const subjectTargets = new Set(study.cells.filter(hasSubject).map((cell) => `reference:${study.targets[cell[TARGET]]}`));
+
+/** Whether a panel has nothing but references, of targets that the subject is none of. */
+function isReference(panel) {
+  return [...panel.points.keys()].every((key) => {
+    const series = JSON.parse(key)[1];
+    return series.startsWith('reference:') && !subjectTargets.has(series);
+  });
+}
+
+/** Puts references beside what they are references for: the panels that have all the factors they have. */
+function joinReferences(parts) {
+  for (const part of parts) {
+    part.panels = part.panels.filter((reference) => {
+      if (!isReference(reference)) return true;
+      const known = Object.entries(reference.facets).filter(([, value]) => value !== undefined);
+      const beside = parts.filter(({ axis }) => axis === part.axis).flatMap(({ panels }) => panels).filter((panel) => (
+        comparesSubject(panel) && known.every(([id, value]) => id === 'target' || panel.facets[id] === value)));
+      for (const panel of beside) {
+        for (const [key, entry] of reference.points) panel.points.set(key, entry);
+      }
+      return beside.length === 0;
+    });
+  }
+  return parts.filter(({ panels }) => panels.length > 0);
+}
+
+/** A part with what its panels have in common and by what they differ. */
+function describe(part) {
+  const seen = new Map();
+  const places = part.panels.flatMap(({ points }) => [...points.keys()].map((key) => JSON.parse(key)));
+  for (const [id, value] of part.panels.flatMap(({ facets }) => Object.entries(facets))) {
+    if (!seen.has(id)) seen.set(id, new Set());
+    seen.get(id).add(value);
+  }
   const facets = [...seen].map(([id, values]) => ({ id, values: facetOrder(id, values) }));
   const first = ['access', 'share', 'numjobs'];
-  const place = (id) => (first.indexOf(id) + first.length + 1) % (first.length + 1);
-  facets.sort((a, b) => place(a.id) - place(b.id));
-  const implied = facets.filter(({ id }) => isImplied(id, facets, panels));
+  const rank = (id) => (first.indexOf(id) + first.length + 1) % (first.length + 1);
+  facets.sort((a, b) => rank(a.id) - rank(b.id));
+  const implied = facets.filter(({ id }) => isImplied(id, facets, part.panels));
+  const references = places.map(([, series]) => series).filter((series) => series.startsWith('reference:'));
   return {
-    axis: axis < 0 ? null : study.factors[axis],
-    positions: [...positions].sort(byQuantity),
+    ...part,
+    compares: part.panels.some(comparesSubject),
+    positions: [...new Set(places.map(([position]) => position))].sort(byQuantity),
     facets: facets.filter((facet) => facet.values.length > 1 && !implied.includes(facet)),
-    implied: impliedWords(implied, panels),
-    fixed: facets.filter((facet) => facet.values.length === 1),
-    references: [...references],
-    panels: orderPanels([...panels.values()], facets),
+    implied: impliedWords(implied, part.panels),
+    fixed: facets.filter((facet) => facet.values.length === 1 && facet.values[0] !== undefined),
+    references: [...new Set(references)].map((series) => series.slice('reference:'.length)),
+    panels: orderPanels(part.panels, facets),
   };
+}
+
+/** The parts of the plan, which do not combine, each with panels, facets and an axis of its own. */
+function gatherParts() {
+  const cellsOf = new Map();
+  for (const cell of study.cells) {
+    const name = factorOf(cell, partFactor) ?? '';
+    if (!cellsOf.has(name)) cellsOf.set(name, []);
+    cellsOf.get(name).push(cell);
+  }
+  return joinReferences([...cellsOf].map(([name, cells]) => gather(name, cells))).map(describe);
 }
 
 /** Whether a panel has cells of the subject's values. */
@@ -237,7 +291,9 @@ function orderPanels(panels, facets) {
   }).map(([, panel]) => panel);
 }
 
-const model = gather();
+const models = gatherParts();
+/** The part that is shown: at first one that compares values of the subject. */
+let model = models.find(({ compares }) => compares) ?? models[0];
 
 /** What values are compared by, of a point: its throughput, or the inverse of mkfs's seconds. */
 function speedOf(entry) {

@@ -1,8 +1,8 @@
 // Heat maps of throughput relative to the best subject value of the same position: where a choice costs.
 
 /** A panel's squares as [position, value, share, figure]. */
-function shares(panel, values) {
-  return model.positions.flatMap((position, column) => {
+function shares(panel, values, positions = model.positions) {
+  return positions.flatMap((position, column) => {
     const entries = study.subject_values.map((value) => panel.at(position, `value:${value}`));
     const speeds = entries.map(speedOf);
     const best = Math.max(...speeds.filter(Number.isFinite));
@@ -13,7 +13,8 @@ function shares(panel, values) {
 
 /** The lowest share of the whole study, down to a full ten per cent: the foot of the colour ramp. */
 const lowestShare = (() => {
-  const all = model.panels.flatMap((panel) => shares(panel, study.subject_values.map((_, index) => ({ index }))));
+  const values = study.subject_values.map((_, index) => ({ index }));
+  const all = models.flatMap(({ panels, positions }) => panels.flatMap((panel) => shares(panel, values, positions)));
   const lowest = all.reduce((low, [, , share]) => Math.min(low, share), 0.9);
   return Math.floor(lowest * 10) / 10;
 })();

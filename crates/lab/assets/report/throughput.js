@@ -1,6 +1,6 @@
 // Throughput along the axis (block size, as a rule), one line per subject value, with the 95 % interval of
 // the mean over replicates; targets the subject does not touch are dashed. Without an axis the subject's
-// values themselves stand along it.
+// values themselves stand along it. A part of the plan without values of the subject has lines of its targets alone.
 
 /** Whiskers with caps; data rows are [x, low, high, colour]. */
 function whiskers(rows) {
@@ -28,8 +28,9 @@ function linesOf(panel, colours) {
     name: value, points: along(`value:${value}`), colour: colourOf(index), mark: markOf(index),
     top: value === study.best || study.tied_with.includes(value),
   }));
-  const references = model.references.map((target) => ({
-    name: referenceName(target), points: along(`reference:${target}`), colour: colours.reference, dashed: true,
+  const references = model.references.map((target, index) => ({
+    name: referenceName(target), points: along(`reference:${target}`),
+    ...(model.compares ? { colour: colours.reference, dashed: true } : { colour: colourOf(index), mark: markOf(index), top: true }),
   }));
   return [...values, ...references].filter(({ points }) => points.some((entry) => entry?.mean !== undefined));
 }
@@ -38,6 +39,9 @@ function linesOf(panel, colours) {
 function numbersOf(lines) {
   return lines.flatMap(({ points }) => points.flatMap((entry) => (entry?.mean === undefined ? [] : [entry.mean, entry.low ?? entry.mean, entry.high ?? entry.mean])));
 }
+
+/** Whether what stands along the axis are quantities, which lines may join. */
+const isAlongQuantities = () => model.positions.every((position) => !Number.isNaN(quantity(position)));
 
 function lineSeries({ name, points, colour, mark, top, dashed }, surface) {
   const positive = (number) => (number > 0 || choices.scale !== 'log' ? number : null);
@@ -50,7 +54,7 @@ function lineSeries({ name, points, colour, mark, top, dashed }, surface) {
     symbolSize: top ? 7 : 5.5,
     showAllSymbol: true,
     color: colour,
-    lineStyle: { width: top ? 2.5 : 1.5, type: dashed ? [6, 4] : 'solid', color: colour },
+    lineStyle: { width: isAlongQuantities() ? (top ? 2.5 : 1.5) : 0, type: dashed ? [6, 4] : 'solid', color: colour },
     itemStyle: mark?.hollow ? { color: surface, borderColor: colour, borderWidth: 1.5 } : { color: colour },
     emphasis: { focus: 'series', lineStyle: { width: top ? 3.5 : 2.5 } },
     blur: { lineStyle: { opacity: 0.15 }, itemStyle: { opacity: 0.15 } },
@@ -82,7 +86,7 @@ function lineOption(panel, range) {
   return {
     grid: { left: 8, right: 14, top: 26, bottom: 4, containLabel: true },
     tooltip: tooltip('axis', throughputTip(lines, (place) => `${factorName(model.axis)} ${model.positions[place]}`)),
-    xAxis: categoryAxis(model.positions, colours, { boundaryGap: false }),
+    xAxis: categoryAxis(model.positions, colours, { boundaryGap: !isAlongQuantities() }),
     yAxis: { ...valueAxis(range ?? numbersOf(lines), choices.scale, tick, colours), ...unitName(unitOf(panel), colours) },
     series: [...lines.map((line) => lineSeries(line, colours.surface)), ...(bounds.length > 0 ? [whiskers(bounds)] : [])],
   };
@@ -97,12 +101,18 @@ function unitName(name, colours) {
   return { name, nameLocation: 'end', nameGap: 12, nameTextStyle: { color: colours.muted, fontSize: 11, fontFamily: FONT, align: 'left' } };
 }
 
+/** What has a dot each where there is no axis: the subject's values, or the targets of a part without them. */
+function dots() {
+  if (!model.compares) return model.references.map((target, index) => ({ value: referenceName(target), series: `reference:${target}`, index }));
+  return shownValues().map(({ value, index }) => ({ value, series: `value:${value}`, index }));
+}
+
 /** With no axis: one dot per subject value, joined where the values are quantities; references as dashed lines. */
 function dotOption(panel, range) {
   const colours = tokens();
-  const values = shownValues();
-  const entries = values.map(({ value }) => panel.at('', `value:${value}`));
-  const references = model.references.map((target) => ({ name: referenceName(target), entry: panel.at('', `reference:${target}`) }))
+  const values = dots();
+  const entries = values.map(({ series }) => panel.at('', series));
+  const references = (model.compares ? model.references : []).map((target) => ({ name: referenceName(target), entry: panel.at('', `reference:${target}`) }))
     .filter(({ entry }) => entry?.mean !== undefined);
   const numbers = [...entries, ...references.map(({ entry }) => entry)].flatMap((entry) => (entry?.mean === undefined ? [] : [entry.mean, entry.low ?? entry.mean, entry.high ?? entry.mean]));
   const quantities = values.every(({ value }) => !Number.isNaN(quantity(value)));
@@ -111,7 +121,7 @@ function dotOption(panel, range) {
     ...references.map(({ name, entry }) => [colours.reference, name, ...megabytes(entry)])];
   return {
     grid: { left: 8, right: 14, top: 26, bottom: 4, containLabel: true },
-    tooltip: tooltip('axis', ([{ dataIndex }]) => tipBody(`${factorName(study.subject)} ${values[dataIndex].value}`, rows(dataIndex), 'mean and 95 % interval')),
+    tooltip: tooltip('axis', ([{ dataIndex }]) => tipBody(`${model.compares ? `${factorName(study.subject)} ` : ''}${values[dataIndex].value}`, rows(dataIndex), 'mean and 95 % interval')),
     xAxis: categoryAxis(values.map(({ value }) => value), colours),
     yAxis: { ...valueAxis(range ?? numbers, choices.scale, tick, colours), ...unitName(unitOf(panel), colours) },
     series: [
@@ -126,12 +136,14 @@ function dotOption(panel, range) {
 
 /** What the chart shows, for readers who do not see it. */
 function throughputWords(panel) {
+  const named = model.compares ? study.subject_values.map((value) => [value, `value:${value}`])
+    : model.references.map((target) => [referenceName(target), `reference:${target}`]);
   const best = model.positions.map((position) => {
-    const ranked = study.subject_values.map((value) => [value, panel.at(position, `value:${value}`)])
+    const ranked = named.map(([value, series]) => [value, panel.at(position, series)])
       .filter(([, entry]) => entry?.mean !== undefined).sort(([, a], [, b]) => speedOf(b) - speedOf(a));
     return ranked.length > 0 ? `${position} ${ranked[0][0]} (${megabytes(ranked[0][1])[0]})` : null;
   }).filter(Boolean);
-  return `${unitOf(panel) === 's' ? 'Time of mkfs' : 'Throughput'}, ${panelTitle(panel)}. Fastest ${factorName(study.subject)}${model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : ''}: ${best.join(', ') || 'no figures'}. The table of cells has every figure.`;
+  return `${unitOf(panel) === 's' ? 'Time of mkfs' : 'Throughput'}, ${panelTitle(panel)}. ${model.compares ? `Fastest ${factorName(study.subject)}` : 'Figures'}${model.axis ? ` by ${factorName(model.axis).toLowerCase()}` : ''}: ${best.join(', ') || 'no figures'}. The table of cells has every figure.`;
 }
 
 function throughputFigures(panels) {

@@ -34,6 +34,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../../assets/report/relative.js"),
     include_str!("../../assets/report/latency.js"),
     include_str!("../../assets/report/tradeoff.js"),
+    include_str!("../../assets/report/print.js"),
     include_str!("../../assets/report/cells.js"),
     include_str!("../../assets/report/main.js"),
 ];
