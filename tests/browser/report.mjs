@@ -159,6 +159,14 @@ async function checkReferences(page) {
   check('its targets are in the legend of the part it belongs to', (await page.textContent('#controls .legend')).includes('single drive'));
   const words = await page.$$eval('#latency svg text', (nodes) => nodes.map((node) => node.textContent));
   check('its latencies are beside those of the values', words.includes('single drive'), words);
+  const select = page.locator('#controls select').first();
+  await select.selectOption({ label: 'large' });
+  await settled(page);
+  const legend = await page.textContent('#controls .legend');
+  check('what has no value of the subject is a reference by what decides that', legend.includes('bitmap none'), legend);
+  check('and has no charts of its own', await page.locator('#throughput figure').count() === 2, await page.locator('#throughput figure').count());
+  await select.selectOption({ label: 'small' });
+  await settled(page);
 }
 
 /** On paper all charts are there, at once, in light colours and as wide as their columns. */

@@ -390,8 +390,8 @@ fn paced() -> StudyResults {
     results
 }
 
-/// A plan of parts that do not combine: two with axes of their own, the single drive of one of them, and one that the
-/// subject is no factor of.
+/// A plan of parts that do not combine: two with axes of their own, the single drive of one of them, what the other is without a
+/// bitmap and so without the subject, and a part that the subject is no factor of.
 fn parts() -> StudyResults {
     let mut results = sample();
     "Synthetic sample: a plan of several parts".clone_into(&mut results.title);

@@ -213,24 +213,40 @@ function gather(name, cells) {
 /** The targets that the subject is one of. */
 const subjectTargets = new Set(study.cells.filter(hasSubject).map((cell) => `reference:${study.targets[cell[TARGET]]}`));
 
-/** Whether a panel has nothing but references, of targets that the subject is none of. */
-function isReference(panel) {
-  return [...panel.points.keys()].every((key) => {
-    const series = JSON.parse(key)[1];
-    return series.startsWith('reference:') && !subjectTargets.has(series);
-  });
+/** Whether a panel's figures are of targets that the subject is none of. */
+const isOfOtherTargets = (panel) => !comparesSubject(panel)
+  && [...panel.points.keys()].every((key) => !subjectTargets.has(JSON.parse(key)[1]));
+
+/** The facets by whose values there is a subject or none, as there is no bitmap's chunk without a bitmap. */
+function decidingFacets(panels) {
+  const [withSubject, without] = [true, false].map((compares) => panels.filter((panel) => comparesSubject(panel) === compares));
+  const valuesIn = (of, id) => new Set(of.map(({ facets }) => facets[id]));
+  const ids = withSubject.length > 0 && without.length > 0 ? Object.keys(withSubject[0].facets) : [];
+  return ids.filter((id) => [...valuesIn(withSubject, id)].every((value) => !valuesIn(without, id).has(value)));
 }
 
-/** Puts references beside what they are references for: the panels that have all the factors they have. */
+/** Under which name a panel without values of the subject is a reference in another: null if it is none there. */
+function nameAsReference(reference, panel, deciding) {
+  const isOther = isOfOtherTargets(reference);
+  const differing = Object.entries(reference.facets).filter(([id, value]) => panel.facets[id] !== value
+    && !(isOther && (value === undefined || id === 'target')));
+  if (isOther) return differing.length === 0 ? JSON.parse([...reference.points.keys()][0])[1] : null;
+  const isDecided = differing.length > 0 && differing.every(([id, value]) => value !== undefined && deciding.includes(id));
+  return isDecided ? `reference:${differing.map(([id, value]) => facetWords(id, value)).join(', ')}` : null;
+}
+
+/** Puts references beside what they are references for: the panels that have all the factors they have, of any part if they are
+ *  of another target. */
 function joinReferences(parts) {
   for (const part of parts) {
+    const deciding = decidingFacets(part.panels.filter((panel) => !isOfOtherTargets(panel)));
     part.panels = part.panels.filter((reference) => {
-      if (!isReference(reference)) return true;
-      const known = Object.entries(reference.facets).filter(([, value]) => value !== undefined);
-      const beside = parts.filter(({ axis }) => axis === part.axis).flatMap(({ panels }) => panels).filter((panel) => (
-        comparesSubject(panel) && known.every(([id, value]) => id === 'target' || panel.facets[id] === value)));
-      for (const panel of beside) {
-        for (const [key, entry] of reference.points) panel.points.set(key, entry);
+      if (comparesSubject(reference)) return true;
+      const near = isOfOtherTargets(reference) ? parts.filter(({ axis }) => axis === part.axis) : [part];
+      const beside = near.flatMap(({ panels }) => panels).filter(comparesSubject)
+        .map((panel) => [panel, nameAsReference(reference, panel, deciding)]).filter(([, name]) => name !== null);
+      for (const [panel, name] of beside) {
+        for (const [key, entry] of reference.points) panel.points.set(JSON.stringify([JSON.parse(key)[0], name]), entry);
       }
       return beside.length === 0;
     });
