@@ -409,10 +409,15 @@ fn parts() -> StudyResults {
         }
     }
     for mut cell in small.iter().filter(|cell| cell.factors.contains_key("chunk")).cloned() {
-        let run = cell.factors.insert("bs".to_owned(), "8k".to_owned());
-        cell.factors
-            .extend([("part".to_owned(), "large".to_owned()), ("run".to_owned(), run.unwrap_or_default())]);
+        let run = cell.factors.insert("bs".to_owned(), "8k".to_owned()).unwrap_or_default();
+        let more = [("part", "large"), ("run", run.as_str()), ("bitmap", "internal")];
+        cell.factors.extend(more.map(|(n, v)| (n.to_owned(), v.to_owned())));
+        let mut without = cell.clone();
         results.cells.push(cell);
+        if without.factors.remove("chunk").is_some_and(|chunk| chunk == "64K") {
+            without.factors.insert("bitmap".to_owned(), "none".to_owned());
+            results.cells.push(without);
+        }
     }
     let first = small.iter().filter(|cell| cell.factors.get("bs").is_some_and(|bs| bs == "4k"));
     for (mut cell, controller) in first.cloned().zip(["one-port", "two-ports", "hba"]) {
