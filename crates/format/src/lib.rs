@@ -16,6 +16,7 @@ pub mod device_flags;
 pub mod error;
 pub mod examine;
 pub mod grow;
+pub mod journal;
 pub mod level;
 pub mod luks;
 pub mod placement;
