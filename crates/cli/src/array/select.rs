@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use stripewise_engine::assembly::{Consistency, Options, Stale, StaleReason, Wanted};
+use stripewise_engine::assembly::{Consistency, Journal, Options, Stale, StaleReason, Wanted};
+use stripewise_engine::journal::JournalReport;
 use stripewise_engine::level::Raid0Layout;
 use stripewise_engine::ppl::PplReport;
 use stripewise_format::uuid::Uuid;
-use stripewise_host::md::assemble::{Assembled, Found, Selection, find};
+use stripewise_host::md::assemble::{AssembleError, Assembled, Found, Selection, find};
+use stripewise_host::md::journal::Pending;
 use stripewise_host::md::overlay::Overlay;
 use stripewise_host::{Access, Array, ArrayConfig};
 
@@ -33,7 +35,7 @@ pub(crate) struct SelectArgs {
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
     /// Use out-of-date members if too few others are left, treat a dirty degraded array as clean, and start even if
-    /// members are missing.
+    /// members are missing; give up a write journal that is missing or damaged.
     #[arg(long, short = 'f')]
     pub(crate) force: bool,
     /// Write nothing.
@@ -67,6 +69,14 @@ pub(crate) enum Use {
     Read,
     /// It writes, unless `--readonly` says otherwise.
     Write,
+    /// It does what is due and writes no more than that, unless `--readonly` says otherwise.
+    Start,
+}
+
+impl Use {
+    const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Start)
+    }
 }
 
 impl SelectArgs {
@@ -94,7 +104,7 @@ impl SelectArgs {
         if self.members.is_empty() && self.scan.is_none() {
             return Err(impossible("no members given; name them, or a folder with --scan"));
         }
-        let writes = what_for == Use::Write && !self.readonly;
+        let writes = what_for.writes() && !self.readonly;
         let overlay = match &self.overlay {
             Some(path) if writes => Some(Overlay::open(path)?),
             Some(path) => Some(Overlay::open_readonly(path)?),
@@ -115,23 +125,28 @@ impl SelectArgs {
         Ok(find(&selection)?)
     }
 
-    /// Opens an array. Nothing is written by it, but that partial parity logs are followed where the array may be
-    /// written to.
+    /// Opens an array. Nothing is written by it, but that partial parity logs and a write journal are followed where the array may be
+    /// written to. With a write journal the array itself is only read.
     pub(crate) fn open(
         &self,
         assembled: &mut Assembled,
         what_for: Use,
         configure: impl FnOnce(&mut ArrayConfig),
     ) -> Result<Array> {
-        let writes = what_for == Use::Write && !self.readonly;
+        let writes = what_for.writes() && !self.readonly;
         let access = |path: &Path| if writes { self.access(path) } else { Access::ReadOnly };
         if writes {
+            if what_for == Use::Write && self.overlay.is_none() {
+                refuse_journaled(assembled)?;
+            }
             assembled.follow_logs(access)?;
             tell_of_logs(assembled);
         } else {
             self.beware_of_dirt(assembled)?;
+            self.beware_of_journal(assembled)?;
         }
-        let mut config = assembled.config(!writes, access)?;
+        let is_read_only = !writes || assembled.assembly.journal.is_some();
+        let mut config = assembled.config(is_read_only, access)?;
         configure(&mut config);
         let array = Array::open(config)?;
         assembled.check_unchanged()?;
@@ -161,11 +176,42 @@ impl SelectArgs {
         Ok(())
     }
 
+    /// What a write journal has is read from the members only when it has been brought there, which writes.
+    fn beware_of_journal(&self, assembled: &Assembled) -> Result<()> {
+        let what = match assembled.journal_pending()? {
+            Pending::Rows(0) => return Ok(()),
+            Pending::Rows(rows) => {
+                format!("the write journal has data of {rows} rows of 4K that the members lack")
+            }
+            Pending::Lost => "the write journal is missing, so the last writes may be, and with them data of missing members".to_owned(),
+            Pending::Damaged => {
+                "the write journal's first meta block is damaged, so the last writes may be missing, and data of missing members".to_owned()
+            }
+        };
+        if !self.readonly {
+            return Err(impossible(format!(
+                "{what}; `stripewise assemble` brings it to the members, --readonly takes them as they are"
+            )));
+        }
+        say!("stripewise: {what}; the members are taken as they are");
+        Ok(())
+    }
+
     /// What is allowed to happen to a member.
     pub(crate) fn access(&self, path: &Path) -> Access {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let is_named = self.destroy.iter().any(|named| real(named) == real(path));
         if is_named { Access::Destroy } else { Access::ReadWrite }
+    }
+}
+
+/// Refuses to write to an array whose writes would have to go through a journal.
+fn refuse_journaled(assembled: &Assembled) -> Result<()> {
+    match assembled.assembly.journal {
+        Some(Journal::Device { candidate }) => {
+            Err(AssembleError::Journaled(assembled.found.paths[candidate].clone()).into())
+        }
+        Some(Journal::Lost) | None => Ok(()),
     }
 }
 
@@ -215,8 +261,9 @@ fn comes_back(Assembled { found, assembly, .. }: &Assembled, stale: &Stale) -> S
     difference.map_or_else(String::new, |difference| format!("; it cannot return as it is: {difference}"))
 }
 
-/// Says what the partial parity logs were good for, where there was something to follow.
+/// Says what the partial parity logs or the write journal were good for, where there was something to follow.
 fn tell_of_logs(assembled: &Assembled) {
+    tell_of_journal(assembled);
     let Some(PplReport { entries, unusable, damaged, .. }) = assembled.logs else { return };
     if entries > 0 {
         say!("stripewise: parity is corrected for {entries} writes that were in flight");
@@ -226,6 +273,31 @@ fn tell_of_logs(assembled: &Assembled) {
     }
     if damaged > 0 {
         say!("stripewise: the partial parity logs of {damaged} members are damaged and cannot be applied");
+    }
+}
+
+fn tell_of_journal(assembled: &Assembled) {
+    if let Some(JournalReport { rows, data_only_rows, without_parity, .. }) = assembled.replayed {
+        if rows + data_only_rows > 0 {
+            say!(
+                "stripewise: the write journal is empty; {} rows of 4K were brought to the members, {data_only_rows} of them with \
+                 parity computed",
+                rows + data_only_rows
+            );
+        }
+        if without_parity > 0 {
+            say!(
+                "stripewise: parity of {without_parity} rows cannot be computed: the members list too much of them as bad"
+            );
+        }
+    }
+    if assembled.has_given_up_journal {
+        let why = if assembled.replayed.is_some() {
+            "under the overlay the array goes on without its write journal"
+        } else {
+            "the write journal is given up, and what it held is lost"
+        };
+        say!("stripewise: {why}");
     }
 }
 

@@ -144,6 +144,9 @@ pub fn grow(
     let on_members = found.candidates.clone();
     let left_behind = cut_off::follow_all(&mut found.candidates);
     let assembled = found.assemble(options)?;
+    if assembled.assembly.consistency == Consistency::Journal {
+        return Err(has_journal());
+    }
     let update = Update { events: assembled.assembly.events + 1, utime };
     let decision = match change {
         Change::Bitmap(change) => bitmap::decide(&assembled, change, update)?,
@@ -213,6 +216,12 @@ fn require_same(
 ) -> Result<(), AssembleError> {
     let now = opened.probe.found.first().and_then(|found| found.superblock.as_ref().ok());
     if now == Some(offered) { Ok(()) } else { Err(AssembleError::Changed(opened.probe.path.clone())) }
+}
+
+fn has_journal() -> GrowProblem {
+    GrowProblem::refused(
+        "the array has a write journal, which may hold its last writes; Linux md changes such an array",
+    )
 }
 
 /// Whether a member is being filled, or would be as soon as the array is opened.
