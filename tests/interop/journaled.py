@@ -33,6 +33,7 @@ class Log:
             self.chunk = shape.chunk * 2
             self.data_disks = len(shape.members) - (2 if shape.level == "6" else 1)
             self.data, self.complete = {}, set()
+            self.blocks = []  # of all kinds, by the device's sectors
             at, = struct.unpack_from("<Q", superblock, 152)
             sequence = None
             while True:
@@ -42,7 +43,9 @@ class Log:
                 if magic != MAGIC or position != at or found != (sequence or found):
                     return
                 sequence = found + 1
-                at = (at + BLOCK_SECTORS * (1 + self._follow(block, size))) % self.sectors
+                for _ in range(1 + self._follow(block, size)):
+                    self.blocks.append(self.offset + at)
+                    at = (at + BLOCK_SECTORS) % self.sectors
 
     def _follow(self, block, size):
         place, blocks = 32, 0
@@ -127,8 +130,7 @@ class Journaled(Unfinished):
 
     def _tear(self):
         """As if the last writes had reached no member, or had been torn, wherever the log has all of a row."""
-        superblock = json.loads(self._host("examine", "--json", self.journal))["devices"][0]["superblocks"][0]["offset_bytes"] // SECTOR
-        log = Log(self.journal, superblock, self.shape)
+        log = self._log()
         rows = log.whole_rows()
         if not rows:
             raise Wrong("the log has no whole row")
@@ -140,6 +142,17 @@ class Journaled(Unfinished):
                 for row in rows:
                     image.seek(SECTOR * (start + row))
                     image.write(self.draw.randbytes(BLOCK))
+
+    def _log(self):
+        superblock = json.loads(self._host("examine", "--json", self.journal))["devices"][0]["superblocks"][0]["offset_bytes"] // SECTOR
+        return Log(self.journal, superblock, self.shape)
+
+    def _damage(self, sector):
+        with open(self.journal, "r+b") as image:
+            image.seek(SECTOR * sector + self.draw.randrange(BLOCK))
+            byte, = image.read(1)
+            image.seek(-1, os.SEEK_CUR)
+            image.write(bytes([byte ^ 0x10]))
 
     def _copied(self):
         """The images as they are, elsewhere."""
@@ -235,6 +248,62 @@ class Journaled(Unfinished):
         self._kernel_recovers(everyone)
         self._same_reading(everyone)
 
+    def md_journal_torn(self):
+        """A block in the midst of the log is damaged: both take the log to end there, and have the same bytes after it."""
+        self._crashed()
+        blocks = self._log().blocks
+        self._damage(self.draw.choice(blocks[1:]))
+        self.step = "the kernel recovers a copy"
+        answer = self.guest.request("assemble", members=self._copied(), partial=False)
+        self.step = "stripewise recovers"
+        everyone = [*self.members, self.journal]
+        self._host("assemble", *everyone)
+        if hashlib.sha256(self._host("read", *everyone)).hexdigest() != answer["sha256"]:
+            raise Wrong("the kernel and stripewise read different bytes")
+        self.step = "the kernel after it"
+        again = self.guest.request("assemble", members=everyone, partial=False)
+        if again["sha256"] != answer["sha256"]:
+            raise Wrong("the kernel reads different bytes")
+
+    def md_journal_begins_torn(self):
+        """The log's first block is damaged. The kernel starts the array, and what the log had is lost; stripewise does not start it."""
+        self._crashed()
+        self._damage(self._log().blocks[0])
+        self.step = "the kernel"
+        answer = self.guest.request("assemble", members=self._copied(), partial=False)
+        if answer["sha256"] == self.content.digest():
+            raise Wrong("the kernel has what the log had")
+        self.step = "stripewise"
+        everyone = [*self.members, self.journal]
+        for words in (["assemble"], ["read"]):
+            self._host(*words, *everyone, exits=(2,))
+        done = json.loads(self._host("assemble", "--force", "--json", *everyone))
+        if not done["journal"]["given_up"] or [one["result"] for one in done["synced"]] != ["done"]:
+            raise Wrong(f"journal is {done['journal']}, synced {done['synced']}")
+        self._kernel_without_journal()
+
+    def md_journal_left(self):
+        """stripewise brings the log to the members and leaves the array without its journal, which it then writes to."""
+        self._crashed()
+        self._host("grow", "--consistency-policy=resync", *self.members, self.journal)
+        self._same_reading(self.members)
+        self.content.write(self.seed + 2, [[8192, 300_032]])
+        self._host("write", *self.members, "--offset=8192B", stdin=bytes(self.content.bytes[8192:8192 + 300_032]))
+        answer = self._kernel_without_journal()
+        self._same(answer["sha256"], "the kernel's reading")
+        self.step = "the kernel has the former journal as well"
+        answer = self.guest.request("assemble", members=[*self.members, self.journal], partial=True)
+        if answer["consistency_policy"] != "resync" or answer["degraded"] != "0":
+            raise Wrong(f"the kernel: {answer}")
+        self._same(answer["sha256"], "the kernel's reading")
+
+    def _kernel_without_journal(self):
+        self.step = "the kernel without the journal"
+        answer = self.guest.request("assemble", members=self._shuffled(self.members), partial=False, check=True)
+        if answer["mismatch_cnt"] or answer["consistency_policy"] != "resync" or answer["resync_start"] != "none":
+            raise Wrong(f"the kernel: {answer}")
+        return answer
+
     def md_journal_lost(self):
         """The journal is missing or stale: neither starts the array; by force stripewise gives it up, and has parity resynced."""
         self._crashed()
@@ -277,4 +346,7 @@ def cases():
     add("md-crash-journal-degraded", plain, Shape("6", equal(5, 12 * MIB), chunk=32))
     add("md-crash-journal-killed", plain)
     add("md-journal-lost", plain)
+    add("md-journal-torn", plain, Shape("6", equal(5, 12 * MIB), chunk=32))
+    add("md-journal-begins-torn", plain)
+    add("md-journal-left", plain, Shape("6", equal(5, 12 * MIB), chunk=32))
     return made

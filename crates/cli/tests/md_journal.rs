@@ -26,7 +26,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Superblock1)) -> Superblock1 {
 
 /// A RAID-5 of three whose journal has a block of 0x77 for its beginning; its other bytes.
 fn journaled() -> (TempDir, Vec<u8>) {
-    let (folder, _, mut bytes) = made("-l 5 -c 16K", 3, 4);
+    let (folder, _, mut bytes) = made("-l 5 -n 3 -c 16K", 3, 4);
     let journal = folder.path().join("journal");
     std::fs::copy(folder.path().join("0.img"), &journal).unwrap();
     for (number, name) in DEVICES.split(' ').enumerate() {
@@ -84,9 +84,9 @@ fn the_journal_is_a_device_of_the_array() {
         (&"journal".into(), &().into())
     );
     let probed = json(folder, "examine --json journal");
-    let device = &probed["devices"][0]["superblocks"][0]["device"];
-    assert_eq!((&device["role"], &device["journal_tail_bytes"]), (&"journal".into(), &4096.into()));
-    assert_eq!(probed["devices"][0]["superblocks"][0]["array"]["unsupported"], ().into());
+    let journal = &probed["devices"][0]["superblocks"][0];
+    assert_eq!((&journal["role"], &journal["journal_tail_bytes"]), (&"journal".into(), &4096.into()));
+    assert!(journal["unsupported"].is_null());
 }
 
 #[test]
@@ -113,6 +113,22 @@ fn writing_is_refused_and_an_overlay_takes_it() {
     let read = ok(folder, &format!("read {over}"), b"");
     assert!(read[..4096] == [0x77; 4096] && read[4096..8192] == [9; 4096] && read[8192..] == bytes[8192..]);
     assert!(all(folder, DEVICES) == before, "the overlay has it");
+}
+
+#[test]
+fn the_array_goes_on_without_its_journal_once_that_is_empty() {
+    let (folder, bytes) = journaled();
+    let folder = folder.path();
+    let said =
+        String::from_utf8(ok(folder, &format!("grow --consistency-policy resync {DEVICES}"), b"")).unwrap();
+    assert!(said.contains("3 members have no write journal any more"), "{said}");
+    assert!(ok(folder, "read 0.img 1.img 2.img", b"") == bytes);
+    ok(folder, "write --offset 4K 0.img 1.img 2.img", &[9; 4096]);
+    let detail = json(folder, &format!("detail --json {DEVICES}"));
+    assert_eq!((&detail["consistency_policy"], &detail["state"][0]), (&"resync".into(), &"clean".into()));
+    assert!(
+        detail["left_out"][0]["reason"].as_str().unwrap().starts_with("it was the array's write journal")
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::md::{MEMBER_BYTES, create_array, found};
+use common::md::{MEMBER_BYTES, create_array, found, open};
 use stripewise_engine::assembly::{Consistency, Journal, Options, StaleReason, Wanted};
 use stripewise_engine::journal::JournalReport;
 use stripewise_engine::level::Level;
@@ -174,6 +174,22 @@ fn given_up(paths: &[PathBuf], assembled: &Assembled) {
     let again = found(paths);
     assert_eq!((again.assembly.journal, again.assembly.consistency), (None, Consistency::Resync));
     assert_eq!(again.assembly.stale[0].why, StaleReason::FormerJournal);
+}
+
+/// Power was cut while the journal was given up: the members that were told are one event ahead.
+#[test]
+fn once_one_member_is_told_that_there_is_no_journal_all_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = array(folder.path());
+    change(&paths[2], |superblock| {
+        superblock.features = superblock.features.without(Features::JOURNAL);
+        superblock.events += 1;
+    });
+    let mut array = open(&paths, false);
+    array.write_at(0, &[5; BLOCK_BYTES]).unwrap();
+    array.close().unwrap();
+    drop(array);
+    assert!(paths[..4].iter().all(|path| !superblock(path).has_journal()));
 }
 
 #[test]

@@ -276,7 +276,7 @@ fn tell_of_logs(assembled: &Assembled) {
     }
 }
 
-fn tell_of_journal(assembled: &Assembled) {
+pub(super) fn tell_of_journal(assembled: &Assembled) {
     if let Some(JournalReport { rows, data_only_rows, without_parity, .. }) = assembled.replayed {
         if rows + data_only_rows > 0 {
             say!(
@@ -292,12 +292,8 @@ fn tell_of_journal(assembled: &Assembled) {
         }
     }
     if assembled.has_given_up_journal {
-        let why = if assembled.replayed.is_some() {
-            "under the overlay the array goes on without its write journal"
-        } else {
-            "the write journal is given up, and what it held is lost"
-        };
-        say!("stripewise: {why}");
+        let rest = if assembled.replayed.is_some() { "" } else { ", and what it held is lost" };
+        say!("stripewise: the array goes on without its write journal{rest}");
     }
 }
 

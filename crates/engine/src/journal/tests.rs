@@ -317,7 +317,9 @@ fn power_may_be_cut_at_every_write_of_the_recovery() {
         for cut in 0.. {
             let mut draw = draws(cut);
             let mut world = World::written();
-            lost.into_iter().for_each(|slot| world.lose(slot));
+            if let Some(lost) = lost {
+                world.lose(lost);
+            }
             world.bytes.left = Some(cut);
             let ended = world.recover().is_ok();
             for second in [7, 3] {

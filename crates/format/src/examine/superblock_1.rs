@@ -74,7 +74,8 @@ fn sizes(superblock: &Superblock1, context: &Context, lines: &mut Vec<Line>) {
         lines.push(Line::Field("Recovery Offset", format!("{recovered} sectors")));
     }
     let (before, after) = unused(superblock, context);
-    if !has_new_offset && (before, after) != (0, 0) {
+    let has_unused = (before, after) != (0, 0) || superblock.role() == Role::Journal;
+    if !has_new_offset && has_unused {
         lines.push(Line::Field("Unused Space", format!("before={before} sectors, after={after} sectors")));
     }
 }

@@ -9,6 +9,7 @@
 
 mod bitmap;
 mod cut_off;
+mod journal;
 mod policy;
 mod problem;
 mod reshape;
@@ -145,7 +146,10 @@ pub fn grow(
     let left_behind = cut_off::follow_all(&mut found.candidates);
     let assembled = found.assemble(options)?;
     if assembled.assembly.consistency == Consistency::Journal {
-        return Err(has_journal());
+        return match change {
+            Change::Policy(Policy::Resync) => journal::leave(assembled, destroy),
+            _ => Err(has_journal()),
+        };
     }
     let update = Update { events: assembled.assembly.events + 1, utime };
     let decision = match change {
@@ -220,7 +224,8 @@ fn require_same(
 
 fn has_journal() -> GrowProblem {
     GrowProblem::refused(
-        "the array has a write journal, which may hold its last writes; Linux md changes such an array",
+        "the array has a write journal, which may hold its last writes; --consistency-policy resync brings them to the members and \
+         leaves the array without it",
     )
 }
 

@@ -10,6 +10,7 @@ use stripewise_engine::geometry::Geometry;
 use stripewise_engine::io::IoError;
 use stripewise_engine::journal::{JournalPlace, JournalReport, RowMember, pending, recover};
 use stripewise_engine::units::{MemberIndex, Slot};
+use stripewise_format::bad_blocks::BadRange;
 use stripewise_format::superblock::Superblock;
 
 use self::storage::Devices;
@@ -55,6 +56,13 @@ impl Assembled {
         Ok(())
     }
 
+    /// Has the members say that there is no journal; to be called once its log is empty.
+    pub(super) fn leave_journal(&mut self, access: impl Fn(&Path) -> Access) -> Result<(), AssembleError> {
+        let Some(Journal::Device { candidate }) = self.assembly.journal else { return Ok(()) };
+        let devices = self.devices(Some(candidate), &access)?;
+        self.give_up_journal(&devices, false)
+    }
+
     /// What the members lack that the write journal has; nothing for arrays without one. Nothing is written.
     ///
     /// # Errors
@@ -68,7 +76,9 @@ impl Assembled {
         let devices = self.devices(Some(candidate), &|_| Access::ReadOnly)?;
         let geometry = self.journaled_geometry()?;
         let mut storage = self.storage(candidate, &devices)?;
-        let (journal, members) = (self.journal_place(candidate), self.row_members()?);
+        // A bad-block log that does not read is in the way of those who write.
+        let members = self.row_members(|candidate| Ok(self.bad_blocks(candidate).unwrap_or_default()))?;
+        let journal = self.journal_place(candidate);
         let found = pending(&geometry, &self.assembly.uuid, &journal, &members, &mut storage);
         let failed = storage.failed();
         Ok(found
@@ -79,7 +89,8 @@ impl Assembled {
     fn recover(&mut self, candidate: usize, devices: &[Member]) -> Result<JournalReport, AssembleError> {
         let geometry = self.journaled_geometry()?;
         let mut storage = self.storage(candidate, devices)?;
-        let (journal, members) = (self.journal_place(candidate), self.row_members()?);
+        let members = self.row_members(|candidate| self.bad_blocks(candidate))?;
+        let journal = self.journal_place(candidate);
         let report = recover(&geometry, &self.assembly.uuid, &journal, &members, &mut storage);
         let (failed, superblock) = (storage.failed(), storage.into_superblock());
         let report = report.map_err(|error| self.named(candidate, failed, error))?;
@@ -137,7 +148,10 @@ impl Assembled {
     }
 
     /// The members that rows are written to: those of slots, and replacements, which are not read.
-    fn row_members(&self) -> Result<Vec<RowMember>, AssembleError> {
+    fn row_members(
+        &self,
+        bad: impl Fn(usize) -> Result<Option<Vec<BadRange>>, AssembleError>,
+    ) -> Result<Vec<RowMember>, AssembleError> {
         let assembly = &self.assembly;
         let slots = (0..).map(Slot).zip(&assembly.slots).filter_map(|(slot, state)| match *state {
             SlotState::InSync { candidate } => Some((slot.0, slot, candidate, u64::MAX)),
@@ -155,7 +169,7 @@ impl Assembled {
                 slot,
                 data_offset_sectors: self.found.candidates[candidate].superblock.data_offset_sectors(),
                 valid_sectors,
-                bad: self.bad_blocks(candidate)?.unwrap_or_default(),
+                bad: bad(candidate)?.unwrap_or_default(),
             })
         };
         slots.chain(replacements).map(member).collect()

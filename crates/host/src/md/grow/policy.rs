@@ -23,6 +23,7 @@ pub(super) fn decide(assembled: &Assembled, policy: Policy, update: Update) -> R
                 "the array has a bitmap; take it away first, with --bitmap none",
             ));
         }
+        // Decided before.
         (_, Consistency::Journal) => return Err(has_journal()),
         (Policy::Resync, Consistency::Ppl) => {}
         (Policy::Ppl, Consistency::None | Consistency::Resync) => {

@@ -12,7 +12,7 @@ use crate::members::Member;
 
 /// Members, those of the slots first and the journal last, each as a whole device.
 pub(super) struct Devices<'a> {
-    devices: &'a [Member],
+    all: &'a [Member],
     superblock_sector: u64,
     superblock: Superblock1,
     failed: Option<usize>,
@@ -20,8 +20,8 @@ pub(super) struct Devices<'a> {
 
 impl<'a> Devices<'a> {
     /// `superblock` is the journal's, which lies at `superblock_sector`.
-    pub(super) const fn new(devices: &'a [Member], superblock_sector: u64, superblock: Superblock1) -> Self {
-        Self { devices, superblock_sector, superblock, failed: None }
+    pub(super) const fn new(all: &'a [Member], superblock_sector: u64, superblock: Superblock1) -> Self {
+        Self { all, superblock_sector, superblock, failed: None }
     }
 
     /// The last that refused.
@@ -44,24 +44,24 @@ impl<'a> Devices<'a> {
 
 impl MemberStorage for Devices<'_> {
     fn read(&mut self, member: MemberIndex, sector: u64, bytes: &mut [u8]) -> IoResult {
-        let result = self.devices[member.index()].read_device(sector, bytes);
+        let result = self.all[member.index()].read_device(sector, bytes);
         self.noted(member, result)
     }
 
     fn write(&mut self, member: MemberIndex, sector: u64, bytes: &[u8]) -> IoResult {
-        let result = self.devices[member.index()].write_device(sector, bytes);
+        let result = self.all[member.index()].write_device(sector, bytes);
         self.noted(member, result)
     }
 
     fn flush(&mut self, member: MemberIndex) -> IoResult {
-        let result = self.devices[member.index()].flush_device();
+        let result = self.all[member.index()].flush_device();
         self.noted(member, result)
     }
 }
 
 impl JournalStorage for Devices<'_> {
     fn move_tail(&mut self, tail_sectors: u64) -> IoResult {
-        let journal = MemberIndex((self.devices.len() - 1) as u16);
+        let journal = MemberIndex((self.all.len() - 1) as u16);
         self.superblock.recovery_offset_sectors = tail_sectors;
         let bytes = self.superblock.to_bytes();
         self.write(journal, self.superblock_sector, &bytes)?;

@@ -43,9 +43,9 @@ impl Assembled {
         let parity = usize::from(self.assembly.geometry.level.parity_count());
         let has_redundancy = self.assembly.in_sync_count() + parity > self.assembly.slots.len();
         let resyncs = is_lost && has_redundancy;
-        let rounds = if self.is_to_be_told() { ROUNDS } else { 1 };
         self.assembly.journal = None;
-        for _ in 0..rounds {
+        // Whoever was not told, as the journal, is out of date to all.
+        for _ in 0..ROUNDS {
             self.tell(devices, |superblock| {
                 superblock.features = superblock.features.without(Features::JOURNAL);
                 if resyncs {
