@@ -55,7 +55,7 @@ fn what_the_journal_has_is_read_once_it_is_on_the_members() {
     let before = images(folder, &["0.img", "1.img", "2.img", "journal"]);
     let said = refused(folder, &format!("read {DEVICES}"));
     assert!(
-        said.contains("1 rows of 4K that the members lack") && said.contains("stripewise assemble"),
+        said.contains("1 row of 4K that the members lack") && said.contains("stripewise assemble"),
         "{said}"
     );
     let old = run(folder, &format!("read --readonly {DEVICES}"), b"");

@@ -17,7 +17,8 @@ use stripewise_host::md::grow::{BitmapChange, Change, GrowProblem, Grown, Outcom
 use stripewise_host::{HostError, MemberProblem};
 
 use super::create::{BitmapArg, MaxSize, PolicyArg, bitmap_chunk_bytes, now, size_or_max};
-use super::select::{SelectArgs, Use, impossible, tell, tell_of_journal};
+use super::journaled;
+use super::select::{SelectArgs, Use, impossible, tell};
 use super::{Size, host_error};
 use crate::exit::Exit;
 use crate::output::{print, print_json};
@@ -190,7 +191,7 @@ fn in_use(paths: &[PathBuf], destroy: &[PathBuf]) -> Option<anyhow::Error> {
 fn grow_in_place(args: &GrowArgs, found: Found, options: Options, change: Change) -> Result<Exit> {
     let grown = grow(found, options, change, now()?, &args.destroy).map_err(problem)?;
     tell(&grown.assembled);
-    tell_of_journal(&grown.assembled);
+    journaled::tell(&grown.assembled);
     let said = said(&grown);
     if args.json {
         let level = grown.assembled.assembly.geometry.level;

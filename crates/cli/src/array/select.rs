@@ -4,16 +4,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use stripewise_engine::assembly::{Consistency, Journal, Options, Stale, StaleReason, Wanted};
-use stripewise_engine::journal::JournalReport;
+use stripewise_engine::assembly::{Consistency, Options, Stale, StaleReason, Wanted};
 use stripewise_engine::level::Raid0Layout;
 use stripewise_engine::ppl::PplReport;
 use stripewise_format::uuid::Uuid;
-use stripewise_host::md::assemble::{AssembleError, Assembled, Found, Selection, find};
-use stripewise_host::md::journal::Pending;
+use stripewise_host::md::assemble::{Assembled, Found, Selection, find};
 use stripewise_host::md::overlay::Overlay;
 use stripewise_host::{Access, Array, ArrayConfig};
 
+use super::journaled;
 use crate::exit::Impossible;
 
 /// Which members, and how they are taken.
@@ -137,13 +136,13 @@ impl SelectArgs {
         let access = |path: &Path| if writes { self.access(path) } else { Access::ReadOnly };
         if writes {
             if what_for == Use::Write && self.overlay.is_none() {
-                refuse_journaled(assembled)?;
+                journaled::refuse(assembled)?;
             }
             assembled.follow_logs(access)?;
             tell_of_logs(assembled);
         } else {
             self.beware_of_dirt(assembled)?;
-            self.beware_of_journal(assembled)?;
+            journaled::beware(assembled, self.readonly)?;
         }
         let is_read_only = !writes || assembled.assembly.journal.is_some();
         let mut config = assembled.config(is_read_only, access)?;
@@ -176,42 +175,11 @@ impl SelectArgs {
         Ok(())
     }
 
-    /// What a write journal has is read from the members only when it has been brought there, which writes.
-    fn beware_of_journal(&self, assembled: &Assembled) -> Result<()> {
-        let what = match assembled.journal_pending()? {
-            Pending::Rows(0) => return Ok(()),
-            Pending::Rows(rows) => {
-                format!("the write journal has data of {rows} rows of 4K that the members lack")
-            }
-            Pending::Lost => "the write journal is missing, so the last writes may be, and with them data of missing members".to_owned(),
-            Pending::Damaged => {
-                "the write journal's first meta block is damaged, so the last writes may be missing, and data of missing members".to_owned()
-            }
-        };
-        if !self.readonly {
-            return Err(impossible(format!(
-                "{what}; `stripewise assemble` brings it to the members, --readonly takes them as they are"
-            )));
-        }
-        say!("stripewise: {what}; the members are taken as they are");
-        Ok(())
-    }
-
     /// What is allowed to happen to a member.
     pub(crate) fn access(&self, path: &Path) -> Access {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let is_named = self.destroy.iter().any(|named| real(named) == real(path));
         if is_named { Access::Destroy } else { Access::ReadWrite }
-    }
-}
-
-/// Refuses to write to an array whose writes would have to go through a journal.
-fn refuse_journaled(assembled: &Assembled) -> Result<()> {
-    match assembled.assembly.journal {
-        Some(Journal::Device { candidate }) => {
-            Err(AssembleError::Journaled(assembled.found.paths[candidate].clone()).into())
-        }
-        Some(Journal::Lost) | None => Ok(()),
     }
 }
 
@@ -263,7 +231,7 @@ fn comes_back(Assembled { found, assembly, .. }: &Assembled, stale: &Stale) -> S
 
 /// Says what the partial parity logs or the write journal were good for, where there was something to follow.
 fn tell_of_logs(assembled: &Assembled) {
-    tell_of_journal(assembled);
+    journaled::tell(assembled);
     let Some(PplReport { entries, unusable, damaged, .. }) = assembled.logs else { return };
     if entries > 0 {
         say!("stripewise: parity is corrected for {entries} writes that were in flight");
@@ -273,27 +241,6 @@ fn tell_of_logs(assembled: &Assembled) {
     }
     if damaged > 0 {
         say!("stripewise: the partial parity logs of {damaged} members are damaged and cannot be applied");
-    }
-}
-
-pub(super) fn tell_of_journal(assembled: &Assembled) {
-    if let Some(JournalReport { rows, data_only_rows, without_parity, .. }) = assembled.replayed {
-        if rows + data_only_rows > 0 {
-            say!(
-                "stripewise: the write journal is empty; {} rows of 4K were brought to the members, {data_only_rows} of them with \
-                 parity computed",
-                rows + data_only_rows
-            );
-        }
-        if without_parity > 0 {
-            say!(
-                "stripewise: parity of {without_parity} rows cannot be computed: the members list too much of them as bad"
-            );
-        }
-    }
-    if assembled.has_given_up_journal {
-        let rest = if assembled.replayed.is_some() { "" } else { ", and what it held is lost" };
-        say!("stripewise: the array goes on without its write journal{rest}");
     }
 }
 

@@ -33,6 +33,9 @@ fn the_journal_is_found_whatever_the_order_and_one_event_apart() {
         assert_eq!((assembly.consistency, assembly.in_sync_count()), (Consistency::Journal, 3));
         assert_eq!(assembly.stale, []);
     }
+    // The members lack what was recorded in between.
+    change(&mut devices[0], |s| s.events = 12);
+    assert!(matches!(assemble(&devices, RUN), Err(AssemblyError::JournalLost { .. })));
 }
 
 #[test]
