@@ -239,9 +239,9 @@ class Journaled(Unfinished):
         self._crashed()
         everyone = [*self.members, self.journal]
         self.step = "stripewise is killed"
-        for attempt in range(4):
+        for attempt in range(5):
             process = subprocess.Popen([self.stripewise, "assemble", *everyone], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(0.005 + 0.01 * attempt * self.draw.random())
+            time.sleep(self.draw.random() * 0.03 * (1 + attempt))
             process.kill()
             process.wait()
         self.step = "the kernel after it"

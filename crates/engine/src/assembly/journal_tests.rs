@@ -56,9 +56,9 @@ fn without_its_journal_an_array_is_read_or_the_journal_is_given_up() {
     for what in ["stale", "missing"] {
         let mut devices = journaled();
         if what == "stale" {
-            stale(&mut devices)
+            stale(&mut devices);
         } else {
-            missing(&mut devices)
+            missing(&mut devices);
         }
         for options in [Options::default(), RUN] {
             let refused = assemble(&devices, options).unwrap_err();
