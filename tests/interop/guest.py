@@ -212,6 +212,7 @@ def assemble(members, partial, seed=None, ranges=(), check=False, add=(), settle
     words = (["--run"] if partial else []) + (["--force"] if force else []) + ([f"--update={update}"] if update else [])
     answer = {"said": run("mdadm", "--assemble", ARRAY, *words, *devices)}
     answer.update(seen())
+    answer["consistency_policy"] = attribute("consistency_policy")
     hurry()
     if settle:
         wait_idle()
@@ -356,19 +357,24 @@ def wait_held(at):
         time.sleep(0.05)
 
 
-def crash(members, create, ranges, seed):
+def crash(members, create, ranges, seed, journal=None, mode=None):
     """An array that is written whole, then in `ranges`; beside each member a copy of what it held at that moment, with
-    the array still active."""
+    the array still active. It may have a write journal, in this `journal_mode` for the last writes."""
     devices = attach(members)
-    run("mdadm", "--create", ARRAY, "--run", *create, *devices)
+    own = [f"--write-journal={loop(journal)}"] if journal else []
+    run("mdadm", "--create", ARRAY, "--run", *create, *own, *devices)
     wait_idle()
     attribute("safe_mode_delay", "60")
     answer = seen()
+    answer["detail"] = run("mdadm", "-D", ARRAY)
+    answer["detail_export"] = run("mdadm", "-D", "--export", ARRAY)
     fill(answer, seed, [], True)
+    if mode:
+        attribute("journal_mode", mode)
     write_ranges(seed + 1, ranges)
     answer["sha256"] = digest()
     os.sync()
-    for path in members:
+    for path in members + ([journal] if journal else []):
         with open(path, "rb") as image, open(path + ".crashed", "wb") as copy:
             while data := image.read(1 << 20):
                 copy.write(data)

@@ -23,6 +23,7 @@ import time
 import traceback
 
 import grown
+import journaled
 import reshaped
 import shapes
 import striped
@@ -56,7 +57,7 @@ def cases(options):
             if origin == "stripewise" or shape.mdadm_can():
                 made.append(Case(origin, shape, number + (origin == "mdadm")))
     if options.random is None:
-        made += unfinished.cases() + grown.cases() + reshaped.cases() + striped.cases()
+        made += unfinished.cases() + journaled.cases() + grown.cases() + reshaped.cases() + striped.cases()
     patterns = [f"*{pattern}*" for pattern in options.only or ["*"]]
     return [case for case in made if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)]
 

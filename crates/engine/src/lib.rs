@@ -14,6 +14,7 @@ pub mod crypt;
 mod draws;
 pub mod geometry;
 pub mod io;
+pub mod journal;
 pub mod metadata;
 pub mod mutation;
 pub mod policy;

@@ -1,5 +1,5 @@
 //! What Linux md writes on its members, as values: superblocks 0.90 and 1.x, the internal write-intent bitmap, the
-//! bad-block log, the partial parity log (PPL), and where mdadm puts each of them.
+//! bad-block log, the partial parity log (PPL), the log of a write journal, and where mdadm puts each of them.
 //!
 //! Contract: bytes in, values out and back. Nothing here reads a device, asks the time or draws a random number.
 //! Every number read is checked before it is used; a structure that cannot be right is refused with an error that
@@ -16,6 +16,7 @@ pub mod device_flags;
 pub mod error;
 pub mod examine;
 pub mod grow;
+pub mod journal;
 pub mod level;
 pub mod luks;
 pub mod placement;

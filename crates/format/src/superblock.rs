@@ -129,6 +129,14 @@ impl Superblock {
         }
     }
 
+    /// Whether the array has a write journal.
+    pub const fn has_journal(&self) -> bool {
+        match self {
+            Self::V0(_) => false,
+            Self::V1(superblock) => superblock.has_journal(),
+        }
+    }
+
     /// Whether a reshape is under way.
     pub fn is_reshaped(&self) -> bool {
         match self {

@@ -7,12 +7,13 @@ use common::{fixture, fixtures};
 use stripewise_format::bitmap::{BitmapSuperblock, Bits, SUPERBLOCK_BYTES};
 use stripewise_format::device_flags::DeviceFlags;
 use stripewise_format::examine::{self, Context, Line};
+use stripewise_format::journal::{BLOCK_BYTES, MetaBlock, Payload, Seed};
 use stripewise_format::level::{Layout, Level};
 use stripewise_format::placement::Metadata;
 use stripewise_format::ppl::{self, PplHeader};
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_0::{self, Superblock0};
-use stripewise_format::superblock_1::{Role, Superblock1, Unsupported};
+use stripewise_format::superblock_1::{Features, Role, Superblock1};
 use stripewise_format::{bad_blocks, superblock_1};
 
 #[test]
@@ -148,14 +149,57 @@ fn bad_blocks_are_those_that_mdadm_lists() {
 }
 
 #[test]
-fn journals_are_refused_by_name() {
-    let reason = |name: &str| {
-        let fixture = fixture(name);
-        fixture.superblock_1().unsupported()
-    };
-    assert_eq!(reason("1.2-journal.m0"), Some(Unsupported::WriteJournal));
-    assert_eq!(reason("1.2-journal.m3"), Some(Unsupported::JournalDevice));
-    assert_eq!(reason("1.2-raid5.m0"), None);
+fn a_journal_and_its_array_are_told_by_their_superblocks() {
+    let superblock = |name: &str| fixture(name).superblock_1();
+    let (member, journal) = (superblock("1.2-journal.m0"), superblock("1.2-journal.m3"));
+    assert!(member.has_journal() && journal.has_journal() && !superblock("1.2-raid5.m0").has_journal());
+    assert_eq!((member.role(), journal.role()), (Role::Slot(0), Role::Journal));
+    assert_eq!((member.journal_tail_sectors(), journal.journal_tail_sectors()), (None, Some(8)));
+    let mut mirror = superblock("1.2-write-mostly.m1");
+    mirror.features |= Features::JOURNAL;
+    let refused = Superblock1::parse(&mirror.to_bytes(), 8).unwrap_err().to_string();
+    assert!(refused.contains("only RAID-4, 5 and 6 have a write journal"), "{refused}");
+}
+
+/// How many blocks of data and parity a journal lists, and rows as flushed.
+fn followed(name: &str) -> [usize; 3] {
+    let fixture = fixture(name);
+    let superblock = fixture.superblock_1();
+    let (seed, log) = (Seed::of(&superblock.set_uuid), fixture.bytes("journal").unwrap());
+    let mut position = fixture.sector("journal") - superblock.data_offset_sectors;
+    let (mut rest, mut before, mut counts) = (&log[..], None, [0; 3]);
+    while !rest.is_empty() {
+        let meta = MetaBlock::parse(rest, seed).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(meta.to_bytes(seed), rest[..BLOCK_BYTES], "{name}");
+        assert_eq!(meta.position_sectors, position);
+        assert!(before.is_none_or(|before: u64| meta.sequence == before + 1));
+        before = Some(meta.sequence);
+        let mut blocks = rest[BLOCK_BYTES..].chunks_exact(BLOCK_BYTES);
+        for payload in &meta.payloads {
+            let (count, checksums) = match payload {
+                Payload::Data { checksums, .. } => (&mut counts[0], &checksums[..]),
+                Payload::Parity { checksums, .. } => (&mut counts[1], &checksums[..]),
+                Payload::Flush { row_sectors } => {
+                    counts[2] += row_sectors.len();
+                    continue;
+                }
+            };
+            *count += checksums.len();
+            for (checksum, block) in checksums.iter().zip(&mut blocks) {
+                assert_eq!(seed.checksum(block), *checksum, "{name}");
+            }
+        }
+        position += meta.log_sectors();
+        rest = &rest[meta.log_sectors() as usize * 512..];
+    }
+    counts
+}
+
+#[test]
+fn logs_of_journals_are_read_block_by_block() {
+    // In write-back mode data come first, the parity of each row follows, and one row is told to be on the members.
+    assert_eq!(followed("1.2-journal-written-raid5.m3"), [5, 5, 0]);
+    assert_eq!(followed("1.2-journal-written-raid6.m4"), [5, 8, 1]);
 }
 
 #[test]

@@ -222,6 +222,8 @@ pub enum MemberProblem {
     Exists,
     /// Its partial parity log cannot be read or emptied.
     Log(IoError),
+    /// It cannot be read or written while a write journal is followed.
+    Journal(IoError),
     /// Anything else the system says.
     System {
         /// Its error number.
@@ -255,6 +257,12 @@ impl fmt::Display for MemberProblem {
             Self::NotFound => f.write_str("no such file; create it first, or correct the path"),
             Self::Log(error) => {
                 write!(f, "its partial parity log cannot be read or emptied: {error}; leave the member out")
+            }
+            Self::Journal(error) => {
+                write!(
+                    f,
+                    "the write journal cannot be brought to the members: {error}; the journal is as it was"
+                )
             }
             Self::NoPermission => {
                 f.write_str("permission denied; you need read and write access to the file and its folder")

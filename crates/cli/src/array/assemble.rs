@@ -1,6 +1,6 @@
 //! `stripewise assemble`: puts an array together, does what is due and leaves it clean.
 //!
-//! Due are: parity where partial parity logs say that it was being written, members that come back by the bitmap,
+//! Due are: parity where partial parity logs say that it was being written, what a write journal has, members that come back by the bitmap,
 //! recovery onto spares, replacements, and the resync after a crash.
 
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use stripewise_engine::array::sync::{LostRanges, SpeedLimits, SyncStatus};
+use stripewise_engine::assembly::Journal;
 use stripewise_engine::io::{ArrayEvent, SyncAction};
 use stripewise_host::RunReport;
 use stripewise_host::md::assemble::Assembled;
@@ -45,6 +46,7 @@ struct Document {
     forced_clean: bool,
     returned_slots: Vec<u16>,
     logs: Option<Logs>,
+    journal: Option<JournalDocument>,
     synced: Vec<Synced>,
     interrupted: bool,
     readonly: bool,
@@ -65,6 +67,15 @@ struct Logs {
     damaged: u64,
 }
 
+/// What the write journal was good for.
+#[derive(Serialize)]
+struct JournalDocument {
+    rows: u64,
+    data_only_rows: u64,
+    without_parity: u64,
+    given_up: bool,
+}
+
 /// A resync or recovery that was carried out.
 #[derive(Serialize)]
 struct Synced {
@@ -73,13 +84,13 @@ struct Synced {
 }
 
 pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
-    let mut assembled = args.select.assemble(Use::Write)?;
+    let mut assembled = args.select.assemble(Use::Start)?;
     if !args.select.readonly {
         assembled.take_back_named();
     }
     tell(&assembled);
     let stop = stop_flag()?;
-    let mut array = args.select.open(&mut assembled, Use::Write, |config| {
+    let mut array = args.select.open(&mut assembled, Use::Start, |config| {
         config.stop = Arc::clone(&stop);
         // Nothing else goes on that it would have to spare.
         config.volume.sync.speed = SpeedLimits { max_kib: u32::MAX, ..SpeedLimits::DEFAULT };
@@ -91,7 +102,11 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
     }
     let mut progress = Progress::default();
     let mut report = None;
-    if !args.select.readonly {
+    let is_started = !args.select.readonly && assembled.assembly.journal.is_none();
+    if !args.select.readonly && !is_started {
+        tell_of_work_left(&assembled);
+    }
+    if is_started {
         let run = array.sync(|status| progress.show(status));
         progress.finish();
         // How far it came is recorded whatever ended it; the first trouble is the one to tell.
@@ -139,6 +154,14 @@ fn document(
         unusable: logs.unusable,
         damaged: logs.damaged,
     });
+    let replayed = assembled.replayed.unwrap_or_default();
+    let is_followed = assembled.replayed.is_some() || assembled.has_given_up_journal;
+    let journal = is_followed.then_some(JournalDocument {
+        rows: replayed.rows,
+        data_only_rows: replayed.data_only_rows,
+        without_parity: replayed.without_parity,
+        given_up: assembled.has_given_up_journal,
+    });
     let description = if args.select.readonly {
         describe(SCHEMA, &assembled, &[])
     } else {
@@ -154,10 +177,23 @@ fn document(
         forced_clean,
         returned_slots,
         logs,
+        journal,
         synced,
         interrupted,
         readonly,
     })
+}
+
+/// A resync or recovery writes, and an array with a write journal is not written to.
+fn tell_of_work_left(assembled: &Assembled) {
+    let assembly = &assembled.assembly;
+    let is_recovering = assembly.slots.iter().any(|slot| !slot.is_in_sync() && slot.candidate().is_some());
+    let has_spare = assembly.is_degraded() && !assembly.spares.is_empty();
+    if !assembly.is_clean || is_recovering || has_spare || !assembly.replacements.is_empty() {
+        say!(
+            "stripewise: a resync or recovery is due, which Linux md does for an array with a write journal"
+        );
+    }
 }
 
 const fn word(action: SyncAction) -> &'static str {
@@ -282,5 +318,9 @@ pub(crate) fn message(assembled: &Assembled) -> String {
         (rebuilding, true) => format!(" and {rebuilding} rebuilding"),
         (rebuilding, false) => format!(", {rebuilding} rebuilding and {spares}"),
     };
-    format!("{name} has been assembled with {in_sync} drive{plural}{out_of}{others}.")
+    let journal = match assembly.journal {
+        Some(Journal::Device { .. }) => " and 1 journal",
+        Some(Journal::Lost) | None => "",
+    };
+    format!("{name} has been assembled with {in_sync} drive{plural}{out_of}{others}{journal}.")
 }

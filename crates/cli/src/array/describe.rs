@@ -1,7 +1,7 @@
 //! What is said of an array: one document for `detail`, `assemble` and a server's control socket.
 
 use serde::Serialize;
-use stripewise_engine::assembly::{Consistency, SlotState};
+use stripewise_engine::assembly::{Consistency, Journal, SlotState};
 use stripewise_engine::geometry::Geometry;
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::units::Slot;
@@ -57,7 +57,7 @@ pub(crate) struct Device {
     pub(crate) number: Option<u32>,
     pub(crate) slot: Option<u16>,
     pub(crate) path: Option<String>,
-    /// `active sync`, `spare rebuilding`, `spare`, `removed`, `faulty`.
+    /// `active sync`, `spare rebuilding`, `spare`, `journal`, `removed`, `faulty`.
     pub(crate) state: &'static str,
     /// Reads go to others as long as they can.
     pub(crate) write_mostly: bool,
@@ -95,12 +95,17 @@ pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Sl
         devices.push(Device { replacement: true, ..row });
     }
     devices.extend(assembly.spares.iter().map(|spare| row(assembled, *spare, None, "spare")));
+    let journals = match assembly.journal {
+        Some(Journal::Device { candidate }) => Some(row(assembled, candidate, None, "journal")),
+        Some(Journal::Lost) | None => None,
+    };
+    devices.extend(journals);
     let count = |state: &str| devices.iter().filter(|d| d.state == state && !d.replacement).count();
     let (active, rebuilding) = (count("active sync"), count("spare rebuilding"));
     let failed_count = count("faulty");
     let extra = devices.iter().filter(|d| d.replacement).count();
     let spare = count("spare") + rebuilding + extra;
-    let working = active + spare;
+    let working = active + spare + count("journal");
     let mut state = states(assembled, &geometry, &devices);
     let sync = if state.contains(&FAILED) { None } else { sync_due(assembled, &geometry) };
     state.extend(sync.as_ref().map(|sync| if sync.action == "recover" { "recovering" } else { "resyncing" }));
@@ -249,5 +254,6 @@ fn policy(consistency: Consistency) -> &'static str {
         Consistency::Resync => "resync",
         Consistency::Bitmap => "bitmap",
         Consistency::Ppl => "ppl",
+        Consistency::Journal => "journal",
     }
 }

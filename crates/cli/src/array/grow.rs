@@ -17,6 +17,7 @@ use stripewise_host::md::grow::{BitmapChange, Change, GrowProblem, Grown, Outcom
 use stripewise_host::{HostError, MemberProblem};
 
 use super::create::{BitmapArg, MaxSize, PolicyArg, bitmap_chunk_bytes, now, size_or_max};
+use super::journaled;
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::{Size, host_error};
 use crate::exit::Exit;
@@ -190,6 +191,7 @@ fn in_use(paths: &[PathBuf], destroy: &[PathBuf]) -> Option<anyhow::Error> {
 fn grow_in_place(args: &GrowArgs, found: Found, options: Options, change: Change) -> Result<Exit> {
     let grown = grow(found, options, change, now()?, &args.destroy).map_err(problem)?;
     tell(&grown.assembled);
+    journaled::tell(&grown.assembled);
     let said = said(&grown);
     if args.json {
         let level = grown.assembled.assembly.geometry.level;
@@ -286,6 +288,9 @@ fn said(grown: &Grown) -> String {
             text
         }
         Outcome::Policy(Policy::Ppl) => format!("{count} members have a partial parity log now\n"),
+        Outcome::Policy(Policy::Resync) if grown.assembled.has_given_up_journal => {
+            format!("{count} members have no write journal any more\n")
+        }
         Outcome::Policy(Policy::Resync) => format!("{count} members have no partial parity log any more\n"),
     }
 }

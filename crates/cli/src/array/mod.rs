@@ -9,6 +9,7 @@ pub(crate) mod examine;
 mod flags;
 mod fresh;
 pub(crate) mod grow;
+mod journaled;
 mod layers;
 pub(crate) mod manage;
 mod program;

@@ -12,6 +12,7 @@ use stripewise_host::md::assemble::{Assembled, Found, Selection, find};
 use stripewise_host::md::overlay::Overlay;
 use stripewise_host::{Access, Array, ArrayConfig};
 
+use super::journaled;
 use crate::exit::Impossible;
 
 /// Which members, and how they are taken.
@@ -33,7 +34,7 @@ pub(crate) struct SelectArgs {
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
     /// Use out-of-date members if too few others are left, treat a dirty degraded array as clean, and start even if
-    /// members are missing.
+    /// members are missing; give up a write journal that is missing or damaged.
     #[arg(long, short = 'f')]
     pub(crate) force: bool,
     /// Write nothing.
@@ -67,6 +68,14 @@ pub(crate) enum Use {
     Read,
     /// It writes, unless `--readonly` says otherwise.
     Write,
+    /// It does what is due and writes no more than that, unless `--readonly` says otherwise.
+    Start,
+}
+
+impl Use {
+    const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Start)
+    }
 }
 
 impl SelectArgs {
@@ -94,7 +103,7 @@ impl SelectArgs {
         if self.members.is_empty() && self.scan.is_none() {
             return Err(impossible("no members given; name them, or a folder with --scan"));
         }
-        let writes = what_for == Use::Write && !self.readonly;
+        let writes = what_for.writes() && !self.readonly;
         let overlay = match &self.overlay {
             Some(path) if writes => Some(Overlay::open(path)?),
             Some(path) => Some(Overlay::open_readonly(path)?),
@@ -115,23 +124,28 @@ impl SelectArgs {
         Ok(find(&selection)?)
     }
 
-    /// Opens an array. Nothing is written by it, but that partial parity logs are followed where the array may be
-    /// written to.
+    /// Opens an array. Nothing is written by it, but that partial parity logs and a write journal are followed where the array may be
+    /// written to. With a write journal the array itself is only read.
     pub(crate) fn open(
         &self,
         assembled: &mut Assembled,
         what_for: Use,
         configure: impl FnOnce(&mut ArrayConfig),
     ) -> Result<Array> {
-        let writes = what_for == Use::Write && !self.readonly;
+        let writes = what_for.writes() && !self.readonly;
         let access = |path: &Path| if writes { self.access(path) } else { Access::ReadOnly };
         if writes {
+            if what_for == Use::Write && self.overlay.is_none() {
+                journaled::refuse(assembled)?;
+            }
             assembled.follow_logs(access)?;
             tell_of_logs(assembled);
         } else {
             self.beware_of_dirt(assembled)?;
+            journaled::beware(assembled, self.readonly)?;
         }
-        let mut config = assembled.config(!writes, access)?;
+        let is_read_only = !writes || assembled.assembly.journal.is_some();
+        let mut config = assembled.config(is_read_only, access)?;
         configure(&mut config);
         let array = Array::open(config)?;
         assembled.check_unchanged()?;
@@ -215,8 +229,9 @@ fn comes_back(Assembled { found, assembly, .. }: &Assembled, stale: &Stale) -> S
     difference.map_or_else(String::new, |difference| format!("; it cannot return as it is: {difference}"))
 }
 
-/// Says what the partial parity logs were good for, where there was something to follow.
+/// Says what the partial parity logs or the write journal were good for, where there was something to follow.
 fn tell_of_logs(assembled: &Assembled) {
+    journaled::tell(assembled);
     let Some(PplReport { entries, unusable, damaged, .. }) = assembled.logs else { return };
     if entries > 0 {
         say!("stripewise: parity is corrected for {entries} writes that were in flight");

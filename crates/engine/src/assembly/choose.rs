@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_1::{Role, Unsupported};
+use stripewise_format::superblock_1::Role;
 
 use super::candidate::{Candidate, slot_of};
 use super::{AssemblyError, Forced, Stale, StaleReason};
@@ -20,6 +20,8 @@ pub(super) struct Chosen {
     /// The member and the replacement of each slot.
     pub(super) slots: Vec<(Option<usize>, Option<usize>)>,
     pub(super) spares: Vec<usize>,
+    /// The write journal's device.
+    pub(super) journal: Option<usize>,
     pub(super) stale: Vec<Stale>,
     pub(super) forced: Vec<Forced>,
 }
@@ -105,6 +107,7 @@ pub(super) fn choose(candidates: &[Candidate]) -> Result<Chosen, AssemblyError> 
         events: superblock.events(),
         slots: vec![(None, None); raid_disks],
         spares: Vec::new(),
+        journal: None,
         stale: Vec::new(),
         forced: Vec::new(),
     };
@@ -173,11 +176,7 @@ fn place(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<
     }
     match role {
         Role::Spare => chosen.spares.push(index),
-        // To the freshest; what it says of itself was not asked yet.
-        Role::Journal => {
-            let label = candidate.label.clone();
-            return Err(AssemblyError::Unsupported { label, reason: Unsupported::JournalDevice });
-        }
+        Role::Journal => place_journal(candidates, index, chosen)?,
         Role::Faulty => unreachable!("faulty ones are stale"),
         Role::Slot(slot) => {
             let count = chosen.slots.len();
@@ -208,10 +207,34 @@ fn place(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<
     Ok(())
 }
 
+/// Of several journals the one with the most events counts.
+fn place_journal(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<(), AssemblyError> {
+    let Some(other) = chosen.journal.replace(index) else { return Ok(()) };
+    let events = |index: usize| candidates[index].superblock.events();
+    let older = match events(other).cmp(&events(index)) {
+        Ordering::Less => other,
+        Ordering::Greater => index,
+        Ordering::Equal => {
+            return Err(AssemblyError::JournalTwice {
+                first: candidates[other].label.clone(),
+                second: candidates[index].label.clone(),
+            });
+        }
+    };
+    chosen.journal = Some(other + index - older);
+    let why = StaleReason::Events { found: events(older), freshest: events(other + index - older) };
+    chosen.stale.push(Stale { candidate: older, why, re_addable: None });
+    Ok(())
+}
+
 fn why_stale(candidate: &Candidate, role: Role, freshest: &Candidate, newest: u64) -> Option<StaleReason> {
     let events = candidate.superblock.events();
     let own_role = candidate.superblock.role();
-    if events > newest {
+    let is_journal = role == Role::Journal && own_role == Role::Journal;
+    if own_role == Role::Journal && (role == Role::Spare || !freshest.superblock.has_journal()) {
+        Some(StaleReason::FormerJournal)
+    } else if events > newest && !(is_journal && events - newest <= EVENTS_MARGIN) {
+        // A journal may have its superblock before the members have theirs.
         Some(StaleReason::StraySpare)
     } else if slot_of(own_role).is_some()
         && disagrees(candidate, freshest)
@@ -223,7 +246,7 @@ fn why_stale(candidate: &Candidate, role: Role, freshest: &Candidate, newest: u6
         Some(StaleReason::Faulty)
     } else if events.saturating_add(EVENTS_MARGIN) < newest {
         Some(StaleReason::Events { found: events, freshest: newest })
-    } else if matches!(role, Role::Slot(_)) && own_role != role {
+    } else if matches!(role, Role::Slot(_) | Role::Journal) && own_role != role {
         Some(StaleReason::NotItsSlot)
     } else if role == Role::Spare && candidate.own_slot().is_some() && candidate.recovered_sectors().is_none()
     {

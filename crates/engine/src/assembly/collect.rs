@@ -2,11 +2,12 @@
 
 use stripewise_format::bitmap;
 use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::Role;
 
 use super::candidate::Candidate;
 use super::choose::Chosen;
 use super::start::{decide, sized_spec, slot_states};
-use super::{Assembly, AssemblyError, Consistency, Options, SlotState, Stale, StaleReason};
+use super::{Assembly, AssemblyError, Consistency, Journal, Options, SlotState, Stale, StaleReason};
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::level::{Layout, Level, Raid0Layout};
 use crate::units::Slot;
@@ -32,6 +33,7 @@ pub(super) fn collect(
             replacement.offset_sectors = 0;
         }
     }
+    let journal = journal(candidates, &chosen, options)?;
     let geometry = spec(candidates, &chosen, &slots, options)?;
     let checked = Geometry::new(&geometry)?;
     let bitmap_damage = match consistency {
@@ -59,6 +61,7 @@ pub(super) fn collect(
         is_clean: resync_offset_sectors == u64::MAX,
         forced_clean,
         consistency,
+        journal,
         bitmap_damage: bitmap_damage.map(|(label, problem)| format!("{label}: {problem}")),
         spares: chosen.spares,
         stale: chosen.stale,
@@ -66,6 +69,26 @@ pub(super) fn collect(
     };
     assembly.resume_by_bitmap(candidates);
     Ok(assembly)
+}
+
+/// The write journal of an array that should have one. mdadm starts none without it unless it is forced to.
+fn journal(
+    candidates: &[Candidate],
+    chosen: &Chosen,
+    options: Options,
+) -> Result<Option<Journal>, AssemblyError> {
+    if !candidates[chosen.freshest].superblock.has_journal() {
+        return Ok(None);
+    }
+    if let Some(candidate) = chosen.journal {
+        return Ok(Some(Journal::Device { candidate }));
+    }
+    if options.readonly || options.force {
+        return Ok(Some(Journal::Lost));
+    }
+    let journals = chosen.stale.iter().map(|stale| &candidates[stale.candidate]);
+    let journals = journals.filter(|candidate| candidate.superblock.role() == Role::Journal);
+    Err(AssemblyError::JournalLost { stale: journals.map(|candidate| candidate.label.clone()).collect() })
 }
 
 /// Whether what is there of a level with parity agrees with all that is made of it, for it has no more than it needs.
@@ -98,8 +121,10 @@ fn consistency(superblock: &Superblock) -> Consistency {
         Superblock::V0(superblock) => superblock.has_bitmap(),
         Superblock::V1(superblock) => superblock.bitmap_offset_sectors().is_some(),
     };
+    let has_journal = superblock.has_journal();
     match superblock.level() {
         Level::Linear | Level::Raid0 => Consistency::None,
+        _ if has_journal => Consistency::Journal,
         _ if has_ppl => Consistency::Ppl,
         _ if has_bitmap => Consistency::Bitmap,
         _ => Consistency::Resync,

@@ -13,10 +13,20 @@ pub(super) fn check_alike(candidates: &[Candidate], chosen: &Chosen) -> Result<(
     for index in chosen.current() {
         check_pair(freshest, &candidates[index])?;
     }
+    if let Some(journal) = chosen.journal {
+        check_journal(freshest, &candidates[journal])?;
+    }
     for index in &chosen.spares {
         check_metadata(freshest, &candidates[*index])?;
     }
     Ok(())
+}
+
+/// Compares what a journal's superblock says of the array with the freshest, and the journal with its device.
+fn check_journal(freshest: &Candidate, journal: &Candidate) -> Result<(), AssemblyError> {
+    named(freshest, journal, difference(&freshest.superblock, &journal.superblock))?;
+    let sectors = journal.superblock.data_size_sectors(journal.at_sector);
+    check_on_device(journal, sectors)
 }
 
 /// What a member says otherwise of its array than the array's own superblock does.
@@ -63,7 +73,7 @@ fn check_metadata(freshest: &Candidate, member: &Candidate) -> Result<(), Assemb
 /// Compares what two members say of their array, field by field, and the member with its device.
 pub(super) fn check_pair(freshest: &Candidate, member: &Candidate) -> Result<(), AssemblyError> {
     named(freshest, member, difference(&freshest.superblock, &member.superblock))?;
-    check_on_device(member)
+    check_on_device(member, member.used_sectors())
 }
 
 fn named(
@@ -106,19 +116,19 @@ fn logs(superblock: &Superblock) -> String {
 }
 
 /// Everything the array uses of the member lies on it.
-fn check_on_device(member: &Candidate) -> Result<(), AssemblyError> {
+fn check_on_device(member: &Candidate, used_sectors: u64) -> Result<(), AssemblyError> {
     let label = || member.label.clone();
     member
         .superblock
         .check_on_device(member.device_sectors)
         .map_err(|error| AssemblyError::OnDevice { label: label(), error })?;
     let offset = member.superblock.data_offset_sectors();
-    let end = offset.checked_add(member.used_sectors());
+    let end = offset.checked_add(used_sectors);
     if end.is_none_or(|end| end > member.device_sectors) {
         return Err(AssemblyError::DataBeyondDevice {
             label: label(),
             data_offset_sectors: offset,
-            size_sectors: member.used_sectors(),
+            size_sectors: used_sectors,
             device_sectors: member.device_sectors,
         });
     }

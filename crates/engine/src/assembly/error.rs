@@ -34,6 +34,10 @@ pub enum AssemblyError {
     RoleBeyondSlots { label: String, role: u16, raid_disks: u32 },
     /// More slots than can be served.
     TooManySlots { label: String, raid_disks: u32 },
+    /// Two devices are the array's write journal.
+    JournalTwice { first: String, second: String },
+    /// The write journal is missing, or one of these that are out of date.
+    JournalLost { stale: Vec<String> },
     /// A feature that is not served.
     Unsupported { label: String, reason: Unsupported },
     /// A reshape is under way; how far it is, if that is known.
@@ -99,6 +103,11 @@ impl fmt::Display for AssemblyError {
             Self::TooManySlots { label, raid_disks } => {
                 write!(f, "{label}: raid_disks is {raid_disks}; at most {MEMBERS_MAX} are supported")
             }
+            Self::JournalTwice { first, second } => write!(
+                f,
+                "{first} and {second} are both the array's write journal; leave out the one that is a copy"
+            ),
+            Self::JournalLost { stale } => journal_lost(f, stale),
             Self::Unsupported { label, reason } => write!(f, "{label}: {reason}"),
             Self::Reshape { label, done_percent } => {
                 write!(f, "{label}: the array is being reshaped")?;
@@ -157,6 +166,17 @@ impl fmt::Display for AssemblyError {
             }
         }
     }
+}
+
+fn journal_lost(f: &mut fmt::Formatter<'_>, stale: &[String]) -> fmt::Result {
+    f.write_str("the array's write journal is missing")?;
+    if !stale.is_empty() {
+        write!(f, " (out of date: {})", stale.join(", "))?;
+    }
+    f.write_str(
+        ", and may hold its last writes; name its device, too. --readonly reads the members as they are, --force gives the journal \
+         up and what it holds",
+    )
 }
 
 fn numbers(slots: &[Slot]) -> String {

@@ -38,10 +38,10 @@ use crate::units::Slot;
 pub struct Options {
     /// Start although members are missing that the superblocks expect (mdadm's `--run`).
     pub run: bool,
-    /// Take stale members where there are too few others, and a dirty degraded array as clean; start although members are missing
-    /// (mdadm's `--force`).
+    /// Take stale members where there are too few others, and a dirty degraded array as clean; start although members or the write
+    /// journal are missing (mdadm's `--force`).
     pub force: bool,
-    /// Nothing will be written: a bitmap that does not read is not in the way, nor is a dirty degraded array.
+    /// Nothing will be written: a bitmap that does not read is not in the way, nor is a dirty degraded array or a missing journal.
     pub readonly: bool,
     /// The layout of a RAID-0 whose superblock does not say it.
     pub raid0_layout: Option<Raid0Layout>,
@@ -123,6 +123,8 @@ pub enum StaleReason {
     /// Its own superblock gives it a slot, and the freshest knows it in none: the array was used without it, as after a start by
     /// force. It is no spare until somebody adds it as one.
     LetGo,
+    /// It was the array's write journal, and the latest superblock knows of none.
+    FormerJournal,
     /// It has more events than every member that holds data: a spare that strayed.
     StraySpare,
     /// A spare with less room than the array uses of each member.
@@ -150,6 +152,9 @@ impl std::fmt::Display for StaleReason {
             Self::LetGo => f.write_str(
                 "the latest superblock gives it no slot, although it held one; add it as a new member, which overwrites it",
             ),
+            Self::FormerJournal => {
+                f.write_str("it was the array's write journal, and the latest superblock says that there is none")
+            }
             Self::StraySpare => f.write_str("it has more events than every member that holds data"),
             Self::SmallSpare { sectors, needed } => {
                 write!(
@@ -183,6 +188,20 @@ pub enum Consistency {
     Bitmap,
     /// The partial parity log.
     Ppl,
+    /// The log on a write journal device, which has what the members may lack.
+    Journal,
+}
+
+/// The write journal of an array that has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journal {
+    /// The device is there.
+    Device {
+        /// Which.
+        candidate: usize,
+    },
+    /// It is missing or out of date, and with it what the members may lack. The array is only read, or the journal given up.
+    Lost,
 }
 
 /// An array that can be started.
@@ -221,6 +240,8 @@ pub struct Assembly {
     pub forced_clean: bool,
     /// What follows a crash.
     pub consistency: Consistency,
+    /// The write journal, where there should be one.
+    pub journal: Option<Journal>,
     /// Why the bitmap is not used though there should be one; only for reading.
     pub bitmap_damage: Option<String>,
 }
@@ -256,5 +277,7 @@ pub fn assemble(candidates: &[Candidate], options: Options) -> Result<Assembly, 
     collect::collect(candidates, chosen, options)
 }
 
+#[cfg(test)]
+mod journal_tests;
 #[cfg(test)]
 mod tests;

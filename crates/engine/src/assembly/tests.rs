@@ -15,11 +15,11 @@ use crate::units::Slot;
 
 const SIZE: u64 = 4096;
 const OFFSET: u64 = 2048;
-const FORCE: Options = Options { run: true, force: true, readonly: false, raid0_layout: None };
-const RUN: Options = Options { run: true, force: false, readonly: false, raid0_layout: None };
+pub(super) const FORCE: Options = Options { run: true, force: true, readonly: false, raid0_layout: None };
+pub(super) const RUN: Options = Options { run: true, force: false, readonly: false, raid0_layout: None };
 
 /// The members of a clean array at ten events.
-fn array(level: Level, members: u16) -> Vec<Candidate> {
+pub(super) fn array(level: Level, members: u16) -> Vec<Candidate> {
     (0..members).map(|slot| member(level, members, slot)).collect()
 }
 
@@ -45,12 +45,12 @@ fn member(level: Level, members: u16, slot: u16) -> Candidate {
     }
 }
 
-fn change(candidate: &mut Candidate, change: impl FnOnce(&mut Superblock1)) {
+pub(super) fn change(candidate: &mut Candidate, change: impl FnOnce(&mut Superblock1)) {
     let Superblock::V1(superblock) = &mut candidate.superblock else { panic!("made of version 1") };
     change(superblock);
 }
 
-fn change_all(members: &mut [Candidate], by: impl Fn(&mut Superblock1)) {
+pub(super) fn change_all(members: &mut [Candidate], by: impl Fn(&mut Superblock1)) {
     for member in members {
         change(member, &by);
     }
@@ -338,11 +338,8 @@ fn what_lies_beyond_the_device_is_refused() {
 
 #[test]
 fn what_is_not_served_is_refused_by_name() {
-    let features: [(Features, &str); 3] = [
-        (Features::RESHAPE_ACTIVE, "reshape"),
-        (Features::JOURNAL, "journal"),
-        (Features::BITMAP_VERSIONED, "cluster"),
-    ];
+    let features: [(Features, &str); 2] =
+        [(Features::RESHAPE_ACTIVE, "reshape"), (Features::BITMAP_VERSIONED, "cluster")];
     for (feature, word) in features {
         let mut members = array(Level::Raid5, 3);
         change(&mut members[2], |s| s.features |= feature);
@@ -353,39 +350,25 @@ fn what_is_not_served_is_refused_by_name() {
 
 #[test]
 fn what_a_stale_member_says_is_over_unless_it_is_needed() {
-    for feature in [Features::RESHAPE_ACTIVE, Features::JOURNAL] {
-        let mut members = array(Level::Raid6, 5);
-        change(&mut members[1], |s| (s.features, s.events) = (s.features | feature, 4));
-        let assembly = assemble(&members, RUN).unwrap();
-        assert_eq!(labels(&members, &assembly), ["m0", "-", "m2", "m3", "m4"]);
-        assert_eq!(assembly.stale[0].why, StaleReason::Events { found: 4, freshest: 10 });
-        // Two others are missing.
-        members.drain(3..);
-        assert!(assemble(&members, FORCE).is_err());
-    }
+    let feature = Features::RESHAPE_ACTIVE;
+    let mut members = array(Level::Raid6, 5);
+    change(&mut members[1], |s| (s.features, s.events) = (s.features | feature, 4));
+    let assembly = assemble(&members, RUN).unwrap();
+    assert_eq!(labels(&members, &assembly), ["m0", "-", "m2", "m3", "m4"]);
+    assert_eq!(assembly.stale[0].why, StaleReason::Events { found: 4, freshest: 10 });
+    // Two others are missing.
+    members.drain(3..);
+    assert!(assemble(&members, FORCE).is_err());
 }
 
 #[test]
 fn what_left_in_a_reshape_does_not_come_back_by_the_bitmap() {
-    for feature in [Features::RESHAPE_ACTIVE, Features::JOURNAL, Features::BITMAP_VERSIONED] {
+    for feature in [Features::RESHAPE_ACTIVE, Features::BITMAP_VERSIONED] {
         let mut members = with_a_member_that_missed_writes();
         change(&mut members[1], |s| s.features |= feature);
         let mut assembly = assemble(&members, RUN).unwrap();
         assert_eq!(assembly.stale[0].re_addable, None);
         assert!(!assembly.take_back(&members, 1));
-    }
-}
-
-#[test]
-fn what_the_freshest_calls_a_journal_is_refused() {
-    for role in [Role::Journal, Role::Spare] {
-        let mut members = array(Level::Raid5, 3);
-        let mut journal = members[2].clone();
-        change_all(&mut members, |s| s.dev_roles[3] = Role::Journal);
-        change(&mut journal, |s| (s.dev_number, s.dev_roles[3]) = (3, role));
-        members.push(journal);
-        let refused = assemble(&members, RUN).unwrap_err();
-        assert!(matches!(refused, AssemblyError::Unsupported { .. }), "{refused:?}");
     }
 }
 

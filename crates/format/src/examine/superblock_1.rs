@@ -74,7 +74,8 @@ fn sizes(superblock: &Superblock1, context: &Context, lines: &mut Vec<Line>) {
         lines.push(Line::Field("Recovery Offset", format!("{recovered} sectors")));
     }
     let (before, after) = unused(superblock, context);
-    if !has_new_offset && (before, after) != (0, 0) {
+    let has_unused = (before, after) != (0, 0) || superblock.role() == Role::Journal;
+    if !has_new_offset && has_unused {
         lines.push(Line::Field("Unused Space", format!("before={before} sectors, after={after} sectors")));
     }
 }
@@ -94,7 +95,8 @@ fn unused(superblock: &Superblock1, context: &Context) -> (i128, i128) {
         superblock.has_bad_block_log().then(|| start + i128::from(superblock.bblog_offset_sectors));
     if data < start {
         let end = bad_blocks.map_or(start, |sector| sector.min(start)).min(start + log);
-        return (data, (end - data - used).max(0));
+        let after = if superblock.role() == Role::Journal { (end - data) % 8 } else { end - data - used };
+        return (data, after.max(0));
     }
     let log_sectors = match (ppl, context.bitmap) {
         (Some(area), _) => i128::from(area.size_sectors),

@@ -38,10 +38,6 @@ pub struct Reshape {
 /// Why an array whose superblock reads well is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
-    /// The device is the array's write journal and holds none of its data.
-    JournalDevice,
-    /// The array's last writes may be on a write journal device, which is not read here.
-    WriteJournal,
     /// The bitmap is kept for several nodes of a cluster.
     ClusteredBitmap,
 }
@@ -49,13 +45,6 @@ pub enum Unsupported {
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::JournalDevice => {
-                "this device is a write journal; journals are not supported: leave it and its array to Linux md"
-            }
-            Self::WriteJournal => {
-                "the array has a write journal, which may hold its last writes; journals are not supported: leave the array to \
-                 Linux md"
-            }
             Self::ClusteredBitmap => "the array's bitmap is kept for a cluster, which is not supported",
         })
     }
@@ -131,6 +120,11 @@ impl Superblock1 {
         self.bitmap_or_ppl = u32::from(area.offset_sectors as u16) | u32::from(area.size_sectors) << 16;
     }
 
+    /// Whether the array has a write journal (`MD_FEATURE_JOURNAL`), on a device of its own.
+    pub const fn has_journal(&self) -> bool {
+        self.features.contains(Features::JOURNAL)
+    }
+
     /// Leaves the array without bitmap and PPL.
     pub fn clear_bitmap_and_ppl(&mut self) {
         let logs =
@@ -179,16 +173,14 @@ impl Superblock1 {
         })
     }
 
+    /// Where the log of a write journal device begins, in sectors from the start of its data (`journal_tail`, which the device has in
+    /// place of `recovery_offset`); none for other devices.
+    pub fn journal_tail_sectors(&self) -> Option<u64> {
+        (self.role() == Role::Journal).then_some(self.recovery_offset_sectors)
+    }
+
     /// Why this array is not taken, if there is a reason.
     pub fn unsupported(&self) -> Option<Unsupported> {
-        if self.role() == Role::Journal {
-            Some(Unsupported::JournalDevice)
-        } else if self.features.contains(Features::JOURNAL) {
-            Some(Unsupported::WriteJournal)
-        } else if self.features.contains(Features::BITMAP_VERSIONED) {
-            Some(Unsupported::ClusteredBitmap)
-        } else {
-            None
-        }
+        self.features.contains(Features::BITMAP_VERSIONED).then_some(Unsupported::ClusteredBitmap)
     }
 }

@@ -43,7 +43,7 @@ fn directory() -> PathBuf {
 }
 
 impl Fixture {
-    /// The bytes of a structure that the member has: `sb`, `bitmap`, `ppl`, `bblog`.
+    /// The bytes of a structure that the member has: `sb`, `bitmap`, `ppl`, `bblog`, `journal`.
     pub(crate) fn bytes(&self, kind: &str) -> Option<Vec<u8>> {
         let file = self.row["files"].get(kind)?["file"].as_str().unwrap();
         Some(fs::read(directory().join(file)).unwrap())

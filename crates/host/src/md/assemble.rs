@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use stripewise_engine::assembly::{self, Assembly, AssemblyError, Candidate, Options, Wanted, assemble};
+use stripewise_engine::journal::JournalReport;
 use stripewise_engine::ppl::PplReport;
 use stripewise_format::superblock::SuperblockError;
 
@@ -48,6 +49,12 @@ pub enum AssembleError {
     BadBlocks(PathBuf, probe::PointedError),
     /// Between finding the members and opening them, somebody wrote to one.
     Changed(PathBuf),
+    /// There is no log where a write journal's superblock says that it begins.
+    JournalDamaged(PathBuf),
+    /// A write journal has no room for the parity that is needed while a member is missing.
+    JournalFull(PathBuf),
+    /// The array has this write journal, through which nothing is written here.
+    Journaled(PathBuf),
 }
 
 impl From<HostError> for AssembleError {
@@ -85,6 +92,24 @@ impl fmt::Display for AssembleError {
             Self::BadBlocks(path, error) => {
                 write!(f, "{}: {error}; --readonly reads the array without the log", path.display())
             }
+            Self::JournalDamaged(path) => write!(
+                f,
+                "{}: the write journal's first meta block is damaged, and with it what the members may lack; --readonly reads the \
+                 members as they are, --force gives the journal up and has parity resynced",
+                path.display()
+            ),
+            Self::JournalFull(path) => write!(
+                f,
+                "{}: the write journal has no room for the parity of its data, which is needed without all members; name the missing \
+                 member, too",
+                path.display()
+            ),
+            Self::Journaled(path) => write!(
+                f,
+                "{}: writing through a write journal is not supported; --readonly reads the array, --overlay takes the writes, and \
+                 Linux md writes to it",
+                path.display()
+            ),
             Self::Changed(path) => {
                 write!(
                     f,
@@ -128,6 +153,12 @@ pub struct Assembled {
     pub assembly: Assembly,
     /// What the partial parity logs were good for, once they are followed.
     pub logs: Option<PplReport>,
+    /// What the write journal was good for, once it is followed.
+    pub replayed: Option<JournalReport>,
+    /// Whether the members were told that there is no write journal any more.
+    pub has_given_up_journal: bool,
+    /// Whether `force` was asked for.
+    pub(super) by_force: bool,
 }
 
 /// Finds one array's members. Everything is opened for reading only.
@@ -262,7 +293,14 @@ impl Found {
     /// They contradict each other, or are too few.
     pub fn assemble(self, options: Options) -> Result<Assembled, AssembleError> {
         let assembly = assemble(&self.candidates, options).map_err(|error| without(error, &self.skipped))?;
-        Ok(Assembled { found: self, assembly, logs: None })
+        Ok(Assembled {
+            found: self,
+            assembly,
+            logs: None,
+            replayed: None,
+            has_given_up_journal: false,
+            by_force: options.force,
+        })
     }
 
     /// Takes one in that was not found there.

@@ -9,6 +9,7 @@
 
 mod bitmap;
 mod cut_off;
+mod journal;
 mod policy;
 mod problem;
 mod reshape;
@@ -144,6 +145,12 @@ pub fn grow(
     let on_members = found.candidates.clone();
     let left_behind = cut_off::follow_all(&mut found.candidates);
     let assembled = found.assemble(options)?;
+    if assembled.assembly.consistency == Consistency::Journal {
+        return match change {
+            Change::Policy(Policy::Resync) => journal::leave(assembled, destroy),
+            _ => Err(has_journal()),
+        };
+    }
     let update = Update { events: assembled.assembly.events + 1, utime };
     let decision = match change {
         Change::Bitmap(change) => bitmap::decide(&assembled, change, update)?,
@@ -213,6 +220,13 @@ fn require_same(
 ) -> Result<(), AssembleError> {
     let now = opened.probe.found.first().and_then(|found| found.superblock.as_ref().ok());
     if now == Some(offered) { Ok(()) } else { Err(AssembleError::Changed(opened.probe.path.clone())) }
+}
+
+fn has_journal() -> GrowProblem {
+    GrowProblem::refused(
+        "the array has a write journal, which may hold its last writes; --consistency-policy resync brings them to the members and \
+         leaves the array without it",
+    )
 }
 
 /// Whether a member is being filled, or would be as soon as the array is opened.

@@ -1,4 +1,4 @@
-//! Following the partial parity logs of an array that is about to be opened for writing.
+//! Following the partial parity logs, or the write journal, of an array that is about to be opened for writing.
 
 use std::path::Path;
 
@@ -14,15 +14,21 @@ use crate::error::{HostError, MemberProblem};
 use crate::members::{self, Access, Member, MemberSpec};
 
 impl Assembled {
-    /// Makes parity right where writes were under way when the array was last used, and empties the logs. To be called
-    /// before [`Self::config`], which needs to know; arrays without such logs are left as they are.
+    /// Makes parity, and with a write journal data, right where writes were under way when the array was last used, and empties
+    /// the logs. To be called before [`Self::config`], which needs to know; arrays without such logs are left as they are.
     ///
     /// # Errors
-    /// A member cannot be opened, read or written; or somebody wrote to it meanwhile. The logs are then as they were.
+    /// A member cannot be opened, read or written; or somebody wrote to it meanwhile. The logs are then as they were. A write
+    /// journal that is damaged is given up only by force.
     pub fn follow_logs(&mut self, access: impl Fn(&Path) -> Access) -> Result<(), AssembleError> {
-        if self.assembly.consistency != Consistency::Ppl {
-            return Ok(());
+        match self.assembly.consistency {
+            Consistency::Ppl => self.follow_partial_parity(access),
+            Consistency::Journal => self.follow_journal(access),
+            Consistency::None | Consistency::Resync | Consistency::Bitmap => Ok(()),
         }
+    }
+
+    fn follow_partial_parity(&mut self, access: impl Fn(&Path) -> Access) -> Result<(), AssembleError> {
         let geometry = Geometry::new(&self.assembly.geometry).map_err(HostError::Geometry)?;
         let table = self.table();
         let spec = |index: usize| self.found.spec(index, access(&self.found.paths[index]));

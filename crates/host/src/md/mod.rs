@@ -7,6 +7,7 @@
 pub mod assemble;
 pub mod create;
 pub mod grow;
+pub mod journal;
 mod logs;
 mod open;
 pub mod overlay;

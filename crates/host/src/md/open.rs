@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stripewise_engine::assembly::{Candidate, Consistency, SlotState};
+use stripewise_engine::assembly::{Candidate, Consistency, Journal, SlotState};
 use stripewise_engine::metadata::{BitmapConfig, MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::{MemberIndex, Slot};
@@ -24,13 +24,20 @@ impl Assembled {
     /// [`crate::Array::close`] leaves it clean.
     ///
     /// # Errors
-    /// The overlay cannot take a member, or the bitmap no longer reads.
+    /// The overlay cannot take a member, the bitmap no longer reads, or the array has a write journal and is not read only.
     pub fn config(
         &self,
         read_only: bool,
         access: impl Fn(&Path) -> Access,
     ) -> Result<ArrayConfig, AssembleError> {
         let Self { found, assembly, .. } = self;
+        if let (Some(journal), false) = (assembly.journal, read_only) {
+            let candidate = match journal {
+                Journal::Device { candidate } => candidate,
+                Journal::Lost => assembly.freshest,
+            };
+            return Err(AssembleError::Journaled(found.paths[candidate].clone()));
+        }
         let spec = |index: usize| found.spec(index, access(&found.paths[index]));
         let table = self.table();
         let members = table.iter().map(|candidate| candidate.map_or(Ok(MemberSpec::Missing), spec));
@@ -101,6 +108,12 @@ impl Assembled {
                 superblock.features |= Features::RECOVERY_OFFSET | Features::RECOVERY_BITMAP;
                 superblock.recovery_offset_sectors = 0;
             }
+            if let Superblock::V1(superblock) = &mut superblock
+                && self.assembly.consistency != Consistency::Journal
+            {
+                // A member may say so yet, if power was cut while the journal was given up.
+                superblock.features = superblock.features.without(Features::JOURNAL);
+            }
             let bad_blocks = match self.bad_blocks(candidate) {
                 Err(_) if read_only => None,
                 read => read?,
@@ -117,7 +130,7 @@ impl Assembled {
     }
 
     /// What a member's bad-block log lists.
-    fn bad_blocks(&self, index: usize) -> Result<Option<Vec<BadRange>>, AssembleError> {
+    pub(super) fn bad_blocks(&self, index: usize) -> Result<Option<Vec<BadRange>>, AssembleError> {
         let Found { paths, candidates, overlay, .. } = &self.found;
         let (_, source) = look(&paths[index], overlay.as_ref())?;
         let Candidate { device_sectors, superblock, .. } = &candidates[index];
@@ -169,7 +182,11 @@ impl Assembled {
     /// # Errors
     /// A superblock is not what it was.
     pub fn check_unchanged(&self) -> Result<(), AssembleError> {
-        for index in self.table().into_iter().flatten() {
+        let journal = match self.assembly.journal {
+            Some(Journal::Device { candidate }) => Some(candidate),
+            Some(Journal::Lost) | None => None,
+        };
+        for index in self.table().into_iter().chain([journal]).flatten() {
             if self.found.has_changed(index)? {
                 return Err(AssembleError::Changed(self.found.paths[index].clone()));
             }

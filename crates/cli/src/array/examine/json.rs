@@ -67,6 +67,7 @@ struct MemberDocument {
     data_offset_bytes: u64,
     data_size_bytes: u64,
     recovered_bytes: Option<u64>,
+    journal_tail_bytes: Option<u64>,
     write_mostly: bool,
     failfast: bool,
     ppl: Option<PplDocument>,
@@ -255,6 +256,7 @@ fn member(superblock: &Superblock, at_sector: u64) -> MemberDocument {
         data_offset_bytes: superblock.data_offset_sectors().saturating_mul(512),
         data_size_bytes: superblock.data_size_sectors(at_sector).saturating_mul(512),
         recovered_bytes: v1.and_then(Superblock1::recovered_sectors).and_then(bytes),
+        journal_tail_bytes: v1.and_then(Superblock1::journal_tail_sectors).and_then(bytes),
         write_mostly: flags.is_write_mostly,
         failfast: flags.is_failfast,
         ppl: v1.and_then(Superblock1::ppl).map(|area| PplDocument {

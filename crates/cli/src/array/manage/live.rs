@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use stripewise_engine::array::members::Standing;
 use stripewise_engine::array::sync::SyncStatus;
-use stripewise_engine::assembly::{Candidate, Options, SlotState};
+use stripewise_engine::assembly::{Candidate, Journal, Options, SlotState};
 use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::Slot;
 use stripewise_format::device_flags::DeviceFlags;
@@ -54,6 +54,11 @@ fn as_it_is(assembled: &Assembled, array: &ArrayStatus) -> Option<Assembled> {
             bitmap: None,
         });
         found.paths.push(path);
+    }
+    // The journal behind them: an array that has one is only read, and its superblock as it was.
+    if let Some(Journal::Device { candidate }) = assembled.assembly.journal {
+        found.candidates.push(assembled.found.candidates[candidate].clone());
+        found.paths.push(assembled.found.paths[candidate].clone());
     }
     let options = Options { run: true, readonly: true, ..Options::default() };
     found.assemble(options).ok()

@@ -3,7 +3,9 @@
 use stripewise_engine::assembly::Consistency;
 use stripewise_format::grow::{Update, check_ppl, with_ppl, without_bitmap};
 
-use super::{Assembled, Decided, Decision, GrowProblem, Outcome, Policy, members, require_quiet};
+use super::{
+    Assembled, Decided, Decision, GrowProblem, Outcome, Policy, has_journal, members, require_quiet,
+};
 
 pub(super) fn decide(assembled: &Assembled, policy: Policy, update: Update) -> Result<Decision, GrowProblem> {
     let (assembly, candidates) = (&assembled.assembly, &assembled.found.candidates);
@@ -21,6 +23,8 @@ pub(super) fn decide(assembled: &Assembled, policy: Policy, update: Update) -> R
                 "the array has a bitmap; take it away first, with --bitmap none",
             ));
         }
+        // Decided before.
+        (_, Consistency::Journal) => return Err(has_journal()),
         (Policy::Resync, Consistency::Ppl) => {}
         (Policy::Ppl, Consistency::None | Consistency::Resync) => {
             check_ppl(&candidates[assembly.freshest].superblock).map_err(GrowProblem::Bitmap)?;

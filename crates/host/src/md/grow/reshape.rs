@@ -159,6 +159,9 @@ pub fn reshape(
     let on_members = found.candidates.clone();
     let left_behind = cut_off::follow_all(&mut found.candidates);
     let mut assembled = found.assemble(options)?;
+    if assembled.assembly.consistency == stripewise_engine::assembly::Consistency::Journal {
+        return Err(super::has_journal());
+    }
     let array = version_1(&assembled.found.candidates[assembled.assembly.freshest])
         .ok_or(match asked.level {
             Some(_) => GrowProblem::Level(LevelError::Metadata),

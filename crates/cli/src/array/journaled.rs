@@ -1,0 +1,69 @@
+//! Arrays with a write journal: what is refused, and what is said of the journal.
+
+use anyhow::Result;
+use stripewise_engine::assembly::Journal;
+use stripewise_engine::journal::JournalReport;
+use stripewise_host::md::assemble::{AssembleError, Assembled};
+use stripewise_host::md::journal::Pending;
+
+use super::select::impossible;
+
+/// Refuses to write to an array whose writes would have to go through a journal.
+pub(super) fn refuse(assembled: &Assembled) -> Result<()> {
+    match assembled.assembly.journal {
+        Some(Journal::Device { candidate }) => {
+            Err(AssembleError::Journaled(assembled.found.paths[candidate].clone()).into())
+        }
+        Some(Journal::Lost) | None => Ok(()),
+    }
+}
+
+/// What a write journal has is read from the members only when it has been brought there, which writes.
+pub(super) fn beware(assembled: &Assembled, is_readonly: bool) -> Result<()> {
+    let maybe = "so the last writes may be missing, and with them data of missing members";
+    let (what, advice) = match assembled.journal_pending()? {
+        Pending::Rows(0) => return Ok(()),
+        Pending::Rows(rows) => {
+            let plural = if rows == 1 { "" } else { "s" };
+            (
+                format!("the write journal has data of {rows} row{plural} of 4K that the members lack"),
+                "`stripewise assemble` brings them to the members",
+            )
+        }
+        Pending::Lost => (
+            format!("the write journal is missing, {maybe}"),
+            "`stripewise assemble --force` gives the journal up",
+        ),
+        Pending::Damaged => (
+            format!("the write journal's first meta block is damaged, {maybe}"),
+            "`stripewise assemble --force` gives the journal up",
+        ),
+    };
+    if !is_readonly {
+        return Err(impossible(format!("{what}; {advice}, --readonly takes the members as they are")));
+    }
+    say!("stripewise: {what}; the members are taken as they are");
+    Ok(())
+}
+
+/// Says what a write journal was good for, where there was something to follow.
+pub(super) fn tell(assembled: &Assembled) {
+    if let Some(JournalReport { rows, data_only_rows, without_parity, .. }) = assembled.replayed {
+        if rows + data_only_rows > 0 {
+            say!(
+                "stripewise: the write journal is empty; {} rows of 4K were brought to the members, {data_only_rows} of them with \
+                 parity computed",
+                rows + data_only_rows
+            );
+        }
+        if without_parity > 0 {
+            say!(
+                "stripewise: parity of {without_parity} rows cannot be computed: the members list too much of them as bad"
+            );
+        }
+    }
+    if assembled.has_given_up_journal {
+        let rest = if assembled.replayed.is_some() { "" } else { ", and what it held is lost" };
+        say!("stripewise: the array goes on without its write journal{rest}");
+    }
+}
