@@ -25,6 +25,7 @@ import traceback
 import grown
 import reshaped
 import shapes
+import shrunk
 import striped
 import unfinished
 from case import Case
@@ -56,7 +57,7 @@ def cases(options):
             if origin == "stripewise" or shape.mdadm_can():
                 made.append(Case(origin, shape, number + (origin == "mdadm")))
     if options.random is None:
-        made += unfinished.cases() + grown.cases() + reshaped.cases() + striped.cases()
+        made += unfinished.cases() + grown.cases() + reshaped.cases() + striped.cases() + shrunk.cases()
     patterns = [f"*{pattern}*" for pattern in options.only or ["*"]]
     return [case for case in made if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)]
 

@@ -71,7 +71,7 @@ pub(super) fn safe_min_sectors(array: &Superblock1, target: Target) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Course, check_reshape, plan_course, reshape_room};
+    use super::super::{Course, Place, Room, check_reshape, plan_course, reshape_room};
     use super::*;
     use crate::grow::{Beginning, Update};
     use crate::superblock_1::{MAX_SECTOR, Role};
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(check(&four, target(4, 64, F2)), Err(ReshapeError::FarCopies));
         assert_eq!(check(&array(4, 64, F2, 46_592), target(5, 64, F2)), Err(ReshapeError::FarCopies));
         assert_eq!(check(&four, target(4, 64, 0x103)), Err(ReshapeError::Copies { now: 2, asked: 3 }));
-        assert_eq!(check(&four, target(3, 64, N2)), Err(ReshapeError::Fewer { now: 4, asked: 3 }));
+        assert_eq!(check(&four, target(3, 64, N2)), Err(ReshapeError::FewerCopies { now: 4, asked: 3 }));
         let odd = array(4, 64, N2, 128 * 5);
         assert_eq!(
             check(&odd, target(4, 64, O2)),
@@ -150,7 +150,12 @@ mod tests {
         let tight = Superblock1 { data_offset_sectors: 160, ..four };
         assert!(matches!(
             course(&tight, target(5, 64, N2)),
-            Err(ReshapeError::Room { needed_sectors: 128, before_sectors: 80, either: false, .. })
+            Err(ReshapeError::Room {
+                needed_sectors: 128,
+                room: Room { before_sectors: 80, .. },
+                place: Place::Before,
+                ..
+            })
         ));
     }
 
