@@ -14,7 +14,9 @@ class Shrunk(Reshaped):
     def __init__(self, how, shape, change, number, used=None):
         super().__init__(how, shape, change, number)
         self.linux_words, self.used = list(change), used
-        self.kept = (used or shape.size) * (int(change[0].removeprefix("--raid-devices=")) - (2 if shape.level == "6" else 1))
+        self.kept = (used or shape.size) * int(change[0].removeprefix("--raid-devices=")) // shape.copies
+        if shape.level != "10":
+            self.kept -= (used or shape.size) * (2 if shape.level == "6" else 1)
         self.change = (change[0], f"--array-size={self.kept}", *change[1:])
         self.name += f"-used{used}K" if used else ""
 
@@ -65,24 +67,33 @@ def cases():
         (raid("5", 4, spares=1), "--raid-devices=3"),
     ]:
         add("reshaped", shape, *change)
+    def ten(members, size=24 * MIB, used=12 * MIB, layout="n2", **more):
+        return raid("10", members, size, used, layout=layout, **more)
+    for shape, *change in [(ten(4), "--raid-devices=3"), (ten(6, bitmap=True, metadata="1.1"), "--raid-devices=4"), (ten(4), "--raid-devices=3", "--chunk=32"),
+                           (ten(5, layout="o2"), "--raid-devices=4"), (ten(5, layout="n3", metadata="1.0"), "--raid-devices=4"), (ten(4, spares=1), "--raid-devices=2")]:
+        add("reshaped", shape, *change)
     full = {"used": None}
     add("reshaped", raid("5", 4, **full), "--raid-devices=3", used=24 * MIB - 1024 - 128)
     add("reshaped", raid("6", 6, bitmap=True, **full), "--raid-devices=4", used=24 * MIB - 1024 - 64)
+    add("reshaped", ten(6, **full), "--raid-devices=4", used=24 * MIB - 1024 - 64)
+    copies = [(ten(5, 32 * MIB, 20 * MIB), "--raid-devices=4"), (ten(6, 32 * MIB, 20 * MIB, bitmap=True), "--raid-devices=4", "--chunk=32"),
+              (ten(5, 32 * MIB, 20 * MIB, layout="o2", metadata="1.0"), "--raid-devices=4")]
     long = [
         (raid("5", 4, 32 * MIB, 20 * MIB), "--raid-devices=3"), (raid("6", 6, 32 * MIB, 20 * MIB, bitmap=True), "--raid-devices=4", "--chunk=32"),
         (raid("5", 5, 32 * MIB, 20 * MIB, metadata="1.1"), "--raid-devices=4", "--layout=ra"), (raid("4", 4, 32 * MIB, 20 * MIB, metadata="1.0", bitmap=True), "--raid-devices=3"),
     ]
     for how in ("reshaped-cut", "reshaped-cut-and-continued", "reshaped-part-way-by-md"):
-        for shape, *change in long:
+        for shape, *change in long + copies:
             add(how, shape, *change)
         made.append(None)  # even and odd ones change places
-    for shape, *change in long[:2]:
+    for shape, *change in [*long[:2], copies[0]]:
         add("reshaped-by-turns", shape, *change)
     for how in ("reshaped-first", "reshaped-last"):
-        for shape, *change in [(raid("5", 4, 16 * MIB, 8 * MIB), "--raid-devices=3"), (raid("6", 6, 16 * MIB, 8 * MIB, bitmap=True), "--raid-devices=4"),
+        for shape, *change in [(raid("5", 4, 16 * MIB, 8 * MIB), "--raid-devices=3"), (ten(4, 16 * MIB, 8 * MIB), "--raid-devices=3"), (raid("6", 6, 16 * MIB, 8 * MIB, bitmap=True), "--raid-devices=4"),
                                (raid("5", 5, 16 * MIB, 8 * MIB), "--raid-devices=3", "--chunk=32")]:
             add(how, shape, *change)
         made.append(None)
     for shape, *change in [(raid("5", 4), "--raid-devices=3"), (raid("6", 6, bitmap=True), "--raid-devices=4"), (raid("5", 5), "--raid-devices=4", "--chunk=32")]:
         add("reshaped-degraded", shape, *change)
+    add("reshaped-degraded", ten(5), "--raid-devices=4")
     return [case for case in made if case]

@@ -116,7 +116,9 @@ pub fn check_reshape(array: &Superblock1, target: Target, spares: u32) -> Result
         .find(|chunk| !size_sectors.is_multiple_of(u64::from(**chunk)))
     {
         Some(chunk) => Err(ReshapeError::ChunkDoesNotDivide { chunk_sectors: *chunk, size_sectors }),
-        None if array.level == Level::Raid10 => copies::check_held(array, target),
+        None if array.level == Level::Raid10 && raid_disks >= array.raid_disks => {
+            copies::check_held(array, target)
+        }
         None => Ok(()),
     }
 }
@@ -187,7 +189,11 @@ pub fn plan_course(
     let unit = u64::from(array.chunk_sectors.max(target.chunk_sectors));
     // Whole chunks of what there is, where that is less than mdadm would take.
     let by = |free: u64| {
-        if free < usual_sectors { (free / unit * unit).max(needed_sectors) } else { usual_sectors }
+        if free < usual_sectors {
+            (free / unit * unit).max(needed_sectors)
+        } else {
+            usual_sectors.max(needed_sectors)
+        }
     };
     let moved = |(member, _): &(&Superblock1, Room)| {
         let now = member.data_offset_sectors;

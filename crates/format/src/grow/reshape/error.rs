@@ -38,8 +38,8 @@ pub enum ReshapeError {
         /// Sectors of it that can be kept.
         most_sectors: u64,
     },
-    /// Slots of a RAID-10 or a RAID-0 would go.
-    FewerCopies {
+    /// Slots of a RAID-0 would go.
+    FewerStripes {
         /// Slots now.
         now: u32,
         /// Slots asked for.
@@ -160,7 +160,7 @@ impl fmt::Display for ReshapeError {
             ),
             Self::Same => f.write_str("the array is so already"),
             Self::Fewer { .. }
-            | Self::FewerCopies { .. }
+            | Self::FewerStripes { .. }
             | Self::TooFew { .. }
             | Self::NotFewer { .. }
             | Self::ArraySize { .. }
@@ -220,10 +220,10 @@ impl ReshapeError {
                 most_sectors / 2,
                 most_sectors / 2
             ),
-            Self::FewerCopies { now, asked } => write!(
+            Self::FewerStripes { now, asked } => write!(
                 f,
-                "the array has {now} raid devices, and {asked} would hold less; raid4, raid5 and raid6 arrays get fewer here, and others are \
-                 Linux's work (`mdadm --grow --array-size` and then `--raid-devices`)"
+                "the array has {now} raid devices, and {asked} would hold less; all of each member of a raid0 array is in use, so that it \
+                 takes a backup, which is Linux's work (`mdadm --grow --array-size` and then `--raid-devices` with `--backup-file`)"
             ),
             Self::TooFew { level, least, asked } => {
                 write!(f, "a {level} array has {least} raid devices or more; {asked} are too few")

@@ -4,18 +4,22 @@
 //! Facts: `raid5_check_reshape` and `raid5_start_reshape` in the kernel, which want the array cut short before (`mdadm --grow
 //! --array-size`), and data that move to higher sectors.
 
-use super::{ReshapeError, Room, Target, move_min_sectors};
+use super::{ReshapeError, Room, Target, copies, move_min_sectors};
 use crate::level::Level;
 use crate::superblock_1::Superblock1;
 
 /// Sectors that the array holds with the slots asked for, of so many sectors of each member.
 fn held_sectors(array: &Superblock1, target: Target, size_sectors: u64) -> u64 {
-    Superblock1 { raid_disks: target.raid_disks, size_sectors, ..array.clone() }.held_sectors()
+    let Target { raid_disks, chunk_sectors, layout } = target;
+    Superblock1 { raid_disks, chunk_sectors, layout, size_sectors, ..array.clone() }.held_sectors()
 }
 
 /// The least by which the data of a shrinking array can move: there is room for the rows that come next at every position.
 pub(super) fn shrink_min_sectors(array: &Superblock1, target: Target) -> u64 {
-    u64::from(array.chunk_sectors.max(target.chunk_sectors)).min(move_min_sectors(array, target))
+    match array.level {
+        Level::Raid10 => copies::safe_min_sectors(array, target),
+        _ => u64::from(array.chunk_sectors.max(target.chunk_sectors)).min(move_min_sectors(array, target)),
+    }
 }
 
 /// Sectors that are used of each member while the data move, and from then on: all that are used now if the members have room for the
@@ -26,11 +30,16 @@ pub fn shrunk_size_sectors(array: &Superblock1, target: Target, rooms: &[Room]) 
         return size_sectors;
     }
     let room = rooms.iter().map(|room| room.after_sectors).min().unwrap_or(0);
-    if room >= shrink_min_sectors(array, target) {
+    let least = shrink_min_sectors(array, target);
+    if room >= least {
         return size_sectors;
     }
-    let unit = u64::from(array.chunk_sectors.max(target.chunk_sectors)).max(1);
-    let missing = move_min_sectors(array, target).saturating_sub(room).next_multiple_of(unit);
+    let unit = match array.level {
+        Level::Raid10 => move_min_sectors(array, target),
+        _ => u64::from(array.chunk_sectors.max(target.chunk_sectors)),
+    };
+    let missing =
+        move_min_sectors(array, target).max(least).saturating_sub(room).next_multiple_of(unit.max(1));
     // Of next to nothing no part can be left unused.
     size_sectors.checked_sub(missing).filter(|size| *size > 0).unwrap_or(size_sectors)
 }
@@ -70,9 +79,6 @@ pub fn check_kept(
 pub(super) fn check(array: &Superblock1, target: Target) -> Result<(), ReshapeError> {
     if target.raid_disks >= array.raid_disks {
         return Ok(());
-    }
-    if array.level == Level::Raid10 {
-        return Err(ReshapeError::FewerCopies { now: array.raid_disks, asked: target.raid_disks });
     }
     let least = u32::from(array.level.members_min());
     if target.raid_disks < least {

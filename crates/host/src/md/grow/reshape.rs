@@ -346,7 +346,9 @@ fn begin(
         let now = rooms(assembled, members, &superblocks);
         let size_sectors = shrunk_size_sectors(&taken, target, &now);
         check_kept(&taken, target, size_sectors, asked.array_sectors).map_err(GrowProblem::Reshape)?;
-        superblocks.iter_mut().for_each(|one| one.size_sectors = size_sectors);
+        for one in &mut superblocks {
+            one.size_sectors = size_sectors;
+        }
     }
     let rooms = rooms(assembled, members, &superblocks);
     let rooms: Vec<_> = superblocks.iter().zip(rooms).collect();

@@ -135,16 +135,21 @@ impl Course {
     /// Whether it comes to its end. Where rows of less data are written backwards, it may be stuck before; else what can go on once can
     /// always.
     fn ends(mut self) -> bool {
-        let is_fewer = matches!(&self.way, Way::Rows(old, new) if new.data < old.data);
-        while is_fewer {
+        let is_fewer = match &self.way {
+            Way::Rows(old, new) => new.data < old.data,
+            Way::Copies(apart) => apart.new.slots < apart.old.slots,
+        };
+        if !is_fewer {
+            return true;
+        }
+        loop {
             match self.next(u64::MAX) {
                 Next::Move(range) => self.moved(&range),
                 Next::Record if !self.is_ahead() => return false,
                 Next::Record => self.recorded(),
-                Next::Done => break,
+                Next::Done => return true,
             }
         }
-        true
     }
 
     /// What is next; a move is of about so many sectors of each member at most.

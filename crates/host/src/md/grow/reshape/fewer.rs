@@ -9,11 +9,14 @@ use stripewise_format::superblock_1::{Role, Superblock1};
 
 use super::super::GrowProblem;
 
-/// A bitmap's head on a member of which less may be used than before. What it stands for more is not set: nothing is due.
+/// A bitmap's head on a member of which less may be used than before, or of an array that holds less. What it stands for more is not set: nothing is due.
 pub(super) fn bitmap_of(member: &Superblock1, mut head: BitmapSuperblock) -> BitmapSuperblock {
     let is_fewer = member.reshape().is_some_and(|reshape| reshape.delta_disks < 0);
-    if is_fewer && member.level != Level::Raid10 {
-        head.sync_size_sectors = head.sync_size_sectors.min(member.size_sectors);
+    if is_fewer {
+        // A RAID-10's counts the array's sectors.
+        let is_copies = member.level == Level::Raid10;
+        let sync_sectors = if is_copies { member.reshape_sectors() } else { member.size_sectors };
+        head.sync_size_sectors = head.sync_size_sectors.min(sync_sectors);
     }
     head
 }
@@ -59,7 +62,8 @@ pub(super) fn require_going(
         return Ok(());
     }
     let missing = read[..before].iter().filter(|member| member.is_none()).count();
-    if missing > usize::from(array.level.parity_count()) {
+    // Which copies are needed is asked slot by slot.
+    if array.level != Level::Raid10 && missing > usize::from(array.level.parity_count()) {
         return Err(GrowProblem::Refused(format!(
             "{missing} of the {before} members are missing that the reshape began with, and what has not moved yet needs all but {}; name \
              them",

@@ -384,9 +384,6 @@ pub(super) fn check_supported(array: &Superblock1) -> Result<(), String> {
     if reshape.new_level != array.level.number() {
         return Err(format!("its level is being changed; {linux}"));
     }
-    if reshape.delta_disks < 0 && array.level == Level::Raid10 {
-        return Err(format!("it is being reshaped to fewer raid devices; {linux}"));
-    }
     if reshape.backwards && reshape.delta_disks > 0 {
         return Err(format!("it is being reshaped backwards to more raid devices; {linux}"));
     }
