@@ -30,8 +30,6 @@ ATTEMPTS = 8
 class Reshaped(Grown):
     """`change` is what mdadm's and stripewise's `--grow` are told."""
 
-    first_events = 1  # that the first superblocks count
-
     def __init__(self, how, shape, change, number):
         super().__init__(how, shape, number)
         self.change = change
@@ -159,7 +157,7 @@ class Reshaped(Grown):
             pathlib.Path(path).write_bytes(whole)
             if path in reached:
                 events, = struct.unpack_from("<Q", self._superblock(path), 200)
-                self._put(path, self._under_way(ended[path], events + self.first_events, at_end=False))
+                self._put(path, self._under_way(ended[path], events + 1, at_end=False))
         self._linux_loses_nothing(everyone)
         self._host("grow", "--continue", *self._shuffled(everyone))
         self._ended()

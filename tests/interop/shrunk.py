@@ -9,8 +9,6 @@ from shapes import MIB, Shape, equal
 class Shrunk(Reshaped):
     """`change` has the number of members first. All is kept that they hold, which with `used` KiB of each is less than it might be."""
 
-    first_events = 2
-
     def __init__(self, how, shape, change, number, used=None):
         super().__init__(how, shape, change, number)
         self.linux_words, self.used = list(change), used

@@ -407,8 +407,7 @@ impl Superblock1 {
 }
 
 /// The superblocks of a reshape's end count so many changes at once: a member that they did not reach looks for its data where they
-/// were, and is out of date to everybody. So do the first where slots go: Linux would go on with a member that they did not reach, and
-/// have nothing to fall back on for the last rows.
+/// were, and is out of date to everybody.
 pub const END_EVENTS: u64 = 2;
 
 /// Takes members that a reshape's first or last superblocks did not reach as what they would have become. Answers which those are.
@@ -444,9 +443,7 @@ fn begin_as(member: &Superblock1, array: &Superblock1) -> Option<Superblock1> {
         taken.size_sectors = taken.size_sectors.min(array.size_sectors);
     }
     let new = taken.with_reshape(&beginning, offset, update);
-    let behind = array.events.checked_sub(member.events)?;
-    let is_fewer = reshape.delta_disks < 0;
-    let is_behind = member.reshape().is_none() && (behind == 1 || is_fewer && behind == END_EVENTS);
+    let is_behind = member.reshape().is_none() && member.events.checked_add(1) == Some(array.events);
     let is_alike = taken.as_it_is() == before;
     let is_at_start = new.reshape_position_sectors == array.reshape_position_sectors;
     let room = reshape_room(&taken, None);

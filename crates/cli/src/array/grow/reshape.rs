@@ -17,6 +17,7 @@ use stripewise_host::md::grow::{Asked, ReshapeChange, Reshaped, Watch, reshape, 
 
 use super::super::select::{impossible, tell};
 use super::super::signals::{is_watched, stop_flag};
+use super::super::size::Size;
 use super::{Array, Document, GrowArgs, now, problem};
 use crate::exit::Exit;
 use crate::output::{print, print_json};
@@ -106,7 +107,7 @@ fn asked(args: &GrowArgs) -> Result<Option<Asked>> {
     Ok(Some(Asked {
         level: args.level,
         raid_disks: args.raid_devices,
-        array_sectors: args.array_size.map(|size| size.sectors()),
+        array_sectors: args.array_size.map(Size::sectors),
         chunk_sectors: chunk_sectors.map_err(|_| impossible("the chunk is at most 1G"))?,
         layout: args.layout.clone(),
         add: args.add.clone(),

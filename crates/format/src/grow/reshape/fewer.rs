@@ -11,7 +11,7 @@ use crate::superblock_1::Superblock1;
 /// Sectors that the array holds with the slots asked for, of so many sectors of each member.
 fn held_sectors(array: &Superblock1, target: Target, size_sectors: u64) -> u64 {
     let Target { raid_disks, chunk_sectors, layout } = target;
-    Superblock1 { raid_disks, chunk_sectors, layout, size_sectors, ..array.clone() }.held_sectors()
+    Superblock1 { layout, size_sectors, chunk_sectors, raid_disks, ..array.clone() }.held_sectors()
 }
 
 /// The least by which the data of a shrinking array can move: there is room for the rows that come next at every position.

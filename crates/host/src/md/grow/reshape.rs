@@ -25,8 +25,7 @@ use std::path::PathBuf;
 use stripewise_engine::assembly::{Assembly, Options};
 use stripewise_format::create::Area;
 use stripewise_format::grow::{
-    Beginning, Changed, END_EVENTS, LevelError, ReshapeError, Room, Update, check_kept, check_reshape,
-    plan_course, reshape_room, shrunk_size_sectors,
+    Beginning, Changed, LevelError, ReshapeError, Room, Update, check_reshape, plan_course, reshape_room,
 };
 use stripewise_format::level::Level;
 use stripewise_format::superblock::Superblock;
@@ -311,10 +310,6 @@ fn begin(
         level::require_members(assembly, array, &wanted)?;
     }
     let taken = wanted.taken(assembled, array);
-    let is_fewer = target.raid_disks < taken.raid_disks;
-    if !is_fewer {
-        check_kept(&taken, target, taken.size_sectors, asked.array_sectors).map_err(GrowProblem::Reshape)?;
-    }
     if wanted.moves {
         check_reshape(&taken, target, assembly.spares.len() as u32).map_err(GrowProblem::Reshape)?;
     }
@@ -331,24 +326,12 @@ fn begin(
     if wanted.takeover.is_some() {
         level::check_taken(assembled, members, &now, &superblocks)?;
     }
-    if let Some(place) = superblocks.iter().position(|one| one.features.contains(Features::BAD_BLOCKS)) {
-        let label = &candidates[members[place]].label;
-        return Err(GrowProblem::Refused(format!(
-            "{label}: its bad-block log lists sectors, which would move; `stripewise repair` strikes those that it can write, and \
-             `replace` has another member take its place"
-        )));
-    }
-    let update = Update { events: assembly.events + if is_fewer { END_EVENTS } else { 1 }, utime };
+    require_no_bad_blocks(&superblocks, |place| &candidates[members[place]].label)?;
+    let now = rooms(assembled, members, &superblocks);
+    fewer::settle_kept(&taken, target, asked.array_sectors, &now, &mut superblocks)?;
+    let update = Update { events: assembly.events + 1, utime };
     if !wanted.moves {
         return Ok(Begun::Taken(superblocks.iter().map(|one| one.with_update(update)).collect()));
-    }
-    if is_fewer {
-        let now = rooms(assembled, members, &superblocks);
-        let size_sectors = shrunk_size_sectors(&taken, target, &now);
-        check_kept(&taken, target, size_sectors, asked.array_sectors).map_err(GrowProblem::Reshape)?;
-        for one in &mut superblocks {
-            one.size_sectors = size_sectors;
-        }
     }
     let rooms = rooms(assembled, members, &superblocks);
     let rooms: Vec<_> = superblocks.iter().zip(rooms).collect();
@@ -368,6 +351,20 @@ fn begin(
     let (read, written) = slots_of(&begun);
     require_room(&begun[0], &begun, &read, &written)?;
     Ok(Begun::Reshape(begun))
+}
+
+fn require_no_bad_blocks<'a>(
+    superblocks: &[Superblock1],
+    label: impl Fn(usize) -> &'a String,
+) -> Result<(), GrowProblem> {
+    match superblocks.iter().position(|one| one.features.contains(Features::BAD_BLOCKS)) {
+        None => Ok(()),
+        Some(place) => Err(GrowProblem::Refused(format!(
+            "{}: its bad-block log lists sectors, which would move; `stripewise repair` strikes those that it can write, and \
+             `replace` has another member take its place",
+            label(place)
+        ))),
+    }
 }
 
 /// What the members have free.

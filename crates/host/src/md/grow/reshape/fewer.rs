@@ -4,10 +4,29 @@ use std::path::PathBuf;
 
 use stripewise_engine::assembly::Options;
 use stripewise_format::bitmap::BitmapSuperblock;
+use stripewise_format::grow::{Room, Target, check_kept, shrunk_size_sectors};
 use stripewise_format::level::Level;
 use stripewise_format::superblock_1::{Role, Superblock1};
 
 use super::super::GrowProblem;
+
+/// Settles how much of each member is used from now on. It is said how much of the array is kept where it gets smaller, and only there.
+pub(super) fn settle_kept(
+    array: &Superblock1,
+    target: Target,
+    asked_sectors: Option<u64>,
+    rooms: &[Room],
+    superblocks: &mut [Superblock1],
+) -> Result<(), GrowProblem> {
+    let size_sectors = shrunk_size_sectors(array, target, rooms);
+    check_kept(array, target, size_sectors, asked_sectors).map_err(GrowProblem::Reshape)?;
+    if size_sectors < array.size_sectors {
+        for one in superblocks {
+            one.size_sectors = size_sectors;
+        }
+    }
+    Ok(())
+}
 
 /// A bitmap's head on a member of which less may be used than before, or of an array that holds less. What it stands for more is not set: nothing is due.
 pub(super) fn bitmap_of(member: &Superblock1, mut head: BitmapSuperblock) -> BitmapSuperblock {

@@ -13,8 +13,7 @@ use stripewise_engine::io::Role as Operand;
 use stripewise_engine::units::Slot;
 use stripewise_format::bitmap::BitmapSuperblock;
 use stripewise_format::grow::{
-    Beginning, END_EVENTS, Target, Update, check_reshape, follow_reshape, plan_course, reshape_room,
-    take_over,
+    Beginning, Target, Update, check_reshape, follow_reshape, plan_course, reshape_room, take_over,
 };
 use stripewise_format::level::Level;
 use stripewise_format::superblock_1::{Role, Superblock1};
@@ -151,9 +150,7 @@ trait Trial {
         let roles =
             (0..self.devices()).map(|n| if n < slots { Role::Slot(n as u16) } else { Role::Spare }).collect();
         let beginning = Beginning { target: self.target(), backwards: course.backwards, roles };
-        let is_fewer = self.target().raid_disks < superblocks[0].raid_disks;
-        let events = if is_fewer { 10 + END_EVENTS } else { 11 };
-        let update = Update { events, utime: Timestamp::from_seconds(1) };
+        let update = Update { events: 11, utime: Timestamp::from_seconds(1) };
         for (index, one) in superblocks.iter().enumerate() {
             let begun = one.with_reshape(&beginning, course.new_offsets[index], update);
             (&model).write(index, AT_SECTOR, &begun.to_bytes())?;
