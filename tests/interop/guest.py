@@ -94,7 +94,10 @@ def stop():
 def attribute(name, value=None):
     path = MD / name
     if value is None:
-        return path.read_text().strip() if path.exists() else None
+        try:
+            return path.read_text().strip()
+        except FileNotFoundError:  # another level may have come meanwhile, which has none
+            return None
     path.write_text(str(value))
     return None
 

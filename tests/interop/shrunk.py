@@ -91,6 +91,9 @@ def cases():
                                (raid("5", 5, 16 * MIB, 8 * MIB), "--raid-devices=3", "--chunk=32")]:
             add(how, shape, *change)
         made.append(None)
+    tight = raid("6", 6, 32 * MIB, 31 * MIB - 64)  # less room than mdadm takes, which helps itself with a backup
+    for how in ("reshaped-cut", "reshaped-cut-and-continued"):
+        add(how, tight, "--raid-devices=5")
     for shape, *change in [(raid("5", 4), "--raid-devices=3"), (raid("6", 6, bitmap=True), "--raid-devices=4"), (raid("5", 5), "--raid-devices=4", "--chunk=32")]:
         add("reshaped-degraded", shape, *change)
     add("reshaped-degraded", ten(5), "--raid-devices=4")

@@ -343,6 +343,25 @@ fn what_was_cut_off_is_refused_until_it_is_continued() {
     }
 }
 
+fn events(folder: &Path, name: &str) -> u64 {
+    let image = fs::read(folder.join(name)).unwrap();
+    u64::from_le_bytes(image[4096 + 200..][..8].try_into().unwrap())
+}
+
+/// Sets a superblock's events, and its sum.
+fn put_events(folder: &Path, name: &str, events: u64) {
+    let mut image = fs::read(folder.join(name)).unwrap();
+    let block = &mut image[4096..8192];
+    block[200..208].copy_from_slice(&events.to_le_bytes());
+    block[216..220].fill(0);
+    let word = |at: usize| u64::from(u32::from_le_bytes(block[at..at + 4].try_into().unwrap()));
+    let words = 64 + word(220) as usize / 2;
+    let sum: u64 = (0..words).map(|index| word(4 * index)).sum();
+    let sum = ((sum & 0xffff_ffff) + (sum >> 32)) as u32;
+    block[216..220].copy_from_slice(&sum.to_le_bytes());
+    fs::write(folder.join(name), image).unwrap();
+}
+
 #[test]
 fn what_was_cut_off_with_fewer_members_needs_those_that_go_until_it_is_continued() {
     let kept = 160 << 20;
@@ -359,6 +378,11 @@ fn what_was_cut_off_with_fewer_members_needs_those_that_go_until_it_is_continued
         let needed = "2 of the 4 members are missing that the reshape began with";
         assert!(refused.contains(needed) || refused.contains("not enough"), "{refused}");
         let Some(lost) = lost else {
+            // Power may fail when a member whose slot goes alone says how far it came.
+            let events = names.split_whitespace().map(|name| events(path, name)).max().unwrap();
+            for name in names.split_whitespace() {
+                put_events(path, name, events + u64::from(name == "3.img"));
+            }
             let told = json(path, &format!("grow --continue --json{names}"));
             assert_eq!(told["reshape"]["freed"], serde_json::json!(["3.img"]), "{told}");
             assert!(ok(path, &format!("read{names}"), b"")[..kept] == content[..kept]);
