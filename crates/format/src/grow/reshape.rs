@@ -1,9 +1,9 @@
 //! The superblock's part of a reshape, as by `mdadm --grow` (4.2) and Linux 6.1: a level with parity, or a RAID-10, gets more
 //! or fewer members, another chunk or another layout, and all data move.
 //!
-//! Data move towards lower sectors of the members if there is room before them, else from the end towards higher ones, as they always do
-//! where members go: then
-//! `data_offset` changes ([`Superblock1::new_offset_sectors`]), and nothing that is not yet recorded as moved is written over.
+//! Data move towards lower sectors of the members if there is room before them, else from the end towards higher ones, as always where
+//! members go: then `data_offset` changes ([`Superblock1::new_offset_sectors`]), and nothing that is not yet recorded as moved is
+//! written over.
 //! Linux moves the first rows by help of a backup where there is no room; that is not done here.
 //!
 //! Facts: `super_1_sync`, `md_finish_reshape` and `raid5_start_reshape` in the kernel; the choice of the offsets from what

@@ -1,8 +1,8 @@
-//! What is a reshape's own that takes slots away: how much of the array is kept, what it takes to say so, and how much of each member
-//! is used where there is no room to move the data otherwise.
+//! What is a reshape's own that takes slots away: how much of the array is kept, which has to be said, and how much of each member is
+//! used where there is no room to move the data otherwise.
 //!
-//! Facts: `raid5_check_reshape` and `raid5_start_reshape` in the kernel, which want the array cut short before (`mdadm --grow
-//! --array-size`), and data that move to higher sectors.
+//! Facts: `raid5_check_reshape`, `raid5_start_reshape` and `raid10_start_reshape` in the kernel, which want the array cut short before
+//! (`mdadm --grow --array-size`) and data that move to higher sectors; by how much from what mdadm 4.2 chose (see the tests).
 
 use super::{ReshapeError, Room, Target, copies, move_min_sectors};
 use crate::level::Level;

@@ -132,7 +132,7 @@ impl Course {
         Ok(self)
     }
 
-    /// Whether it comes to its end. Where rows of less data are written backwards, it may be stuck before; else what can go on once can
+    /// Whether it comes to its end. With fewer members it may be stuck on the way, with as many or more what can go on once can
     /// always.
     fn ends(mut self) -> bool {
         let is_fewer = match &self.way {
