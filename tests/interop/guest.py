@@ -94,7 +94,10 @@ def stop():
 def attribute(name, value=None):
     path = MD / name
     if value is None:
-        return path.read_text().strip() if path.exists() else None
+        try:
+            return path.read_text().strip()
+        except FileNotFoundError:  # another level may have come meanwhile, which has none
+            return None
     path.write_text(str(value))
     return None
 
@@ -288,10 +291,10 @@ def part_way(members, create=(), add=None, replace=None, at=0, seed=0):
 
 
 def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None, run_on=False, pause_s=None, level=None,
-            added=(), level_at_end=None):
+            added=(), level_at_end=None, kept_kib=None, used_kib=None):
     """An array, made and written whole if there is a `create`, else assembled as it is, that is reshaped by `grow` (`mdadm --grow`)
     and stopped when the sector `at` of each member is reached, or at the end. With `run_on` a reshape goes on by itself, to its end or
-    for a while. `added` are images that `grow` calls added0 and so on; `level_at_end` is waited for. `level` is written where md takes another level, without mdadm, which may ask for more."""
+    for a while. With `kept_kib` the array is cut short first, and less of each member is used with `used_kib`. `added` are images that `grow` calls added0 and so on; `level_at_end` is waited for. `level` is written where md takes another level, without mdadm, which may ask for more."""
     devices = attach(members)
     if create:
         answer = {"said": run("mdadm", "--create", ARRAY, "--run", *create, *devices)}
@@ -303,6 +306,8 @@ def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None,
         hurry()
     if add:
         run("mdadm", "--manage", ARRAY, "--add", *attach(add))
+    if kept_kib:
+        cut_short(kept_kib, used_kib)
     if at is not None:
         attribute("sync_max", at)
     if grow:
@@ -331,6 +336,15 @@ def reshape(members, create=(), seed=0, add=(), partial=False, grow=(), at=None,
         attribute("sync_action", "frozen")
     stop()
     return answer
+
+
+def cut_short(kept_kib, used_kib):
+    """What has to be said before a reshape to fewer members. Unless its direction is, too, the kernel refuses mdadm 4.2 the offset that
+    it moves the data to."""
+    run("mdadm", "--grow", ARRAY, f"--array-size={kept_kib}")
+    if used_kib:
+        run("mdadm", "--grow", ARRAY, f"--size={used_kib}")
+    attribute("reshape_direction", "backwards")
 
 
 def wait_level(level):

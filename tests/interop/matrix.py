@@ -26,6 +26,7 @@ import grown
 import journaled
 import reshaped
 import shapes
+import shrunk
 import striped
 import unfinished
 from case import Case
@@ -57,7 +58,8 @@ def cases(options):
             if origin == "stripewise" or shape.mdadm_can():
                 made.append(Case(origin, shape, number + (origin == "mdadm")))
     if options.random is None:
-        made += unfinished.cases() + journaled.cases() + grown.cases() + reshaped.cases() + striped.cases()
+        made += unfinished.cases() + journaled.cases() + grown.cases() + reshaped.cases()
+        made += striped.cases() + shrunk.cases()
     patterns = [f"*{pattern}*" for pattern in options.only or ["*"]]
     return [case for case in made if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)]
 

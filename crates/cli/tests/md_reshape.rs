@@ -62,6 +62,77 @@ fn data_are_where_they_were_in_an_array_of_another_shape() {
 }
 
 #[test]
+fn fewer_members_hold_what_is_kept_and_the_others_are_spares() {
+    for (options, count, change, left, used) in [
+        ("-l 5 -n 4 -c 64 -z 6M", 4, "-n 3 --array-size 10M", 3, 6 << 20),
+        ("-l 6 -n 6 -c 16 -e 1.0 -z 6M -b internal", 6, "-n 4 -c 32 -Z 12M", 4, 6 << 20),
+        ("-l 10 -n 4 -c 64 -z 6M -b internal", 4, "-n 3 -c 32 -Z 9M", 3, 6 << 20),
+        ("-l 10 -n 5 -p o2 -c 64", 5, "-n 3 -Z 16000K", 3, (11 << 20) - (128 << 10)),
+        // No room behind the data: what they move by is left unused.
+        ("-l 4 -n 4 -c 64 -e 1.1", 4, "-n 3 -Z 20M", 3, (11 << 20) - (128 << 10)),
+        ("-l 5 -n 5 -c 64 -p ra -b internal", 5, "-n 4 -p ls -Z 20M", 4, (11 << 20) - (192 << 10)),
+    ] {
+        let (folder, names, content) = made(options, count, 12);
+        let path = folder.path();
+        let told = json(path, &format!("grow --json {change}{names}"));
+        let reshape = &told["reshape"];
+        assert_eq!((&reshape["is_done"], &reshape["percent"]), (&true.into(), &100.0.into()), "{told}");
+        assert_eq!(reshape["is_recovery_due"], false, "{told}");
+        let is_copies = options.contains("-l 10");
+        let kept = match &options[..4] {
+            _ if is_copies => used * left / 2,
+            "-l 6" => used * (left - 2),
+            _ => used * (left - 1),
+        };
+        assert_eq!(reshape["array_bytes"], serde_json::json!([content.len(), kept]), "{told}");
+        assert_eq!(reshape["used_bytes"][1], used, "{told}");
+        let names_of: Vec<&str> = names.split_whitespace().collect();
+        assert_eq!(reshape["freed"], serde_json::json!(names_of[left..]), "{told}");
+        let read = ok(path, &format!("read{names}"), b"");
+        assert!(read == content[..kept], "{options} {change}: bytes differ");
+        ok(path, &format!("check{names}"), b"");
+        let one_less = names_of[1..left].join(" ");
+        assert!(ok(path, &format!("read --run {one_less}"), b"") == read, "{change}: without a member");
+        let detail = json(path, &format!("detail --json{names}"));
+        assert_eq!(
+            (&detail["raid_devices"], &detail["spare_devices"]),
+            (&left.into(), &(count - left).into())
+        );
+        if options.contains("-e 1.0") {
+            continue; // there is too little room before the data
+        }
+        // And back: the spares are members again.
+        ok(path, &format!("grow -n {count}{names}"), b"");
+        let read = ok(path, &format!("read{names}"), b"");
+        let is_new_zeroes = is_copies || read[kept..].iter().all(|byte| *byte == 0);
+        assert!(read[..kept] == content[..kept] && is_new_zeroes, "{change}: back");
+        ok(path, &format!("assemble{names}"), b"");
+        ok(path, &format!("check{names}"), b"");
+    }
+}
+
+#[test]
+fn without_a_member_fewer_are_had_and_one_that_was_freed_takes_its_slot() {
+    for (level, size, lost, is_due) in [
+        ("5", 12, "1.img", true),
+        ("5", 12, "3.img", false),
+        ("10", 9, "0.img", true),
+        ("10", 9, "3.img", false),
+    ] {
+        let (folder, names, content) = made(&format!("-l {level} -n 4 -c 64 -z 6M"), 4, 12);
+        let path = folder.path();
+        let rest = names.replace(&format!(" {lost}"), "");
+        let refused = fails(path, &format!("grow -n 3 -Z {size}M{rest}"), b"", 2);
+        assert!(refused.contains("--run"), "{refused}");
+        let told = json(path, &format!("grow --json --run -n 3 -Z {size}M{rest}"));
+        assert_eq!(told["reshape"]["is_recovery_due"], is_due, "{told}");
+        ok(path, &format!("assemble{rest}"), b"");
+        ok(path, &format!("check{rest}"), b"");
+        assert!(ok(path, &format!("read{rest}"), b"") == content[..size << 20], "{level} {lost}");
+    }
+}
+
+#[test]
 fn copies_are_where_they_were_in_an_array_of_another_shape() {
     for (options, count, change, said) in [
         ("-l 10 -n 4 -x 1 -c 64 -b internal", 5, "-n 5", "the array has 5 raid devices, before 4 now"),
@@ -129,7 +200,16 @@ fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
     let five = "-l 5 -n 3 -x 1 -c 64";
     for (options, count, words, said) in [
         ("-l 5 -n 3 -c 64", 3, "-n 4", "need as many spares, and there are 0; `stripewise add-spare`"),
-        (five, 4, "-n 2", "`mdadm --grow --array-size`"),
+        (five, 4, "-n 2", "holds 30720K on 3 raid devices, and with 2 all beyond 15296K would be lost"),
+        (five, 4, "-n 2 --array-size 16M", "16384K are to be kept, and 2 raid devices hold 15296K"),
+        (five, 4, "-n 2 --array-size 15360K", "a part of each member is left unused"),
+        (five, 4, "-n 1 --array-size 1M", "a raid5 array has 2 raid devices or more; 1 are too few"),
+        (five, 4, "-n 4 --array-size 1M", "this one has 3, and 4 hold all of it"),
+        (five, 4, "-c 32 --array-size 1M", "--array-size needs --raid-devices"),
+        ("-l 6 -n 5 -c 64", 5, "-n 3 --array-size 1M", "a raid6 array has 4 raid devices or more"),
+        ("-l 5 -n 4 -c 64 -e 0.90", 4, "-n 3 --array-size 1M", "`mdadm --grow --backup-file`"),
+        ("-l 5 -n 4 -c 64 -k ppl", 4, "-n 3 --array-size 1M", "with --consistency-policy resync"),
+        ("-l 1 -n 2", 2, "-n 1 --array-size 1M", "this array holds all it held with any number"),
         (five, 4, "-n 3", "the array is so already"),
         (five, 4, "-n 4 --force", "a reshape needs a spare"),
         (five, 4, "-c 6K", "it is a power of two"),
@@ -139,7 +219,9 @@ fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
         (five, 4, "--continue -c 32", "one change at a time"),
         ("-l 4 -n 3 -c 64", 3, "-p ls", "no layouts"),
         ("-l 10 -n 4 -c 64", 4, "-n 5", "need as many spares, and there are 0"),
-        ("-l 10 -n 4 -c 64", 4, "-n 3", "`mdadm --grow --array-size`"),
+        ("-l 10 -n 4 -c 64", 4, "-n 3", "--array-size SIZE, 22912K or less"),
+        ("-l 10 -n 4 -c 64", 4, "-n 1 --array-size 1M", "raid10 array has 2 raid devices or more"),
+        ("-l 10 -n 4 -c 64 -p n3", 4, "-n 2 --array-size 1M", "copies"),
         ("-l 10 -n 4 -c 64", 4, "-p n2", "the array is so already"),
         ("-l 10 -n 4 -c 64", 4, "-p f2", "copies that lie far away (fN) are not moved"),
         ("-l 10 -n 4 -c 64 -p f2", 4, "-c 32", "copies that lie far away (fN) are not moved"),
@@ -208,11 +290,10 @@ fn what_is_due_is_done_before_a_reshape() {
 }
 
 /// Runs until some of it is recorded, and then sends a signal.
-fn cut(folder: &Path, words: &str, signal: &str) -> (Option<i32>, String) {
+fn cut(folder: &Path, words: &str, signal: &str, is_far: impl Fn(u64) -> bool) -> (Option<i32>, String) {
     let child = command(folder, words).spawn().unwrap();
     let began = Instant::now();
-    while position(folder).is_none_or(|position| position < 1000) && began.elapsed() < Duration::from_secs(20)
-    {
+    while !position(folder).is_some_and(&is_far) && began.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let sent = std::process::Command::new("kill").arg(signal).arg(child.id().to_string()).status();
@@ -231,7 +312,7 @@ fn what_was_cut_off_is_refused_until_it_is_continued() {
         let (folder, names, content) = made(options, count, 96);
         let one_less = names.rsplit_once(' ').unwrap().0;
         let path = folder.path();
-        let (ended, said) = cut(path, &format!("grow -c 32{names}"), signal);
+        let (ended, said) = cut(path, &format!("grow -c 32{names}"), signal, |position| position >= 1000);
         assert_eq!(ended, code, "{said}");
         if code.is_some() {
             assert!(
@@ -259,5 +340,63 @@ fn what_was_cut_off_is_refused_until_it_is_continued() {
             // It is out of date, and is had back as a new one.
             assert!(ok(path, &format!("read --run{names}"), b"") == content);
         }
+    }
+}
+
+fn events(folder: &Path, name: &str) -> u64 {
+    let image = fs::read(folder.join(name)).unwrap();
+    u64::from_le_bytes(image[4096 + 200..][..8].try_into().unwrap())
+}
+
+/// Sets a superblock's events, and its sum.
+fn put_events(folder: &Path, name: &str, events: u64) {
+    let mut image = fs::read(folder.join(name)).unwrap();
+    let block = &mut image[4096..8192];
+    block[200..208].copy_from_slice(&events.to_le_bytes());
+    block[216..220].fill(0);
+    let word = |at: usize| u64::from(u32::from_le_bytes(block[at..at + 4].try_into().unwrap()));
+    let words = 64 + word(220) as usize / 2;
+    let sum: u64 = (0..words).map(|index| word(4 * index)).sum();
+    let sum = ((sum & 0xffff_ffff) + (sum >> 32)) as u32;
+    block[216..220].copy_from_slice(&sum.to_le_bytes());
+    fs::write(folder.join(name), image).unwrap();
+}
+
+#[test]
+fn what_was_cut_off_with_fewer_members_needs_those_that_go_until_it_is_continued() {
+    let kept = 160 << 20;
+    for lost in [None, Some("3.img"), Some("0.img")] {
+        let (folder, names, content) = made("-l 5 -n 4 -c 64 -z 90M", 4, 96);
+        let path = folder.path();
+        let whole = 2 * (90 << 11);
+        let is_far = |position| position < whole - 1000;
+        let (ended, said) = cut(path, &format!("grow -n 3 -Z 160M{names}"), "-KILL", is_far);
+        assert_eq!(ended, None, "{said}");
+        let refused = fails(path, &format!("read{names}"), b"", 2);
+        assert!(refused.contains("being reshaped, and "), "{refused}");
+        let refused = fails(path, "grow --continue --run 0.img 1.img", b"", 2);
+        let needed = "2 of the 4 members are missing that the reshape began with";
+        assert!(refused.contains(needed) || refused.contains("not enough"), "{refused}");
+        let Some(lost) = lost else {
+            // Power may fail when a member whose slot goes alone says how far it came.
+            let events = names.split_whitespace().map(|name| events(path, name)).max().unwrap();
+            for name in names.split_whitespace() {
+                put_events(path, name, events + u64::from(name == "3.img"));
+            }
+            let told = json(path, &format!("grow --continue --json{names}"));
+            assert_eq!(told["reshape"]["freed"], serde_json::json!(["3.img"]), "{told}");
+            assert!(ok(path, &format!("read{names}"), b"")[..kept] == content[..kept]);
+            ok(path, &format!("check{names}"), b"");
+            continue;
+        };
+        let rest = names.replace(&format!(" {lost}"), "");
+        let refused = fails(path, &format!("grow --continue{rest}"), b"", 2);
+        assert!(refused.contains("--run"), "{refused}");
+        let told = json(path, &format!("grow --continue --run --json{rest}"));
+        assert_eq!(told["reshape"]["is_recovery_due"], lost == "0.img", "{told}");
+        assert!(ok(path, &format!("read --run{rest}"), b"")[..kept] == content[..kept], "{lost}");
+        ok(path, &format!("assemble{rest}"), b"");
+        ok(path, &format!("check{rest}"), b"");
+        assert!(ok(path, &format!("read{rest}"), b"")[..kept] == content[..kept], "{lost} recovered");
     }
 }

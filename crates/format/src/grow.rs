@@ -25,8 +25,8 @@ pub use follow::{follow, is_dropped, is_left_behind};
 pub use level::{LevelError, Takeover, check_one_zone, level_layout, take_over};
 pub use ppl::{check_ppl, with_ppl};
 pub use reshape::{
-    Beginning, Course, END_EVENTS, ReshapeError, Room, Target, check_reshape, follow_reshape, plan_course,
-    reshape_room,
+    Beginning, Course, END_EVENTS, Place, ReshapeError, Room, Target, check_kept, check_reshape,
+    follow_reshape, plan_course, reshape_room, shrunk_size_sectors,
 };
 pub use size::{
     Resized, SizeError, bitmap_area, bitmap_room_sectors, resize_bitmap, room_sectors, settle_size, with_size,

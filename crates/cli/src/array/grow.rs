@@ -62,9 +62,14 @@ pub(crate) struct GrowArgs {
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max, group = "change")]
     size: Option<MaxSize>,
     /// New number of slots. raid1: more, with a spare for each, or fewer, if the slots are empty. raid4, raid5, raid6 and raid10:
-    /// more, with a spare for each; this reshapes the array. raid0: more, with an --add for each; this reshapes it
+    /// more, with a spare for each; this reshapes the array. raid4, raid5 and raid6: fewer, with --array-size; this reshapes the array.
+    /// raid0: more, with an --add for each; this reshapes it
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "change")]
     raid_devices: Option<u32>,
+    /// With fewer --raid-devices: how much of the array is to be kept. All beyond what it holds then is lost: make the file system on it
+    /// smaller first
+    #[arg(long, short = 'Z', value_name = "SIZE")]
+    array_size: Option<Size>,
     /// A blank device that a raid0 takes in with --raid-devices; may be repeated
     #[arg(long, short, value_name = "DEVICE")]
     add: Vec<PathBuf>,
@@ -103,6 +108,7 @@ impl GrowArgs {
             (self.assume_clean && self.size.is_none(), "--assume-clean needs --size"),
             (self.force && self.raid_devices.is_none(), "--force needs --raid-devices"),
             (!self.add.is_empty() && self.raid_devices.is_none(), "--add needs --raid-devices"),
+            (self.array_size.is_some() && self.raid_devices.is_none(), "--array-size needs --raid-devices"),
             (
                 self.bitmap_chunk.is_some() && self.bitmap != Some(BitmapArg::Internal),
                 "--bitmap-chunk needs --bitmap internal",
@@ -175,6 +181,10 @@ pub(crate) fn run(args: &GrowArgs) -> Result<Exit> {
     let (paths, options) = (found.paths.clone(), select.options(Use::Write));
     let result = if reshape::is_meant(args, &found) {
         reshape::run(args, found, options)
+    } else if args.array_size.is_some() {
+        Err(impossible(
+            "--array-size says how much a reshape to fewer raid devices keeps; this array holds all it held with any number",
+        ))
     } else {
         grow_in_place(args, found, options, change)
     };

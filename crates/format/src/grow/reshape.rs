@@ -1,8 +1,9 @@
 //! The superblock's part of a reshape, as by `mdadm --grow` (4.2) and Linux 6.1: a level with parity, or a RAID-10, gets more
-//! members, another chunk or another layout, and all data move.
+//! or fewer members, another chunk or another layout, and all data move.
 //!
-//! Data move towards lower sectors of the members if there is room before them, else from the end towards higher ones: then
-//! `data_offset` changes ([`Superblock1::new_offset_sectors`]), and nothing that is not yet recorded as moved is written over.
+//! Data move towards lower sectors of the members if there is room before them, else from the end towards higher ones, as always where
+//! members go: then `data_offset` changes ([`Superblock1::new_offset_sectors`]), and nothing that is not yet recorded as moved is
+//! written over.
 //! Linux moves the first rows by help of a backup where there is no room; that is not done here.
 //!
 //! Facts: `super_1_sync`, `md_finish_reshape` and `raid5_start_reshape` in the kernel; the choice of the offsets from what
@@ -10,6 +11,7 @@
 
 mod copies;
 mod error;
+mod fewer;
 
 use super::level::Takeover;
 use super::{BLOCK_SECTORS, Update};
@@ -17,7 +19,8 @@ use crate::bitmap::BitmapSuperblock;
 use crate::error::require;
 use crate::level::Level;
 use crate::superblock_1::{Features, Minor, Role, Superblock1, Superblock1Error};
-pub use error::ReshapeError;
+pub use error::{Place, ReshapeError};
+pub use fewer::{check_kept, shrunk_size_sectors};
 
 /// From here on an offset is not rounded further: 1 MiB.
 const ALIGNED_SECTORS: u64 = 2048;
@@ -92,13 +95,11 @@ pub fn check_reshape(array: &Superblock1, target: Target, spares: u32) -> Result
     if array.ppl().is_some() {
         return Err(ReshapeError::Ppl);
     }
-    if raid_disks < array.raid_disks {
-        return Err(ReshapeError::Fewer { now: array.raid_disks, asked: raid_disks });
-    }
+    fewer::check(array, target)?;
     if array.level == Level::Raid10 {
         copies::check(array, target)?;
     }
-    let added = raid_disks - array.raid_disks;
+    let added = raid_disks.saturating_sub(array.raid_disks);
     let most = if array.level == Level::Raid6 { 255 } else { crate::create::SLOTS_MAX_V1 };
     if raid_disks > most {
         return Err(ReshapeError::TooMany { most, asked: raid_disks });
@@ -115,13 +116,15 @@ pub fn check_reshape(array: &Superblock1, target: Target, spares: u32) -> Result
         .find(|chunk| !size_sectors.is_multiple_of(u64::from(**chunk)))
     {
         Some(chunk) => Err(ReshapeError::ChunkDoesNotDivide { chunk_sectors: *chunk, size_sectors }),
-        None if array.level == Level::Raid10 => copies::check_held(array, target),
+        None if array.level == Level::Raid10 && raid_disks >= array.raid_disks => {
+            copies::check_held(array, target)
+        }
         None => Ok(()),
     }
 }
 
-/// The least by which data are moved: what holds the fewest whole stripes, old and new, that are as long as each other, spread over
-/// the fewer members. It is a chunk, of the larger kind, or more.
+/// The least by which mdadm has data move: what holds the fewest whole stripes, old and new, that are as long as each other, spread over
+/// the members of before.
 fn move_min_sectors(array: &Superblock1, target: Target) -> u64 {
     if array.level == Level::Raid10 {
         return copies::move_min_sectors(array, target);
@@ -130,7 +133,7 @@ fn move_min_sectors(array: &Superblock1, target: Target) -> u64 {
     let stripe = |disks: u32, chunk: u32| u64::from(disks - parity) * u64::from(chunk);
     let (old, new) =
         (stripe(array.raid_disks, array.chunk_sectors), stripe(target.raid_disks, target.chunk_sectors));
-    let data = u64::from(array.raid_disks.min(target.raid_disks) - parity);
+    let data = u64::from(array.raid_disks - parity);
     old / common_divisor(old, new) * new / data
 }
 
@@ -146,8 +149,8 @@ fn common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// How the data of members with so much room move: more members forwards, by what mdadm moves them, or by less where there is not so
-/// much room; else to where there is more room, by about half of it. The member with the least room decides for all, as mdadm has it:
+/// How the data of members with so much room move: more members forwards, fewer backwards, by what mdadm moves them, or by less where
+/// there is not so much room; else to where there is more room, by about half of it. The member with the least room decides for all, as mdadm has it:
 /// the others could not follow one another, nor could a device of its size take a member's place.
 ///
 /// # Errors
@@ -157,38 +160,47 @@ pub fn plan_course(
     target: Target,
     members: &[(&Superblock1, Room)],
 ) -> Result<Course, ReshapeError> {
-    let is_growing = target.raid_disks > array.raid_disks;
+    let (is_growing, is_shrinking) =
+        (target.raid_disks > array.raid_disks, target.raid_disks < array.raid_disks);
     let usual_sectors = move_min_sectors(array, target);
     let needed_sectors = match array.level {
         Level::Raid10 => copies::safe_min_sectors(array, target),
         _ if is_growing => grow_min_sectors(array, target),
+        _ if is_shrinking => fewer::shrink_min_sectors(array, target),
         _ => usual_sectors,
     };
     let least = |room: fn(&Room) -> u64| members.iter().map(|(_, r)| room(r)).min().unwrap_or(0);
     let (before, after) = (least(|room| room.before_sectors), least(|room| room.after_sectors));
-    let backwards = !is_growing && after >= before;
+    let backwards = is_shrinking || (!is_growing && after >= before);
     let has_room = |room: &Room| {
         let free = if backwards { room.after_sectors } else { room.before_sectors };
         free >= needed_sectors
     };
     if let Some(member) = members.iter().position(|(_, room)| !has_room(room)) {
-        let Room { before_sectors, after_sectors } = members[member].1;
-        let (either, has_backup) = (!is_growing, array.level != Level::Raid10);
-        return Err(ReshapeError::Room {
-            member,
-            needed_sectors,
-            before_sectors,
-            after_sectors,
-            either,
-            has_backup,
-        });
+        let room = members[member].1;
+        let has_backup = array.level != Level::Raid10;
+        let place = match (is_growing, is_shrinking) {
+            (true, _) => Place::Before,
+            (_, true) => Place::Behind,
+            _ => Place::Either,
+        };
+        return Err(ReshapeError::Room { member, needed_sectors, room, place, has_backup });
     }
+    let unit = u64::from(array.chunk_sectors.max(target.chunk_sectors));
+    // Whole chunks of what there is, where that is less than mdadm would take.
+    let by = |free: u64| {
+        if free < usual_sectors {
+            (free / unit * unit).max(needed_sectors)
+        } else {
+            usual_sectors.max(needed_sectors)
+        }
+    };
     let moved = |(member, _): &(&Superblock1, Room)| {
         let now = member.data_offset_sectors;
         let new = if is_growing {
-            let unit = u64::from(array.chunk_sectors.max(target.chunk_sectors));
-            let less = (before / unit * unit).max(needed_sectors);
-            now - if before < usual_sectors { less } else { usual_sectors }
+            now - by(before)
+        } else if is_shrinking {
+            now + by(after)
         } else if backwards {
             let end = now + after;
             round_offset(now..=end, now + needed_sectors..=end)
@@ -305,8 +317,8 @@ impl Superblock1 {
         new
     }
 
-    /// The superblock when the reshape has ended, but for what it filled: `md_finish_reshape` and `super_1_sync`. Fields that mean
-    /// nothing any more stay as they were, as in Linux. Without a reshape it is the same.
+    /// The superblock when the reshape has ended, but for what it filled: `md_finish_reshape` and `super_1_sync`. Whose slot went is a
+    /// spare (`raid5_finish_reshape`). Fields that mean nothing any more stay as they were, as in Linux. Without a reshape it is the same.
     #[must_use]
     pub fn reshaped(&self) -> Self {
         let Some(reshape) = self.reshape() else { return self.clone() };
@@ -317,6 +329,11 @@ impl Superblock1 {
             .without(Features::RESHAPE_ACTIVE | Features::NEW_OFFSET | Features::RESHAPE_BACKWARDS);
         new.chunk_sectors = reshape.new_chunk_sectors;
         new.layout = reshape.new_layout;
+        for role in &mut new.dev_roles {
+            if matches!(role, Role::Slot(slot) if u32::from(*slot) >= self.raid_disks) {
+                *role = Role::Spare;
+            }
+        }
         new.data_offset_sectors = self.data_offset_sectors.saturating_add_signed(offset);
         new.data_size_sectors = self.data_size_sectors.saturating_add_signed(-offset);
         new
@@ -421,7 +438,10 @@ fn begin_as(member: &Superblock1, array: &Superblock1) -> Option<Superblock1> {
     let offset = reshape.new_offset_sectors;
     let update = Update { events: array.events, utime: array.utime };
     let before = Takeover { raid_disks: array.slots_before_reshape(), ..array.as_it_is() };
-    let taken = member.follow_level(before, &array.dev_roles)?;
+    let mut taken = member.follow_level(before, &array.dev_roles)?;
+    if reshape.delta_disks < 0 {
+        taken.size_sectors = taken.size_sectors.min(array.size_sectors);
+    }
     let new = taken.with_reshape(&beginning, offset, update);
     let is_behind = member.reshape().is_none() && member.events.checked_add(1) == Some(array.events);
     let is_alike = taken.as_it_is() == before;

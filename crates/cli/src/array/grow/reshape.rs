@@ -2,6 +2,7 @@
 //! level where they are.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ use stripewise_host::md::grow::{Asked, ReshapeChange, Reshaped, Watch, reshape, 
 
 use super::super::select::{impossible, tell};
 use super::super::signals::{is_watched, stop_flag};
+use super::super::size::Size;
 use super::{Array, Document, GrowArgs, now, problem};
 use crate::exit::Exit;
 use crate::output::{print, print_json};
@@ -36,6 +38,8 @@ pub(super) struct Told {
     is_recovery_due: bool,
     is_resync_due: bool,
     empty_slots: u32,
+    used_bytes: [u64; 2],
+    freed: Vec<String>,
     dropped: Vec<String>,
 }
 
@@ -103,6 +107,7 @@ fn asked(args: &GrowArgs) -> Result<Option<Asked>> {
     Ok(Some(Asked {
         level: args.level,
         raid_disks: args.raid_devices,
+        array_sectors: args.array_size.map(Size::sectors),
         chunk_sectors: chunk_sectors.map_err(|_| impossible("the chunk is at most 1G"))?,
         layout: args.layout.clone(),
         add: args.add.clone(),
@@ -111,7 +116,7 @@ fn asked(args: &GrowArgs) -> Result<Option<Asked>> {
 }
 
 fn percent(reshaped: &Reshaped) -> f64 {
-    let total = reshaped.change.size_sectors.max(1);
+    let total = reshaped.change.size_sectors.1.max(1);
     (reshaped.done_sectors as f64 / total as f64 * 1000.0).floor() / 10.0
 }
 
@@ -168,7 +173,10 @@ fn said(reshaped: &Reshaped) -> String {
         format!("the array has {} now\n", changes.join("; "))
     };
     let (before, now) = change.array_sectors;
-    if before != now {
+    if before > now {
+        let _ = writeln!(text, "it holds {}K now, before {}K", now / 2, before / 2);
+    }
+    if before < now {
         let (before, now) = (before / 2, now / 2);
         let new = if change.is_new_resynced() {
             "resynced when the array is next assembled or served, and reads as anything until it is written"
@@ -177,7 +185,21 @@ fn said(reshaped: &Reshaped) -> String {
         };
         let _ = writeln!(text, "it holds {now}K now, before {before}K; what is new is {new}");
     }
-    if reshaped.is_recovery_due {
+    let (before, now) = change.size_sectors;
+    if before > now {
+        let _ = writeln!(
+            text,
+            "{}K of each member are used now, before {}K, since data had to move and there was no room",
+            now / 2,
+            before / 2
+        );
+    }
+    for path in &reshaped.freed {
+        let _ = writeln!(text, "{}: is a spare now", path.display());
+    }
+    if reshaped.is_recovery_due && change.raid_disks.1 < change.raid_disks.0 {
+        text += "a spare takes the empty slot when the array is next assembled or served\n";
+    } else if reshaped.is_recovery_due {
         text += "a spare is recovered for what was added when the array is next assembled or served\n";
     }
     if reshaped.empty_slots > 0 {
@@ -199,6 +221,10 @@ fn said(reshaped: &Reshaped) -> String {
     text
 }
 
+fn paths(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.display().to_string()).collect()
+}
+
 fn told(reshaped: &Reshaped) -> Told {
     let change = &reshaped.change;
     let bytes = |sectors: u32| u64::from(sectors) * 512;
@@ -209,13 +235,15 @@ fn told(reshaped: &Reshaped) -> Told {
         layout: layouts(reshaped),
         array_bytes: [change.array_sectors.0 * 512, change.array_sectors.1 * 512],
         done_bytes: reshaped.done_sectors * 512,
-        total_bytes: change.size_sectors * 512,
+        total_bytes: change.size_sectors.1 * 512,
         percent: percent(reshaped),
         is_done: reshaped.is_done,
         is_recovery_due: reshaped.is_recovery_due,
         is_resync_due: reshaped.is_resync_due,
         empty_slots: reshaped.empty_slots,
-        dropped: reshaped.dropped.iter().map(|path| path.display().to_string()).collect(),
+        used_bytes: [change.size_sectors.0 * 512, change.size_sectors.1 * 512],
+        freed: paths(&reshaped.freed),
+        dropped: paths(&reshaped.dropped),
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) fn safe_min_sectors(array: &Superblock1, target: Target) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Course, check_reshape, plan_course, reshape_room};
+    use super::super::{Course, Place, Room, check_reshape, plan_course, reshape_room};
     use super::*;
     use crate::grow::{Beginning, Update};
     use crate::superblock_1::{MAX_SECTOR, Role};
@@ -113,6 +113,10 @@ mod tests {
             (4, 5, 64, 64, O2, 47_104, -256, false),
             (4, 4, 64, 128, N2, 24_576, 10_240, true),
             (4, 4, 64, 32, N2, 47_104, -1024, false),
+            (4, 3, 64, 64, N2, 24_576, 128, true),
+            (6, 4, 64, 64, N2, 24_576, 128, true),
+            (4, 3, 64, 32, N2, 24_576, 128, true),
+            (5, 4, 64, 64, O2, 24_576, 256, true),
         ] {
             let found = course(&array(disks, chunk, layout, size), target(more, new_chunk, layout));
             assert_eq!(
@@ -134,7 +138,12 @@ mod tests {
         assert_eq!(check(&four, target(4, 64, F2)), Err(ReshapeError::FarCopies));
         assert_eq!(check(&array(4, 64, F2, 46_592), target(5, 64, F2)), Err(ReshapeError::FarCopies));
         assert_eq!(check(&four, target(4, 64, 0x103)), Err(ReshapeError::Copies { now: 2, asked: 3 }));
-        assert_eq!(check(&four, target(3, 64, N2)), Err(ReshapeError::Fewer { now: 4, asked: 3 }));
+        assert_eq!(check(&four, target(3, 64, N2)), Ok(()));
+        assert_eq!(
+            check(&array(3, 64, N2, 1280), target(2, 128, N2)),
+            Ok(()),
+            "how much is kept is asked elsewhere"
+        );
         let odd = array(4, 64, N2, 128 * 5);
         assert_eq!(
             check(&odd, target(4, 64, O2)),
@@ -150,7 +159,12 @@ mod tests {
         let tight = Superblock1 { data_offset_sectors: 160, ..four };
         assert!(matches!(
             course(&tight, target(5, 64, N2)),
-            Err(ReshapeError::Room { needed_sectors: 128, before_sectors: 80, either: false, .. })
+            Err(ReshapeError::Room {
+                needed_sectors: 128,
+                room: Room { before_sectors: 80, .. },
+                place: Place::Before,
+                ..
+            })
         ));
     }
 

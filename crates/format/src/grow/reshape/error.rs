@@ -2,7 +2,19 @@
 
 use std::fmt;
 
+use super::Room;
 use crate::level::Level;
+
+/// Where room would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Before the data.
+    Before,
+    /// Behind them.
+    Behind,
+    /// Before or behind them.
+    Either,
+}
 
 /// Why an array is not reshaped so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,12 +27,55 @@ pub enum ReshapeError {
     Ppl,
     /// The array is so already.
     Same,
-    /// Slots would go.
+    /// Slots would go, and nobody said how much of the array is to be kept.
     Fewer {
         /// Slots now.
         now: u32,
         /// Slots asked for.
         asked: u32,
+        /// Sectors of the array now.
+        now_sectors: u64,
+        /// Sectors of it that can be kept.
+        most_sectors: u64,
+    },
+    /// Slots of a RAID-0 would go.
+    FewerStripes {
+        /// Slots now.
+        now: u32,
+        /// Slots asked for.
+        asked: u32,
+    },
+    /// Fewer slots than the level has at least.
+    TooFew {
+        /// The level.
+        level: Level,
+        /// Slots that it has at least.
+        least: u32,
+        /// Slots asked for.
+        asked: u32,
+    },
+    /// It is said how much of the array is to be kept, and no slots go.
+    NotFewer {
+        /// Slots now.
+        now: u32,
+        /// Slots asked for.
+        asked: u32,
+    },
+    /// More is to be kept of the array than it holds with the slots asked for.
+    ArraySize {
+        /// Slots asked for.
+        asked: u32,
+        /// Sectors that are to be kept.
+        asked_sectors: u64,
+        /// Sectors that can be.
+        most_sectors: u64,
+    },
+    /// More is to be kept of the array than lets the data move: without room behind them a part of each member has to be left unused.
+    ArraySizeRoom {
+        /// Sectors that are to be kept.
+        asked_sectors: u64,
+        /// Sectors that can be.
+        most_sectors: u64,
     },
     /// Fewer spares than slots that are added.
     Spares {
@@ -77,12 +132,10 @@ pub enum ReshapeError {
         member: usize,
         /// Sectors that it takes.
         needed_sectors: u64,
-        /// Sectors that are free before its data.
-        before_sectors: u64,
-        /// Sectors that are free behind its data.
-        after_sectors: u64,
-        /// Whether room behind the data would do as well.
-        either: bool,
+        /// What it has.
+        room: Room,
+        /// Where it would do.
+        place: Place,
         /// Whether Linux can do without, by help of a backup.
         has_backup: bool,
     },
@@ -106,11 +159,12 @@ impl fmt::Display for ReshapeError {
                 "beside a partial parity log md reshapes nothing; take it away first, with --consistency-policy resync",
             ),
             Self::Same => f.write_str("the array is so already"),
-            Self::Fewer { now, asked } => write!(
-                f,
-                "the array has {now} raid devices, and {asked} would hold less; Linux makes arrays smaller, with `mdadm --grow \
-                 --array-size` and then `--raid-devices`"
-            ),
+            Self::Fewer { .. }
+            | Self::FewerStripes { .. }
+            | Self::TooFew { .. }
+            | Self::NotFewer { .. }
+            | Self::ArraySize { .. }
+            | Self::ArraySizeRoom { .. } => self.of_fewer(f),
             Self::Spares { added, spares } => write!(
                 f,
                 "{added} more raid devices need as many spares, and there are {spares}; `stripewise add-spare` them first and \
@@ -132,15 +186,16 @@ impl fmt::Display for ReshapeError {
                 undivided(f, u64::from(*chunk_sectors).max(1), *size_sectors)
             }
             Self::FarCopies | Self::Copies { .. } | Self::HoldsLess { .. } => self.of_copies(f),
-            Self::Room { needed_sectors, before_sectors, after_sectors, either, has_backup, .. } => {
-                let place = if *either { "before or behind" } else { "before" };
-                write!(
-                    f,
-                    "to move its data safely {needed_sectors} sectors must be free {place} them; {before_sectors} are free before"
-                )?;
-                if *either {
-                    write!(f, " and {after_sectors} behind")?;
-                }
+            Self::Room { needed_sectors, room: Room { before_sectors, after_sectors }, place, has_backup, .. } => {
+                let (place, free) = match place {
+                    Place::Before => ("before", format!("{before_sectors} are free before")),
+                    Place::Behind => ("behind", format!("{after_sectors} are free behind")),
+                    Place::Either => (
+                        "before or behind",
+                        format!("{before_sectors} are free before and {after_sectors} behind"),
+                    ),
+                };
+                write!(f, "to move its data safely {needed_sectors} sectors must be free {place} them; {free}")?;
                 f.write_str(if *has_backup {
                     "; without that room it takes a backup, which is Linux's work (`mdadm --grow --backup-file`)"
                 } else {
@@ -154,6 +209,49 @@ impl fmt::Display for ReshapeError {
 impl std::error::Error for ReshapeError {}
 
 impl ReshapeError {
+    /// What is said where slots go.
+    fn of_fewer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fewer { now, asked, now_sectors, most_sectors } => write!(
+                f,
+                "the array holds {}K on {now} raid devices, and with {asked} all beyond {}K would be lost; make the file system on it \
+                 smaller than that first, then say how much of the array is to be kept: --array-size SIZE, {}K or less",
+                now_sectors / 2,
+                most_sectors / 2,
+                most_sectors / 2
+            ),
+            Self::FewerStripes { now, asked } => write!(
+                f,
+                "the array has {now} raid devices, and {asked} would hold less; all of each member of a raid0 array is in use, so that it \
+                 takes a backup, which is Linux's work (`mdadm --grow --array-size` and then `--raid-devices` with `--backup-file`)"
+            ),
+            Self::TooFew { level, least, asked } => {
+                write!(f, "a {level} array has {least} raid devices or more; {asked} are too few")
+            }
+            Self::NotFewer { now, asked } => write!(
+                f,
+                "--array-size says how much of an array is kept with fewer raid devices; this one has {now}, and {asked} hold all of it"
+            ),
+            Self::ArraySize { asked, asked_sectors, most_sectors } => write!(
+                f,
+                "{}K are to be kept, and {asked} raid devices hold {}K; make the file system smaller than that first, then take \
+                 --array-size {}K or less",
+                asked_sectors / 2,
+                most_sectors / 2,
+                most_sectors / 2
+            ),
+            Self::ArraySizeRoom { asked_sectors, most_sectors } => write!(
+                f,
+                "{}K are to be kept, and there is too little room behind the members' data to move them; with --array-size {}K or less \
+                 a part of each member is left unused, which is room enough. Otherwise it takes a backup, which is Linux's work \
+                 (`mdadm --grow --backup-file`)",
+                asked_sectors / 2,
+                most_sectors / 2
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// What is a RAID-10's own.
     fn of_copies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

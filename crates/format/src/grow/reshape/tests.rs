@@ -44,15 +44,132 @@ fn more_members_move_the_data_as_far_as_mdadm_moves_them() {
         Err(ReshapeError::Room {
             member: 0,
             needed_sectors: 128,
-            before_sectors: 48,
-            after_sectors: 28_544,
-            either: false,
+            room: Room { before_sectors: 48, after_sectors: 28_544 },
+            place: Place::Before,
             has_backup: true
         })
     );
     // mdadm helps itself with a backup there.
     let tight = array(Level::Raid5, 4, 512, 4096, 102_400);
     assert_eq!(new_offset(&tight, target(5, 512)), Ok((1024, false)));
+}
+
+/// The same of mdadm 4.2 when it was told before that the reshape goes backwards (`reshape_direction`), without which the kernel takes no
+/// higher offset from it.
+#[test]
+fn fewer_members_move_the_data_as_far_as_mdadm_moves_them() {
+    for (level, disks, fewer, chunk, new_chunk, moved) in [
+        (Level::Raid5, 4, 3, 64, 64, 256),
+        (Level::Raid4, 4, 3, 64, 64, 256),
+        (Level::Raid5, 3, 2, 64, 64, 128),
+        (Level::Raid5, 4, 3, 64, 128, 512),
+        (Level::Raid5, 5, 3, 64, 128, 128),
+        (Level::Raid5, 6, 4, 16, 16, 96),
+        (Level::Raid6, 6, 4, 64, 64, 128),
+        (Level::Raid6, 6, 5, 64, 64, 384),
+        (Level::Raid6, 6, 4, 64, 32, 128),
+    ] {
+        let array = array(level, disks, chunk, 2048, 102_400);
+        assert_eq!(new_offset(&array, target(fewer, new_chunk)), Ok((2048 + moved, true)), "{level} {disks}");
+    }
+    // With less room by less, down to a chunk.
+    let six = |free: u64| array(Level::Raid6, 6, 64, 2048, 129_024 - free);
+    assert_eq!(new_offset(&six(300), target(5, 64)), Ok((2048 + 256, true)));
+    assert_eq!(new_offset(&six(128), target(5, 64)), Ok((2048 + 128, true)));
+    assert_eq!(
+        new_offset(&six(127), target(5, 64)),
+        Err(ReshapeError::Room {
+            member: 0,
+            needed_sectors: 128,
+            room: Room { before_sectors: 1968, after_sectors: 127 },
+            place: Place::Behind,
+            has_backup: true
+        })
+    );
+}
+
+#[test]
+fn what_fewer_members_keep_is_said_before() {
+    let five = array(Level::Raid5, 4, 64, 2048, 102_400);
+    let kept = |asked| check_kept(&five, target(3, 64), five.size_sectors, asked);
+    let told = kept(None).unwrap_err().to_string();
+    assert!(
+        told.contains("holds 153600K on 4 raid devices, and with 3 all beyond 102400K would be lost"),
+        "{told}"
+    );
+    assert!(told.contains("--array-size SIZE, 102400K or less"), "{told}");
+    assert_eq!(kept(Some(204_800)), Ok(()));
+    let (asked, asked_sectors, most_sectors) = (3, 204_802, 204_800);
+    let too_much = ReshapeError::ArraySize { asked, asked_sectors, most_sectors };
+    assert_eq!(kept(Some(asked_sectors)), Err(too_much));
+    let more = check_kept(&five, target(5, 64), five.size_sectors, Some(2));
+    assert_eq!(more, Err(ReshapeError::NotFewer { now: 4, asked: 5 }));
+    assert_eq!(check_kept(&five, target(4, 32), five.size_sectors, None), Ok(()));
+}
+
+#[test]
+fn without_room_behind_less_is_used_of_each_member() {
+    let room = |after_sectors| Room { before_sectors: 2032, after_sectors };
+    let five = array(Level::Raid5, 4, 64, 2048, 102_400);
+    let size = |rooms: &[Room]| shrunk_size_sectors(&five, target(3, 64), rooms);
+    assert_eq!(size(&[room(300), room(128)]), 102_400, "there is room");
+    assert_eq!(size(&[room(300), room(127)]), 102_400 - 256, "mdadm's 256 sectors, in whole chunks");
+    assert_eq!(size(&[room(0)]), 102_400 - 256);
+    assert_eq!(
+        shrunk_size_sectors(&five, target(5, 64), &[room(0)]),
+        102_400,
+        "more members leave it as it is"
+    );
+    let small = array(Level::Raid5, 4, 64, 2048, 256);
+    assert_eq!(
+        shrunk_size_sectors(&small, target(3, 64), &[room(0)]),
+        256,
+        "there is nothing to leave unused"
+    );
+    let less = |asked| check_kept(&five, target(3, 64), 102_144, Some(asked));
+    let (asked_sectors, most_sectors) = (204_290, 204_288);
+    assert_eq!(less(asked_sectors), Err(ReshapeError::ArraySizeRoom { asked_sectors, most_sectors }));
+    assert_eq!(less(most_sectors), Ok(()));
+}
+
+#[test]
+fn whose_slot_goes_is_a_spare_at_the_end() {
+    let before = array(Level::Raid5, 4, 64, 2048, 102_400);
+    let roles = before.dev_roles.clone();
+    let beginning = Beginning { target: target(3, 64), backwards: true, roles };
+    let update = |events| Update { events, utime: Timestamp::from_seconds(events) };
+    let mut begun = before.with_reshape(&beginning, 256, update(6));
+    assert_eq!(begun.features, Features::RESHAPE_ACTIVE | Features::NEW_OFFSET, "its direction is not said");
+    assert_eq!((begun.raid_disks, begun.delta_disks, begun.slots_before_reshape()), (3, -1, 4));
+    assert_eq!(begun.reshape_position_sectors, 204_800, "the end of what is kept");
+    begun.dev_number = 3;
+    let on = begun.with_reshape_position(51_200, update(7));
+    assert_eq!((on.role(), on.reshaped_percent()), (Role::Slot(3), Some(75)));
+    assert_eq!(Superblock1::parse(&on.to_bytes(), 8).unwrap(), on, "it reads");
+    let done = on.reshape_ended();
+    assert_eq!(
+        (done.role(), done.data_offset_sectors, done.features),
+        (Role::Spare, 2304, Features::default())
+    );
+    assert_eq!(done.dev_roles[..3], before.dev_roles[..3]);
+    assert!(on.check_reshaped().is_ok());
+}
+
+#[test]
+fn what_the_first_superblocks_of_fewer_members_did_not_reach_follows() {
+    let update = |events| Update { events, utime: Timestamp::from_seconds(events) };
+    let mut before = array(Level::Raid5, 4, 64, 2048, 102_400);
+    before.events = 4;
+    let beginning = Beginning { target: target(3, 64), backwards: true, roles: before.dev_roles.clone() };
+    let less_used = Superblock1 { size_sectors: 102_144, ..before.clone() };
+    for taken in [&before, &less_used] {
+        let begun = taken.with_reshape(&beginning, 256, update(5));
+        let mut members = [before.clone(), begun.clone()];
+        assert_eq!(follow_reshape(&mut members), [0]);
+        assert_eq!(members[0], begun);
+    }
+    let begun = before.with_reshape(&beginning, 256, update(6));
+    assert_eq!(follow_reshape(&mut [before, begun]), [0_usize; 0], "it is out of date");
 }
 
 /// As the above, of a chunk of 32K in place of 64K; 0 stands for all that there is.
@@ -103,7 +220,8 @@ fn what_cannot_be_is_refused() {
     let five = array(Level::Raid5, 3, 64, 2048, 128_000);
     let check = |array: &Superblock1, target, spares| check_reshape(array, target, spares).unwrap_err();
     assert_eq!(check(&five, target(3, 64), 0), ReshapeError::Same);
-    assert_eq!(check(&five, target(2, 64), 0), ReshapeError::Fewer { now: 3, asked: 2 });
+    let (level, least) = (Level::Raid5, 2);
+    assert_eq!(check(&five, target(1, 64), 0), ReshapeError::TooFew { level, least, asked: 1 });
     assert_eq!(check(&five, target(5, 64), 1), ReshapeError::Spares { added: 2, spares: 1 });
     assert_eq!(check(&five, target(3, 6), 0), ReshapeError::Chunk { chunk_sectors: 12 });
     assert_eq!(

@@ -9,6 +9,7 @@
 mod apart;
 mod copies;
 mod course;
+mod fewer;
 mod level;
 mod moving;
 mod raid10;
@@ -24,7 +25,7 @@ use std::path::PathBuf;
 use stripewise_engine::assembly::{Assembly, Options};
 use stripewise_format::create::Area;
 use stripewise_format::grow::{
-    Beginning, Changed, LevelError, ReshapeError, Update, check_reshape, plan_course, reshape_room,
+    Beginning, Changed, LevelError, ReshapeError, Room, Update, check_reshape, plan_course, reshape_room,
 };
 use stripewise_format::level::Level;
 use stripewise_format::superblock::Superblock;
@@ -46,6 +47,8 @@ pub struct Asked {
     pub level: Option<Level>,
     /// Slots.
     pub raid_disks: Option<u32>,
+    /// Sectors of the array that are to be kept with fewer slots.
+    pub array_sectors: Option<u64>,
     /// The chunk.
     pub chunk_sectors: Option<u32>,
     /// The layout's name, or mdadm's words for where it is and where it usually is.
@@ -73,6 +76,8 @@ pub struct Reshaped {
     pub is_resync_due: bool,
     /// Slots that the level added and nobody is there for.
     pub empty_slots: u32,
+    /// Members whose slots went, and which are spares now, or will be when it has ended.
+    pub freed: Vec<PathBuf>,
     /// What is of the array no more, and has no superblock now: a RAID-0 has no place for parity, further copies and spares.
     pub dropped: Vec<PathBuf>,
 }
@@ -91,7 +96,7 @@ pub struct ReshapeChange {
     /// Sectors of the array.
     pub array_sectors: (u64, u64),
     /// Sectors used of each member.
-    pub size_sectors: u64,
+    pub size_sectors: (u64, u64),
 }
 
 impl ReshapeChange {
@@ -115,7 +120,7 @@ impl ReshapeChange {
             chunk_sectors: (before.chunk_sectors, after.chunk_sectors),
             layout: (before.layout, after.layout),
             array_sectors: (before.held_sectors(), after.held_sectors()),
-            size_sectors: array.size_sectors,
+            size_sectors: (before.size_sectors, after.size_sectors),
         }
     }
 }
@@ -224,11 +229,11 @@ pub fn reshape(
 
 /// A change by superblocks alone.
 fn ended(assembled: Assembled, change: ReshapeChange) -> Reshaped {
-    let done_sectors = change.size_sectors;
+    let done_sectors = change.size_sectors.1;
     let added = change.raid_disks.1.saturating_sub(change.raid_disks.0);
     let empty_slots = if change.level.0 == Level::Raid0 { added } else { 0 };
     let is_recovery_due = added > empty_slots;
-    let (is_done, is_resync_due, dropped) = (true, false, Vec::new());
+    let (is_done, is_resync_due, freed, dropped) = (true, false, Vec::new(), Vec::new());
     Reshaped {
         assembled,
         change,
@@ -237,6 +242,7 @@ fn ended(assembled: Assembled, change: ReshapeChange) -> Reshaped {
         is_recovery_due,
         is_resync_due,
         empty_slots,
+        freed,
         dropped,
     }
 }
@@ -261,16 +267,17 @@ fn version_1(candidate: &stripewise_engine::assembly::Candidate) -> Option<&Supe
     }
 }
 
-/// The members of the slots of a reshape that begins.
+/// The members of the slots of a reshape that begins, those that go included.
 fn slots_of(superblocks: &[Superblock1]) -> Slots {
-    let written: Vec<Option<usize>> = (0..superblocks[0].raid_disks as usize)
+    let array = &superblocks[0];
+    let written: Vec<Option<usize>> = (0..array.raid_disks.max(array.slots_before_reshape()))
         .map(|slot| superblocks.iter().position(|one| one.role() == Role::Slot(slot as u16)))
         .collect();
     let is_whole = |place: &usize| superblocks[*place].recovered_sectors().is_none();
     (written.iter().map(|place| place.filter(is_whole)).collect(), written)
 }
 
-/// The members of the slots that are read, and that are written to, by their places among `members`.
+/// The members of the slots that are read, and that are written to, by their places among `members`. Slots that go are in both.
 type Slots = (Vec<Option<usize>>, Vec<Option<usize>>);
 
 /// Refuses a reshape that has no room to go on, before anything is written.
@@ -318,29 +325,19 @@ fn begin(
     require_quiet(assembly, "the array")?;
     let of_version_1 = |index: &usize| version_1(&candidates[*index]).expect("members are of one version");
     let now: Vec<&Superblock1> = members.iter().map(of_version_1).collect();
-    let superblocks: Vec<Superblock1> = now.iter().map(|one| wanted.taken(assembled, one)).collect();
+    let mut superblocks: Vec<Superblock1> = now.iter().map(|one| wanted.taken(assembled, one)).collect();
     if wanted.takeover.is_some() {
         level::check_taken(assembled, members, &now, &superblocks)?;
     }
-    if let Some(place) = superblocks.iter().position(|one| one.features.contains(Features::BAD_BLOCKS)) {
-        let label = &candidates[members[place]].label;
-        return Err(GrowProblem::Refused(format!(
-            "{label}: its bad-block log lists sectors, which would move; `stripewise repair` strikes those that it can write, and \
-             `replace` has another member take its place"
-        )));
-    }
+    require_no_bad_blocks(&superblocks, |place| &candidates[members[place]].label)?;
+    let now = rooms(assembled, members, &superblocks);
+    fewer::settle_kept(&taken, target, asked.array_sectors, &now, &mut superblocks)?;
     let update = Update { events: assembly.events + 1, utime };
     if !wanted.moves {
         return Ok(Begun::Taken(superblocks.iter().map(|one| one.with_update(update)).collect()));
     }
-    let rooms: Vec<_> = superblocks
-        .iter()
-        .zip(members)
-        .map(|(superblock, index)| {
-            let bitmap = candidates[*index].bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
-            (superblock, reshape_room(superblock, bitmap))
-        })
-        .collect();
+    let rooms = rooms(assembled, members, &superblocks);
+    let rooms: Vec<_> = superblocks.iter().zip(rooms).collect();
     let course = plan_course(&taken, target, &rooms).map_err(|error| match error {
         ReshapeError::Room { member, .. } => {
             GrowProblem::MemberReshape(assembled.found.paths[members[member]].clone(), error)
@@ -357,6 +354,27 @@ fn begin(
     let (read, written) = slots_of(&begun);
     require_room(&begun[0], &begun, &read, &written)?;
     Ok(Begun::Reshape(begun))
+}
+
+fn require_no_bad_blocks<'a>(
+    superblocks: &[Superblock1],
+    label: impl Fn(usize) -> &'a String,
+) -> Result<(), GrowProblem> {
+    match superblocks.iter().position(|one| one.features.contains(Features::BAD_BLOCKS)) {
+        None => Ok(()),
+        Some(place) => Err(GrowProblem::Refused(format!(
+            "{}: its bad-block log lists sectors, which would move; `stripewise repair` strikes those that it can write, and \
+             `replace` has another member take its place",
+            label(place)
+        ))),
+    }
+}
+
+/// What the members have free.
+fn rooms(assembled: &Assembled, members: &[usize], superblocks: &[Superblock1]) -> Vec<Room> {
+    let candidates = &assembled.found.candidates;
+    let bitmap = |index: usize| candidates[index].bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
+    superblocks.iter().zip(members).map(|(one, index)| reshape_room(one, bitmap(*index))).collect()
 }
 
 /// The roles when the reshape has begun. The last of the spares takes the first slot, as in md, whose list of devices begins with
@@ -427,6 +445,7 @@ fn run(
             Some(_) if superblock.bitmap_offset_sectors().is_some() => bitmap_head(&assembled, *index)?,
             _ => None,
         };
+        let bitmap = bitmap.map(|head| fewer::bitmap_of(&superblock, head));
         Ok(Member { superblock, bitmap })
     });
     let table: Vec<Member> = table.collect::<Result<_, GrowProblem>>()?;
@@ -448,9 +467,11 @@ fn run(
     let is_done = end == Ended::Done;
     let is_new_due = is_done && change.is_new_resynced();
     let is_resync_due = is_resync_due || is_new_due;
+    let is_recovery_due = is_done && fewer::is_recovery_due(&array, read, members.len());
+    let freed = fewer::freed(&array, read, |place| found.paths[members[place]].clone());
     let whole = ended(assembled, change);
     let empty_slots = if is_done { whole.empty_slots } else { 0 };
-    Ok(Reshaped { is_done, done_sectors, is_recovery_due: false, is_resync_due, empty_slots, ..whole })
+    Ok(Reshaped { is_done, done_sectors, is_recovery_due, is_resync_due, empty_slots, freed, ..whole })
 }
 
 /// The bitmap's head as it is on a member now.

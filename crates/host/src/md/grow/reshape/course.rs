@@ -126,10 +126,30 @@ impl Course {
         if !position.is_multiple_of(unit) && position != self.end() || position > self.whole {
             return Err(CourseError::Position { found: position, unit });
         }
-        if self.next(u64::MAX) == Next::Record {
+        if self.next(u64::MAX) == Next::Record || !self.clone().ends() {
             return Err(CourseError::NoRoom);
         }
         Ok(self)
+    }
+
+    /// Whether it comes to its end. With fewer members it may be stuck on the way, with as many or more what can go on once can
+    /// always.
+    fn ends(mut self) -> bool {
+        let is_fewer = match &self.way {
+            Way::Rows(old, new) => new.data < old.data,
+            Way::Copies(apart) => apart.new.slots < apart.old.slots,
+        };
+        if !is_fewer {
+            return true;
+        }
+        loop {
+            match self.next(u64::MAX) {
+                Next::Move(range) => self.moved(&range),
+                Next::Record if !self.is_ahead() => return false,
+                Next::Record => self.recorded(),
+                Next::Done => return true,
+            }
+        }
     }
 
     /// What is next; a move is of about so many sectors of each member at most.
@@ -239,7 +259,7 @@ mod tests {
         while common.1 != 0 {
             common = (common.1, common.0 % common.1);
         }
-        a / common.0 * b / old.data.min(new.data)
+        a / common.0 * b / old.data
     }
 
     fn rows_of(course: &Course) -> (Rows, Rows) {
@@ -256,6 +276,8 @@ mod tests {
         let is_whole = position.is_multiple_of(chunk * new_rows.data);
         let is_clear = if old_rows.data == new_rows.data {
             course.shift >= chunk
+        } else if course.backwards {
+            new * chunk + course.shift > old * chunk
         } else {
             new * chunk < old * chunk + course.shift
         };
@@ -278,6 +300,22 @@ mod tests {
                         let end = size * new_data;
                         check(Course::new((old, new), size, shift, true, end).unwrap());
                     }
+                }
+            }
+        }
+        each_with_fewer(check);
+    }
+
+    /// The same with fewer members, which is a way backwards.
+    fn each_with_fewer(mut check: impl FnMut(Course)) {
+        for (old_data, new_data) in (2..7).flat_map(|old| (1..old).map(move |new| (old, new))) {
+            for (old_chunk, new_chunk) in [1, 2, 4, 8].iter().flat_map(|a| [1, 2, 8].map(|b| (*a, b))) {
+                let (old, new) = (rows(old_data, old_chunk), rows(new_data, new_chunk));
+                let least = least_shift(old, new);
+                let tight = old_chunk.max(new_chunk).min(least);
+                for shift in [tight, least, least + 3, 4 * least] {
+                    let size = 16 * old_chunk.max(new_chunk);
+                    check(Course::new((old, new), size, shift, true, size * new_data).unwrap());
                 }
             }
         }
@@ -340,6 +378,15 @@ mod tests {
         assert!(Course::new(same, 160, 16, false, 0).is_ok());
         assert_eq!(Course::new(same, 160, 16, false, 16), Err(CourseError::Position { found: 16, unit: 32 }));
         assert!(Course::new(same, 160, 16, false, 352).is_err(), "beyond the end");
+        let fewer = (rows(3, 8), rows(2, 8));
+        for (shift, from) in [(0, 320), (7, 320), (0, 16)] {
+            assert_eq!(
+                Course::new(fewer, 160, shift, true, from),
+                Err(CourseError::NoRoom),
+                "{shift} {from}"
+            );
+        }
+        assert!(Course::new(fewer, 160, 8, true, 320).is_ok());
         // More members need no room once a few rows have moved.
         let more = (rows(2, 8), rows(3, 8));
         assert_eq!(Course::new(more, 160, 0, false, 0), Err(CourseError::NoRoom));

@@ -11,7 +11,7 @@ use stripewise_format::superblock_1::{Role, Superblock1};
 use super::super::super::assemble::Found;
 use super::super::{GrowProblem, members, write_all};
 use super::run::check_supported;
-use super::{ReshapeChange, Reshaped, Slots, Watch, changed, ended, open, raid10, require_room, run};
+use super::{ReshapeChange, Reshaped, Slots, Watch, changed, ended, fewer, open, raid10, require_room, run};
 
 /// Goes on with a reshape that was cut off.
 ///
@@ -37,6 +37,7 @@ pub fn resume(
     let is_resync_due = !assembly.is_clean;
     let (read, written) =
         if is_ended { (Vec::new(), Vec::new()) } else { slots(assembly, &members, &array, &before)? };
+    fewer::require_going(&array, &read, options)?;
     let numbers: Vec<usize> = members.iter().map(|index| before[*index].dev_number as usize).collect();
     let mut roles = vec![Role::Spare; array.dev_roles.len()];
     for (slot, member) in written.iter().enumerate() {
@@ -80,7 +81,9 @@ pub fn resume(
 /// The superblocks as if the reshape had ended, but for what it fills. A member that it fills may say alone how far it came, an event
 /// ahead of those that hold all their data, and is no stranger for that.
 fn as_if_ended(before: &[Superblock1]) -> Vec<Superblock1> {
-    let is_whole = |one: &&Superblock1| one.recovered_sectors().is_none() && one.role() != Role::Spare;
+    let stays =
+        |one: &Superblock1| matches!(one.role(), Role::Slot(slot) if u32::from(slot) < one.raid_disks);
+    let is_whole = |one: &&Superblock1| one.recovered_sectors().is_none() && stays(one);
     let whole = before.iter().filter(is_whole).map(|one| one.events).max();
     let each = before.iter().map(|one| {
         // The member that a growing array with one parity fills has what was moved; where nothing was, it was not needed.
@@ -88,7 +91,9 @@ fn as_if_ended(before: &[Superblock1]) -> Vec<Superblock1> {
         let has_its_part = is_growing && one.level.parity_count() == 1;
         let mut ended = if has_its_part { one.reshape_ended() } else { one.reshaped() };
         let is_filled = one.reshape().is_some() && one.recovered_sectors().is_some();
-        if is_filled && whole.is_some_and(|whole| whole.checked_add(1) == Some(one.events)) {
+        // Nor is one for that whose slot goes.
+        let is_going = one.role() != Role::Spare && !stays(one);
+        if (is_filled || is_going) && whole.is_some_and(|whole| whole.checked_add(1) == Some(one.events)) {
             ended.events -= 1;
         }
         ended
@@ -129,6 +134,7 @@ fn slots(
     if array.level == Level::Raid10 {
         raid10::require_whole(assembly)?;
     }
+    let going = fewer::going(array, assembly.slots.len(), before, members);
     let data = u64::from(array.raid_disks) - u64::from(array.level.parity_count());
     let come_to = array.reshape_position_sectors / data;
     let is_backwards = array.reshape().is_some_and(|reshape| reshape.backwards);
@@ -149,5 +155,7 @@ fn slots(
             ));
         }
     }
+    read.extend(&going);
+    written.extend(&going);
     Ok((read, written))
 }

@@ -100,7 +100,8 @@ pub(super) struct Reshape<D> {
 
 impl<D: Devices> Reshape<D> {
     /// The reshape that `array`, the freshest superblock, tells of. `slots` has the member of each slot that is read, `written` of
-    /// each that is written to: one that is being recovered is not read.
+    /// each that is written to: one that is being recovered is not read. Both have those of before and of after; those that go are
+    /// read alone.
     pub(super) fn new(
         devices: D,
         mut members: Vec<Member>,
@@ -109,7 +110,8 @@ impl<D: Devices> Reshape<D> {
         written: &[Option<usize>],
     ) -> Result<Self, RunError> {
         let Some(reshape) = array.reshape() else { panic!("no reshape is under way") };
-        let before = array.slots_before_reshape() as usize;
+        let (before, stays) = (array.slots_before_reshape() as usize, array.raid_disks as usize);
+        let written = &written[..stays];
         let size = array.size_sectors;
         let moved = |index: usize| {
             let offset = i64::from(members[index].superblock.reshape().map_or(0, |r| r.new_offset_sectors));
@@ -124,7 +126,7 @@ impl<D: Devices> Reshape<D> {
         let new_places: Places = written.iter().map(|slot| slot.as_ref().map(new_place)).collect();
         let pieces = 2 * (old_places.len() + new_places.len()) as u64;
         let (old, old_sectors) = shape(array, before)?;
-        let (new, _) = shape(&after, slots.len())?;
+        let (new, _) = shape(&after, stays)?;
         let chunks = (u64::from(array.chunk_sectors), u64::from(after.chunk_sectors));
         let (rows, course) = match (old, new) {
             (Shape::Parity(old), Shape::Parity(new)) => {
@@ -381,9 +383,6 @@ pub(super) fn check_supported(array: &Superblock1) -> Result<(), String> {
     }
     if reshape.new_level != array.level.number() {
         return Err(format!("its level is being changed; {linux}"));
-    }
-    if reshape.delta_disks < 0 {
-        return Err(format!("it is being reshaped to fewer raid devices; {linux}"));
     }
     if reshape.backwards && reshape.delta_disks > 0 {
         return Err(format!("it is being reshaped backwards to more raid devices; {linux}"));

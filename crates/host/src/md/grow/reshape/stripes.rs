@@ -40,7 +40,7 @@ pub(super) fn settle(array: &Superblock1, asked: &Asked) -> Result<Wanted, GrowP
         level_layout(array.as_it_is(), false, asked.layout.as_deref()).map_err(GrowProblem::Refused)?;
     }
     if raid_disks < now {
-        return Err(GrowProblem::Reshape(ReshapeError::Fewer { now, asked: raid_disks }));
+        return Err(GrowProblem::Reshape(ReshapeError::FewerStripes { now, asked: raid_disks }));
     }
     let (added, named) = (raid_disks - now, asked.add.len() as u32);
     if added != named {

@@ -146,9 +146,9 @@ trait Trial {
         check_reshape(&superblocks[0], self.target(), spares as u32).unwrap();
         let course = plan_course(&superblocks[0], self.target(), &members).unwrap();
         assert_eq!(course.backwards, self.behind() > 0);
-        let roles = (0..self.devices())
-            .map(|n| if n < self.target().raid_disks { Role::Slot(n as u16) } else { Role::Spare })
-            .collect();
+        let slots = superblocks[0].raid_disks.max(self.target().raid_disks);
+        let roles =
+            (0..self.devices()).map(|n| if n < slots { Role::Slot(n as u16) } else { Role::Spare }).collect();
         let beginning = Beginning { target: self.target(), backwards: course.backwards, roles };
         let update = Update { events: 11, utime: Timestamp::from_seconds(1) };
         for (index, one) in superblocks.iter().enumerate() {
@@ -186,7 +186,8 @@ trait Trial {
             return Ok(());
         }
         let slot_of = |slot: u32| superblocks.iter().position(|one| one.role() == Role::Slot(slot as u16));
-        let written: Vec<Option<usize>> = (0..array.raid_disks).map(slot_of).collect();
+        let slots = array.raid_disks.max(array.slots_before_reshape());
+        let written: Vec<Option<usize>> = (0..slots).map(slot_of).collect();
         let is_whole = |place: &usize| superblocks[*place].recovered_sectors().is_none();
         let read: Vec<Option<usize>> = written.iter().map(|place| place.filter(is_whole)).collect();
         assert!(self.fills() || read == written, "nobody is filled");
@@ -294,7 +295,7 @@ impl Case {
 impl Trial for Case {
     fn devices(&self) -> u32 {
         let there = if self.has_redundancy() { self.disks.1 } else { self.disks.1 - 1 };
-        there + self.spares
+        there.max(self.disks.0) + self.spares
     }
 
     fn has_redundancy(&self) -> bool {
@@ -348,7 +349,8 @@ impl Trial for Case {
 
     fn check(&self, model: &Model, present: &[usize], what: &str) {
         let superblocks: Vec<Superblock1> = present.iter().map(|n| model.superblock(*n)).collect();
-        let images = images(&superblocks[0], self.disks.1 as usize, self.old_sectors());
+        let kept = self.old_sectors().min(superblocks[0].held_sectors());
+        let images = images(&superblocks[0], self.disks.1 as usize, kept);
         for (device, superblock) in present.iter().zip(&superblocks) {
             assert_eq!((superblock.reshape(), superblock.level), (None, self.level), "{self:?} {what}");
             assert_eq!(superblock.recovered_sectors(), None, "{self:?} {what}");
@@ -449,6 +451,13 @@ fn cases() -> Vec<Case> {
         case(Level::Raid5, (4, 4), (8, 8), (2, 3), 0),
         case(Level::Raid5, (3, 3), (8, 16), (2, 5), 120),
         case(Level::Raid4, (3, 4), (8, 8), (0, 0), 0),
+        case(Level::Raid5, (4, 3), (8, 8), (2, 2), 16),
+        case(Level::Raid5, (3, 2), (8, 8), (2, 2), 8),
+        Case { spares: 1, ..case(Level::Raid5, (5, 3), (8, 16), (2, 1), 24) },
+        case(Level::Raid5, (6, 4), (16, 8), (4, 2), 16),
+        case(Level::Raid4, (4, 3), (8, 8), (0, 0), 8),
+        case(Level::Raid6, (6, 4), (8, 8), (2, 2), 8),
+        case(Level::Raid6, (6, 5), (8, 16), (2, 10), 40),
         case(Level::Raid4, (3, 3), (8, 32), (0, 0), 136),
         case(Level::Raid6, (4, 5), (8, 8), (2, 2), 0),
         case(Level::Raid6, (5, 5), (8, 8), (2, 10), 0),
