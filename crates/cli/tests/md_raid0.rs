@@ -265,6 +265,7 @@ fn what_cannot_be_is_refused_and_stays_as_it_is() {
         (two, 2, "-n 2", "the array is so already"),
         (two, 2, "-n 1", "the array has 2 raid devices, and 1 would hold less"),
         (two, 2, "-c 6K", "it is a power of two"),
+        (two, 2, "-c 2M", "take a chunk that divides it, as a raid0 array uses all of its members"),
         (two, 2, "-l 5 --add new.img", "--add needs --raid-devices"),
         ("-l 1 -n 2", 2, "-n 3 --add new.img", "others get spares first, by `stripewise add-spare`"),
         (two, 2, "-l 4 -p ls", "no layouts"),

@@ -62,8 +62,8 @@ pub(crate) struct GrowArgs {
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = size_or_max, group = "change")]
     size: Option<MaxSize>,
     /// New number of slots. raid1: more, with a spare for each, or fewer, if the slots are empty. raid4, raid5, raid6 and raid10:
-    /// more, with a spare for each; this reshapes the array. raid4, raid5 and raid6: fewer, with --array-size; this reshapes the array.
-    /// raid0: more, with an --add for each; this reshapes it
+    /// more, with a spare for each, or fewer, with --array-size; this reshapes the array. raid0: more, with an --add for each; this
+    /// reshapes it
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "change")]
     raid_devices: Option<u32>,
     /// With fewer --raid-devices: how much of the array is to be kept. All beyond what it holds then is lost: make the file system on it

@@ -14,8 +14,8 @@ pub(super) type Blocks = Vec<(Slot, Vec<u8>)>;
 /// What is made of a row of which the log has data alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DataOnly {
-    /// Data, and parity (if a member of it is there) computed of all data of the row: none of what they are computed of is written, so this may be cut short
-    /// and done again.
+    /// Data, and parity (if a member of it is there) computed of all data of the row: none of what they are computed of is written, so
+    /// this may be cut short and done again.
     Direct(Blocks),
     /// Data, and parity that needs the parity which it is to replace. It must be in the log before anything is written.
     ByLog(Blocks),

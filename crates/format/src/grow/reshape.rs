@@ -115,7 +115,9 @@ pub fn check_reshape(array: &Superblock1, target: Target, spares: u32) -> Result
         .iter()
         .find(|chunk| !size_sectors.is_multiple_of(u64::from(**chunk)))
     {
-        Some(chunk) => Err(ReshapeError::ChunkDoesNotDivide { chunk_sectors: *chunk, size_sectors }),
+        Some(chunk) => {
+            Err(ReshapeError::ChunkDoesNotDivide { chunk_sectors: *chunk, size_sectors, can_use_less: true })
+        }
         None if array.level == Level::Raid10 && raid_disks >= array.raid_disks => {
             copies::check_held(array, target)
         }
@@ -150,8 +152,8 @@ fn common_divisor(a: u64, b: u64) -> u64 {
 }
 
 /// How the data of members with so much room move: more members forwards, fewer backwards, by what mdadm moves them, or by less where
-/// there is not so much room; else to where there is more room, by about half of it. The member with the least room decides for all, as mdadm has it:
-/// the others could not follow one another, nor could a device of its size take a member's place.
+/// there is not so much room; else to where there is more room, by about half of it. The member with the least room decides for all, as
+/// mdadm has it: the others could not follow one another, nor could a device of its size take a member's place.
 ///
 /// # Errors
 /// A member has too little room.

@@ -102,6 +102,8 @@ pub enum ReshapeError {
         chunk_sectors: u32,
         /// Sectors used of each member.
         size_sectors: u64,
+        /// Whether Linux can use less of each: not of a RAID-0, which uses all.
+        can_use_less: bool,
     },
     /// Copies far away, before or after.
     FarCopies,
@@ -182,8 +184,8 @@ impl fmt::Display for ReshapeError {
                 "a chunk of {} bytes cannot be; it is a power of two, 4K or more",
                 u64::from(*chunk_sectors) * 512
             ),
-            Self::ChunkDoesNotDivide { chunk_sectors, size_sectors } => {
-                undivided(f, u64::from(*chunk_sectors).max(1), *size_sectors)
+            Self::ChunkDoesNotDivide { chunk_sectors, size_sectors, can_use_less } => {
+                undivided(f, u64::from(*chunk_sectors).max(1), *size_sectors, *can_use_less)
             }
             Self::FarCopies | Self::Copies { .. } | Self::HoldsLess { .. } => self.of_copies(f),
             Self::Room { needed_sectors, room: Room { before_sectors, after_sectors }, place, has_backup, .. } => {
@@ -275,7 +277,7 @@ impl ReshapeError {
     }
 }
 
-fn undivided(f: &mut fmt::Formatter<'_>, chunk: u64, size_sectors: u64) -> fmt::Result {
+fn undivided(f: &mut fmt::Formatter<'_>, chunk: u64, size_sectors: u64, can_use_less: bool) -> fmt::Result {
     if chunk > size_sectors {
         return write!(
             f,
@@ -286,10 +288,16 @@ fn undivided(f: &mut fmt::Formatter<'_>, chunk: u64, size_sectors: u64) -> fmt::
     }
     write!(
         f,
-        "{}K are used of each member, which is no multiple of the chunk of {}K; another chunk divides it, or Linux makes \
-         the array smaller (`mdadm --grow --size {}`), after the file system on it",
+        "{}K are used of each member, which is no multiple of the chunk of {}K; ",
         size_sectors / 2,
-        chunk / 2,
+        chunk / 2
+    )?;
+    if !can_use_less {
+        return f.write_str("take a chunk that divides it, as a raid0 array uses all of its members");
+    }
+    write!(
+        f,
+        "another chunk divides it, or Linux makes the array smaller (`mdadm --grow --size {}`), after the file system on it",
         size_sectors / chunk * chunk / 2
     )
 }

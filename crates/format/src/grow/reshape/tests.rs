@@ -226,7 +226,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(check(&five, target(3, 6), 0), ReshapeError::Chunk { chunk_sectors: 12 });
     assert_eq!(
         check(&five, target(3, 1024), 0),
-        ReshapeError::ChunkDoesNotDivide { chunk_sectors: 2048, size_sectors: 128_000 }
+        ReshapeError::ChunkDoesNotDivide { chunk_sectors: 2048, size_sectors: 128_000, can_use_less: true }
     );
     let larger = check(&five, target(3, 1 << 20), 0).to_string();
     assert_eq!(larger, "64000K are used of each member, less than a chunk of 1048576K; take a smaller one");

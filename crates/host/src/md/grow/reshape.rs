@@ -314,7 +314,8 @@ fn begin(
     }
     let taken = wanted.taken(assembled, array);
     if wanted.moves {
-        check_reshape(&taken, target, assembly.spares.len() as u32).map_err(GrowProblem::Reshape)?;
+        let spares = assembly.spares.len() as u32;
+        check_reshape(&taken, target, spares).map_err(|error| stripes::refusal(array.level, error))?;
     }
     let grows = target.raid_disks > array.raid_disks;
     if assembly.is_degraded() && (grows || !assembly.spares.is_empty()) {

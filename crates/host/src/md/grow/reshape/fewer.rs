@@ -28,7 +28,8 @@ pub(super) fn settle_kept(
     Ok(())
 }
 
-/// A bitmap's head on a member of which less may be used than before, or of an array that holds less. What it stands for more is not set: nothing is due.
+/// A bitmap's head on a member of which less may be used than before, or of an array that holds less. What it stands for beyond that
+/// is not set: nothing is due.
 pub(super) fn bitmap_of(member: &Superblock1, mut head: BitmapSuperblock) -> BitmapSuperblock {
     let is_fewer = member.reshape().is_some_and(|reshape| reshape.delta_disks < 0);
     if is_fewer {

@@ -55,6 +55,14 @@ pub(super) fn settle(array: &Superblock1, asked: &Asked) -> Result<Wanted, GrowP
     Ok(Wanted { takeover: Some(takeover), target, moves: true })
 }
 
+/// Why it cannot be. What the RAID-4 that takes a RAID-0 over could be told is not all right for it.
+pub(super) fn refusal(level: Level, mut error: ReshapeError) -> GrowProblem {
+    if let ReshapeError::ChunkDoesNotDivide { can_use_less, .. } = &mut error {
+        *can_use_less = level != Level::Raid0;
+    }
+    GrowProblem::Reshape(error)
+}
+
 /// Has the array what is to be added, as if these had been spares of it. Answers the logs of each.
 pub(super) fn offer(
     assembled: &mut Assembled,
