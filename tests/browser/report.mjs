@@ -81,6 +81,8 @@ async function checkCharts(page, name) {
     const empty = await page.$(`#${container} .empty`);
     check(`${name}: ${container} is drawn, or says why not`, counts.length > 0 ? counts.every((count) => count > 0) : empty !== null, counts);
   }
+  const hasLatency = await page.$eval('#study-data', (node) => JSON.parse(node.textContent).cells.some((cell) => cell[8] === null && (cell[6] || cell[7]) && !cell[10]));
+  check(`${name}: latencies have a section where there are any`, await page.$eval('#latency-title', (node) => node.checkVisibility()) === hasLatency);
   check(`${name}: no text of a chart is cut`, (await cutTexts(page)).length === 0, await cutTexts(page));
   check(`${name}: no texts of a chart overlap`, (await overlappingTexts(page)).length === 0, await overlappingTexts(page));
 }

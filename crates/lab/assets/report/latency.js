@@ -85,8 +85,15 @@ function picker(label, options, chosen, change) {
   return element('label', {}, element('span', {}, label), select);
 }
 
+/** Whether the part has requests that took time: a resync or mkfs by itself has none. */
+function partHasLatency() {
+  const entries = model.panels.flatMap(({ points }) => [...points.values()]);
+  return entries.some(({ latency }) => latency?.read || latency?.write);
+}
+
 function showLatency() {
   const container = document.getElementById('latency');
+  container.closest('section').hidden = !partHasLatency();
   const panels = shownPanels();
   if (panels.length === 0) {
     document.getElementById('latency-controls').replaceChildren();
