@@ -25,6 +25,7 @@ skip() { # NAME WHY
 begin() { # WORDS COMMAND...
     local words=$1
     shift
+    : >"$log" # what an earlier server said is not to be taken for this one's
     "$@" >"$log" 2>&1 &
     server=$!
     for _ in $(seq 200); do

@@ -229,7 +229,7 @@ fn paths_that_will_not_do_are_refused_with_what_would_be_right() {
     let folder = folder.path();
     fs::create_dir(folder.join("dir")).unwrap();
     for (arguments, words) in [
-        ("serve a.img b.img c.img --socket s --overlay none/o", "none/o: No such file"),
+        ("serve a.img b.img c.img --socket s --overlay none/o", "none/o: there is no such overlay"),
         ("serve a.img b.img c.img --socket s --overlay dir", "name a file"),
         ("serve a.img b.img c.img --socket s --trace none/t", "none/t: cannot make the trace"),
         ("serve a.img b.img c.img --socket s --luks --luks-key-file none", "none: No such file"),

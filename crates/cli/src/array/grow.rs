@@ -29,7 +29,7 @@ use crate::output::{print, print_json};
     group = ArgGroup::new("change").required(true).multiple(true),
     after_help = "The array must be idle: no server uses it, and no recovery is due. Make one change at a time; only --level, --raid-devices, --chunk \
 and --layout can be combined. A refused change leaves the array as it was (exit code 2). To finish an interrupted change, repeat the command. A reshape \
-moves all data of the array; if it is interrupted (Ctrl-C), --continue or Linux (mdadm --assemble) continues it. A bare SIZE is in KiB, as in mdadm."
+moves all data of the array; if it is interrupted (Ctrl-C), --continue or Linux (mdadm --assemble) continues it; repeating the command does not. A bare SIZE is in KiB, as in mdadm."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct GrowArgs {
@@ -109,6 +109,10 @@ impl GrowArgs {
             (self.force && self.raid_devices.is_none(), "--force needs --raid-devices"),
             (!self.add.is_empty() && self.raid_devices.is_none(), "--add needs --raid-devices"),
             (self.array_size.is_some() && self.raid_devices.is_none(), "--array-size needs --raid-devices"),
+            (
+                self.array_size.is_some_and(|size| size.sectors() == 0),
+                "--array-size is how much of the array is kept, and keeps nothing; say how much",
+            ),
             (
                 self.bitmap_chunk.is_some() && self.bitmap != Some(BitmapArg::Internal),
                 "--bitmap-chunk needs --bitmap internal",

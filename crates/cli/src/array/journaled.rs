@@ -63,7 +63,13 @@ pub(super) fn tell(assembled: &Assembled) {
         }
     }
     if assembled.has_given_up_journal {
-        let rest = if assembled.replayed.is_some() { "" } else { ", and what it held is lost" };
+        let rest = match (assembled.replayed.is_some(), assembled.assembly.is_degraded()) {
+            (true, _) => "",
+            (false, false) => ", and what it held is lost",
+            (false, true) => {
+                ", and what it held is lost, and with it maybe data of missing members: parity may not fit what was being written"
+            }
+        };
         say!("stripewise: the array goes on without its write journal{rest}");
     }
 }

@@ -114,9 +114,12 @@ impl fmt::Display for AssemblyError {
                 if let Some(percent) = done_percent {
                     write!(f, ", and {percent} % is done")?;
                 }
-                f.write_str(
-                    "; `stripewise grow --continue` ends the reshape, and so does Linux (`mdadm --assemble`)",
-                )
+                f.write_str("; `stripewise grow --continue` ends the reshape")?;
+                // One that is only just being begun may not be on all superblocks yet, which mdadm refuses.
+                match done_percent {
+                    Some(0) => Ok(()),
+                    _ => f.write_str(", and so does Linux (`mdadm --assemble`)"),
+                }
             }
             Self::NoLayout { label } => write!(f, "{label}: the layout is not one of this level"),
             Self::Raid0LayoutUnknown { label } => write!(
@@ -174,8 +177,8 @@ fn journal_lost(f: &mut fmt::Formatter<'_>, stale: &[String]) -> fmt::Result {
         write!(f, " (out of date: {})", stale.join(", "))?;
     }
     f.write_str(
-        ", and may hold its last writes; name its device, too. --readonly reads the members as they are, --force gives the journal \
-         up and what it holds",
+        ", and may hold its last writes; name its device, too. --readonly reads the members as they are, \
+         `stripewise assemble --force` gives the journal up and what it holds",
     )
 }
 

@@ -21,13 +21,17 @@ fn changed(superblock: &Superblock) -> (Level, u64, u32, bool, bool) {
 }
 
 /// The superblock that a member would have if the change had reached it; none if its device of so many sectors has no room for
-/// that. Bitmap and logs are not looked at.
+/// that, or if the change is a reshape, which has rules of its own ([`follow_reshape`](super::follow_reshape)). Bitmap and logs are not
+/// looked at.
 pub fn follow(
     member: &Superblock,
     at_sector: u64,
     device_sectors: u64,
     freshest: &Superblock,
 ) -> Option<Superblock> {
+    if matches!(freshest, Superblock::V1(array) if array.reshape().is_some()) {
+        return None;
+    }
     let mut new = member.clone();
     let is_other_level = member.level() != freshest.level();
     if member.size_sectors() != freshest.size_sectors() && !is_other_level {
@@ -40,7 +44,7 @@ pub fn follow(
     if is_other_level {
         let (Superblock::V1(own), Superblock::V1(array)) = (&mut new, freshest) else { return None };
         let followed = own.follow_level(array.as_it_is(), &array.dev_roles);
-        **own = followed.filter(|new| array.reshape().is_none() && !new.is_dropped())?;
+        **own = followed.filter(|new| !new.is_dropped())?;
     } else if member.raid_disks() != freshest.raid_disks() {
         slots::renumber(&mut new, freshest.raid_disks());
     }
@@ -86,6 +90,7 @@ mod tests {
     use super::super::{Resized, Update, place_bitmap, with_bitmap, with_size};
     use super::*;
     use crate::superblock_0::Superblock0;
+    use crate::superblock_1::Features;
     use crate::time::Timestamp;
     use crate::uuid::Uuid;
 
@@ -122,6 +127,22 @@ mod tests {
                 assert!(!is_left_behind(&array, &array));
             }
         }
+    }
+
+    #[test]
+    fn a_member_does_not_follow_into_a_reshape() {
+        let [Superblock::V1(member), _] = members() else { panic!("version 1 is the first") };
+        let array = Superblock1 {
+            raid_disks: 1,
+            delta_disks: -1,
+            features: Features::RESHAPE_ACTIVE,
+            events: member.events + 1,
+            ..*member.clone()
+        };
+        assert!(array.reshape().is_some());
+        let (member, array) = (Superblock::V1(member), Superblock::V1(Box::new(array)));
+        assert!(is_left_behind(&member, &array));
+        assert_eq!(follow(&member, 8, DEVICE_SECTORS, &array), None);
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl fmt::Display for AssembleError {
             Self::JournalDamaged(path) => write!(
                 f,
                 "{}: the write journal's first meta block is damaged, and with it what the members may lack; --readonly reads the \
-                 members as they are, --force gives the journal up and has parity resynced",
+                 members as they are, `stripewise assemble --force` gives the journal up and has parity resynced",
                 path.display()
             ),
             Self::JournalFull(path) => write!(

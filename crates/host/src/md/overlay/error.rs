@@ -113,6 +113,9 @@ impl fmt::Display for OverlayProblem {
             Self::HasData => f.write_str(
                 "the overlay holds data that were written to its array; name a new file, or discard them with --force",
             ),
+            Self::Path { errno: libc::ENOENT } => f.write_str(
+                "there is no such overlay; `stripewise assemble --overlay` or `serve --overlay` makes one, in a folder that exists",
+            ),
             Self::Path { errno } => {
                 write!(f, "{}; name a file in a folder that you may write to", io::Error::from_raw_os_error(*errno))
             }
