@@ -55,7 +55,7 @@ pub(super) fn settle(array: &Superblock1, asked: &Asked) -> Result<Wanted, GrowP
     Ok(Wanted { takeover: Some(takeover), target, moves: true })
 }
 
-/// Why it cannot be. What the RAID-4 that takes a RAID-0 over could be told is not all right for it.
+/// Why it cannot be, in words that are right for the array's level: the RAID-4 that takes a RAID-0 over could use less of its members.
 pub(super) fn refusal(level: Level, mut error: ReshapeError) -> GrowProblem {
     if let ReshapeError::ChunkDoesNotDivide { can_use_less, .. } = &mut error {
         *can_use_less = level != Level::Raid0;
