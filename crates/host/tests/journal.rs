@@ -2,11 +2,10 @@
 
 mod common;
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::md::{MEMBER_BYTES, create_array, found, open};
+use common::md::{MEMBER_BYTES, SUPERBLOCK_SECTOR, create_array, file, found, open, superblock};
 use stripewise_engine::assembly::{Consistency, Journal, Options, StaleReason, Wanted};
 use stripewise_engine::journal::JournalReport;
 use stripewise_engine::level::Level;
@@ -17,18 +16,7 @@ use stripewise_host::md::assemble::{AssembleError, Assembled, Selection, find};
 use stripewise_host::md::journal::Pending;
 use stripewise_host::{Access, Array};
 
-const SUPERBLOCK_SECTOR: u64 = 8;
 const TAIL: u64 = 16;
-
-fn file(path: &Path) -> File {
-    File::options().read(true).write(true).open(path).unwrap()
-}
-
-fn superblock(path: &Path) -> Superblock1 {
-    let mut block = vec![0; 4096];
-    file(path).read_exact_at(&mut block, SUPERBLOCK_SECTOR * 512).unwrap();
-    Superblock1::parse(&block, SUPERBLOCK_SECTOR).unwrap()
-}
 
 fn change(path: &Path, change: impl FnOnce(&mut Superblock1)) {
     let mut superblock = superblock(path);

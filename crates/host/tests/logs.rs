@@ -2,35 +2,23 @@
 
 mod common;
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::md::{create_with_spares, found};
+use common::md::{SUPERBLOCK_SECTOR, create_with_spares, file, found, superblock};
 use stripewise_engine::level::Level;
 use stripewise_format::placement::{Consistency, Metadata};
 use stripewise_format::ppl::{PplEntry, PplHeader, signature};
-use stripewise_format::superblock_1::{Minor, Superblock1};
+use stripewise_format::superblock_1::Minor;
 use stripewise_format::uuid::Uuid;
 use stripewise_host::Access;
 
-const SUPERBLOCK_SECTOR: u64 = 8;
 /// The array that `create_with_spares` makes of this level.
 const UUID: Uuid = Uuid([5; 16]);
 
 fn array(folder: &Path) -> Vec<PathBuf> {
     let metadata = Metadata::V1(Minor::Start4K);
     create_with_spares(folder, Level::Raid5, 3, 1, Consistency::Ppl, metadata)
-}
-
-fn file(path: &Path) -> File {
-    File::options().read(true).write(true).open(path).unwrap()
-}
-
-fn superblock(path: &Path) -> Superblock1 {
-    let mut block = vec![0; 4096];
-    file(path).read_exact_at(&mut block, SUPERBLOCK_SECTOR * 512).unwrap();
-    Superblock1::parse(&block, SUPERBLOCK_SECTOR).unwrap()
 }
 
 /// The member's log area, first byte and length.

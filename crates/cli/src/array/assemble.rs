@@ -10,7 +10,6 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use stripewise_engine::array::sync::{LostRanges, SpeedLimits, SyncStatus};
-use stripewise_engine::assembly::Journal;
 use stripewise_engine::io::{ArrayEvent, SyncAction};
 use stripewise_host::RunReport;
 use stripewise_host::md::assemble::Assembled;
@@ -318,9 +317,6 @@ pub(crate) fn message(assembled: &Assembled) -> String {
         (rebuilding, true) => format!(" and {rebuilding} rebuilding"),
         (rebuilding, false) => format!(", {rebuilding} rebuilding and {spares}"),
     };
-    let journal = match assembly.journal {
-        Some(Journal::Device { .. }) => " and 1 journal",
-        Some(Journal::Lost) | None => "",
-    };
+    let journal = if assembly.journal_device().is_some() { " and 1 journal" } else { "" };
     format!("{name} has been assembled with {in_sync} drive{plural}{out_of}{others}{journal}.")
 }

@@ -1,7 +1,7 @@
 //! What is said of an array: one document for `detail`, `assemble` and a server's control socket.
 
 use serde::Serialize;
-use stripewise_engine::assembly::{Consistency, Journal, SlotState};
+use stripewise_engine::assembly::{Consistency, SlotState};
 use stripewise_engine::geometry::Geometry;
 use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::units::Slot;
@@ -95,11 +95,7 @@ pub(crate) fn describe(schema: &'static str, assembled: &Assembled, failed: &[Sl
         devices.push(Device { replacement: true, ..row });
     }
     devices.extend(assembly.spares.iter().map(|spare| row(assembled, *spare, None, "spare")));
-    let journals = match assembly.journal {
-        Some(Journal::Device { candidate }) => Some(row(assembled, candidate, None, "journal")),
-        Some(Journal::Lost) | None => None,
-    };
-    devices.extend(journals);
+    devices.extend(assembly.journal_device().map(|journal| row(assembled, journal, None, "journal")));
     let count = |state: &str| devices.iter().filter(|d| d.state == state && !d.replacement).count();
     let (active, rebuilding) = (count("active sync"), count("spare rebuilding"));
     let failed_count = count("faulty");

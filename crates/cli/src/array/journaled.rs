@@ -1,7 +1,6 @@
 //! Arrays with a write journal: what is refused, and what is said of the journal.
 
 use anyhow::Result;
-use stripewise_engine::assembly::Journal;
 use stripewise_engine::journal::JournalReport;
 use stripewise_host::md::assemble::{AssembleError, Assembled};
 use stripewise_host::md::journal::Pending;
@@ -10,11 +9,9 @@ use super::select::impossible;
 
 /// Refuses to write to an array whose writes would have to go through a journal.
 pub(super) fn refuse(assembled: &Assembled) -> Result<()> {
-    match assembled.assembly.journal {
-        Some(Journal::Device { candidate }) => {
-            Err(AssembleError::Journaled(assembled.found.paths[candidate].clone()).into())
-        }
-        Some(Journal::Lost) | None => Ok(()),
+    match assembled.assembly.journal_device() {
+        Some(journal) => Err(AssembleError::Journaled(assembled.found.paths[journal].clone()).into()),
+        None => Ok(()),
     }
 }
 

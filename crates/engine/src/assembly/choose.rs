@@ -186,22 +186,16 @@ fn place(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<
             };
             let place = if candidate.is_replacement() { &mut place.1 } else { &mut place.0 };
             let Some(other) = place.replace(index) else { return Ok(()) };
-            let events = |index: usize| candidates[index].superblock.events();
-            let older = match events(other).cmp(&events(index)) {
-                Ordering::Less => other,
-                Ordering::Greater => index,
-                Ordering::Equal => {
-                    return Err(AssemblyError::SlotTwice {
-                        slot: Slot(slot),
-                        first: candidates[other].label.clone(),
-                        second: candidate.label.clone(),
-                    });
-                }
+            let Some((newer, older)) = newer_first(candidates, other, index) else {
+                return Err(AssemblyError::SlotTwice {
+                    slot: Slot(slot),
+                    first: candidates[other].label.clone(),
+                    second: candidate.label.clone(),
+                });
             };
             // In 0.90 a member that replaced another has the other's number: the older one has been replaced.
-            *place = Some(other + index - older);
-            let why = StaleReason::Events { found: events(older), freshest: chosen.events };
-            chosen.stale.push(Stale { candidate: older, why, re_addable: None });
+            *place = Some(newer);
+            chosen.stale.push(outdone(candidates, older, chosen.events));
         }
     }
     Ok(())
@@ -210,21 +204,31 @@ fn place(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<
 /// Of several journals the one with the most events counts.
 fn place_journal(candidates: &[Candidate], index: usize, chosen: &mut Chosen) -> Result<(), AssemblyError> {
     let Some(other) = chosen.journal.replace(index) else { return Ok(()) };
-    let events = |index: usize| candidates[index].superblock.events();
-    let older = match events(other).cmp(&events(index)) {
-        Ordering::Less => other,
-        Ordering::Greater => index,
-        Ordering::Equal => {
-            return Err(AssemblyError::JournalTwice {
-                first: candidates[other].label.clone(),
-                second: candidates[index].label.clone(),
-            });
-        }
+    let Some((newer, older)) = newer_first(candidates, other, index) else {
+        return Err(AssemblyError::JournalTwice {
+            first: candidates[other].label.clone(),
+            second: candidates[index].label.clone(),
+        });
     };
-    chosen.journal = Some(other + index - older);
-    let why = StaleReason::Events { found: events(older), freshest: events(other + index - older) };
-    chosen.stale.push(Stale { candidate: older, why, re_addable: None });
+    chosen.journal = Some(newer);
+    chosen.stale.push(outdone(candidates, older, candidates[newer].superblock.events()));
     Ok(())
+}
+
+/// Two devices of one place, that of more events first; none if neither has more.
+fn newer_first(candidates: &[Candidate], a: usize, b: usize) -> Option<(usize, usize)> {
+    let events = |index: usize| candidates[index].superblock.events();
+    match events(a).cmp(&events(b)) {
+        Ordering::Less => Some((b, a)),
+        Ordering::Greater => Some((a, b)),
+        Ordering::Equal => None,
+    }
+}
+
+/// A device whose place one of more events has.
+fn outdone(candidates: &[Candidate], older: usize, freshest: u64) -> Stale {
+    let why = StaleReason::Events { found: candidates[older].superblock.events(), freshest };
+    Stale { candidate: older, why, re_addable: None }
 }
 
 fn why_stale(candidate: &Candidate, role: Role, freshest: &Candidate, newest: u64) -> Option<StaleReason> {

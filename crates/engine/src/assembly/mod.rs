@@ -257,6 +257,14 @@ impl Assembly {
         self.slots.iter().filter(|state| state.is_in_sync()).count()
     }
 
+    /// The write journal's device, if it is there.
+    pub const fn journal_device(&self) -> Option<usize> {
+        match self.journal {
+            Some(Journal::Device { candidate }) => Some(candidate),
+            Some(Journal::Lost) | None => None,
+        }
+    }
+
     /// Whether some slot's data must be worked out from the others.
     pub fn is_degraded(&self) -> bool {
         self.in_sync_count() < self.slots.len()

@@ -58,7 +58,7 @@ impl Assembled {
 
     /// Has the members say that there is no journal; to be called once its log is empty.
     pub(super) fn leave_journal(&mut self, access: impl Fn(&Path) -> Access) -> Result<(), AssembleError> {
-        let Some(Journal::Device { candidate }) = self.assembly.journal else { return Ok(()) };
+        let Some(candidate) = self.assembly.journal_device() else { return Ok(()) };
         let devices = self.devices(Some(candidate), &access)?;
         self.give_up_journal(&devices, false)
     }

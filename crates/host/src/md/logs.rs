@@ -39,7 +39,7 @@ impl Assembled {
         let places: Vec<_> =
             table.iter().enumerate().map(|(index, candidate)| self.log_place(index, (*candidate)?)).collect();
         let is_clean = self.assembly.is_clean;
-        let mut devices = Devices { members: &members, failed: None };
+        let mut devices = Devices::new(&members);
         let report = recover(&geometry, &self.assembly.uuid, &places, is_clean, &mut devices);
         let named = |error| match devices.failed.and_then(|index| table[index]) {
             Some(candidate) => HostError::Member {
@@ -81,13 +81,17 @@ impl Assembled {
 }
 
 /// Members, those of the slots first, each as a whole device.
-struct Devices<'a> {
+pub(super) struct Devices<'a> {
     members: &'a [Member],
     /// The last that refused.
-    failed: Option<usize>,
+    pub(super) failed: Option<usize>,
 }
 
-impl Devices<'_> {
+impl<'a> Devices<'a> {
+    pub(super) const fn new(members: &'a [Member]) -> Self {
+        Self { members, failed: None }
+    }
+
     fn noted(&mut self, member: MemberIndex, result: IoResult) -> IoResult {
         if result.is_err() {
             self.failed = Some(member.index());

@@ -182,11 +182,7 @@ impl Assembled {
     /// # Errors
     /// A superblock is not what it was.
     pub fn check_unchanged(&self) -> Result<(), AssembleError> {
-        let journal = match self.assembly.journal {
-            Some(Journal::Device { candidate }) => Some(candidate),
-            Some(Journal::Lost) | None => None,
-        };
-        for index in self.table().into_iter().chain([journal]).flatten() {
+        for index in self.table().into_iter().chain([self.assembly.journal_device()]).flatten() {
             if self.found.has_changed(index)? {
                 return Err(AssembleError::Changed(self.found.paths[index].clone()));
             }

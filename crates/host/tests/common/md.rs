@@ -1,5 +1,7 @@
 //! md arrays on small files.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +11,7 @@ use stripewise_engine::level::{Layout, Level};
 use stripewise_format::create::{NewMember, Request, create};
 use stripewise_format::device_flags::DeviceFlags;
 use stripewise_format::placement::{Consistency, Metadata, Plan};
-use stripewise_format::superblock_1::Minor;
+use stripewise_format::superblock_1::{Minor, Superblock1};
 use stripewise_format::time::Timestamp;
 use stripewise_format::uuid::Uuid;
 use stripewise_host::md::assemble::{Assembled, Selection, find};
@@ -19,10 +21,25 @@ use stripewise_host::{Access, Array};
 /// Bytes of each member: a header of 1 MiB and room for some stripes.
 pub const MEMBER_BYTES: u64 = 6 << 20;
 
+/// Where metadata 1.2 has its superblock.
+pub const SUPERBLOCK_SECTOR: u64 = 8;
+
+/// A member, to read and write by place.
+pub fn file(path: &Path) -> File {
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+/// The superblock of a member with metadata 1.2.
+pub fn superblock(path: &Path) -> Superblock1 {
+    let mut block = vec![0; 4096];
+    file(path).read_exact_at(&mut block, SUPERBLOCK_SECTOR * 512).unwrap();
+    Superblock1::parse(&block, SUPERBLOCK_SECTOR).unwrap()
+}
+
 /// Makes a sparse file for a member.
 pub fn blank(folder: &Path, name: &str, bytes: u64) -> PathBuf {
     let path = folder.join(name);
-    std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+    File::create(&path).unwrap().set_len(bytes).unwrap();
     path
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use stripewise_engine::array::members::Standing;
 use stripewise_engine::array::sync::SyncStatus;
-use stripewise_engine::assembly::{Candidate, Journal, Options, SlotState};
+use stripewise_engine::assembly::{Candidate, Options, SlotState};
 use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::Slot;
 use stripewise_format::device_flags::DeviceFlags;
@@ -56,7 +56,7 @@ fn as_it_is(assembled: &Assembled, array: &ArrayStatus) -> Option<Assembled> {
         found.paths.push(path);
     }
     // The journal behind them: an array that has one is only read, and its superblock as it was.
-    if let Some(Journal::Device { candidate }) = assembled.assembly.journal {
+    if let Some(candidate) = assembled.assembly.journal_device() {
         found.candidates.push(assembled.found.candidates[candidate].clone());
         found.paths.push(assembled.found.paths[candidate].clone());
     }

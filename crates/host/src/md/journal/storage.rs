@@ -8,64 +8,55 @@ use stripewise_format::journal::BLOCK_BYTES;
 use stripewise_format::superblock_1::Superblock1;
 use stripewise_parity::{Lost, Stripe, kernels};
 
+use super::super::logs;
 use crate::members::Member;
 
 /// Members, those of the slots first and the journal last, each as a whole device.
 pub(super) struct Devices<'a> {
-    all: &'a [Member],
+    all: logs::Devices<'a>,
+    journal: MemberIndex,
     superblock_sector: u64,
     superblock: Superblock1,
-    failed: Option<usize>,
 }
 
 impl<'a> Devices<'a> {
     /// `superblock` is the journal's, which lies at `superblock_sector`.
     pub(super) const fn new(all: &'a [Member], superblock_sector: u64, superblock: Superblock1) -> Self {
-        Self { all, superblock_sector, superblock, failed: None }
+        let journal = MemberIndex((all.len() - 1) as u16);
+        Self { all: logs::Devices::new(all), journal, superblock_sector, superblock }
     }
 
     /// The last that refused.
     pub(super) const fn failed(&self) -> Option<usize> {
-        self.failed
+        self.all.failed
     }
 
     /// The journal's superblock as it is now.
     pub(super) fn into_superblock(self) -> Superblock1 {
         self.superblock
     }
-
-    fn noted(&mut self, member: MemberIndex, result: IoResult) -> IoResult {
-        if result.is_err() {
-            self.failed = Some(member.index());
-        }
-        result
-    }
 }
 
 impl MemberStorage for Devices<'_> {
     fn read(&mut self, member: MemberIndex, sector: u64, bytes: &mut [u8]) -> IoResult {
-        let result = self.all[member.index()].read_device(sector, bytes);
-        self.noted(member, result)
+        self.all.read(member, sector, bytes)
     }
 
     fn write(&mut self, member: MemberIndex, sector: u64, bytes: &[u8]) -> IoResult {
-        let result = self.all[member.index()].write_device(sector, bytes);
-        self.noted(member, result)
+        self.all.write(member, sector, bytes)
     }
 
     fn flush(&mut self, member: MemberIndex) -> IoResult {
-        let result = self.all[member.index()].flush_device();
-        self.noted(member, result)
+        self.all.flush(member)
     }
 }
 
 impl JournalStorage for Devices<'_> {
     fn move_tail(&mut self, tail_sectors: u64) -> IoResult {
-        let journal = MemberIndex((self.all.len() - 1) as u16);
         self.superblock.recovery_offset_sectors = tail_sectors;
         let bytes = self.superblock.to_bytes();
-        self.write(journal, self.superblock_sector, &bytes)?;
-        self.flush(journal)
+        self.write(self.journal, self.superblock_sector, &bytes)?;
+        self.flush(self.journal)
     }
 
     fn solve(&mut self, row: &mut [RowBlock]) {

@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stripewise_engine::assembly::{Consistency, Journal};
+use stripewise_engine::assembly::Consistency;
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::{Features, Role, Superblock1};
 use stripewise_format::time::Timestamp;
@@ -64,14 +64,10 @@ impl Assembled {
 
     /// Writes the superblocks of members and journal, one event later.
     fn tell(&mut self, devices: &[Member], change: impl Fn(&mut Superblock1)) -> Result<(), AssembleError> {
-        let journal = match self.assembly.journal {
-            Some(Journal::Device { candidate }) => Some(candidate),
-            Some(Journal::Lost) | None => None,
-        };
         let here: Vec<(usize, usize)> = self
             .table()
             .into_iter()
-            .chain([journal])
+            .chain([self.assembly.journal_device()])
             .enumerate()
             .filter_map(|(index, candidate)| Some((index, candidate?)))
             .collect();
