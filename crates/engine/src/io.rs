@@ -503,6 +503,8 @@ pub enum ArrayEvent {
     },
     /// More members are lost than the level survives: writes are refused from now on.
     ArrayFailed,
+    /// The write journal had an error: writes are refused from now on.
+    JournalFailed,
     /// A member had an error for which it would fail if it were not the only one with some of its content: writes are refused
     /// from now on, and it is read.
     LastCopyKept {

@@ -49,6 +49,23 @@ impl Seed {
     }
 }
 
+/// Makes an array's checksums of blocks whose CRC-32C is known: both are linear, and differ by what they begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSums(u32);
+
+impl BlockSums {
+    /// Those of an array.
+    pub fn of(seed: Seed) -> Self {
+        let zeroes = [0; BLOCK_BYTES];
+        Self(seed.checksum(&zeroes) ^ crc32c::crc32c(&zeroes))
+    }
+
+    /// The checksum of the block of 4 KiB that has this CRC-32C.
+    pub const fn checksum(self, crc32c: u32) -> u32 {
+        self.0 ^ crc32c
+    }
+}
+
 /// What a meta block lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
@@ -82,7 +99,8 @@ impl Payload {
         }
     }
 
-    fn bytes(&self) -> usize {
+    /// Bytes of the meta block that it takes.
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Data { checksums, .. } | Self::Parity { checksums, .. } => {
                 BLOCKS_HEAD_BYTES + 4 * checksums.len()
@@ -184,7 +202,8 @@ impl MetaBlock {
         BLOCK_SECTORS * (1 + blocks as u64)
     }
 
-    fn size(&self) -> usize {
+    /// Its bytes, `meta_size`: [`BLOCK_BYTES`] at most.
+    pub fn size(&self) -> usize {
         HEAD_BYTES + self.payloads.iter().map(Payload::bytes).sum::<usize>()
     }
 }
@@ -261,6 +280,15 @@ mod tests {
         assert_eq!(block().log_sectors(), 4 * BLOCK_SECTORS);
         let empty = MetaBlock { payloads: Vec::new(), ..block() };
         assert_eq!(MetaBlock::parse(&empty.to_bytes(seed), seed), Ok(empty));
+    }
+
+    #[test]
+    fn checksums_are_made_of_those_of_any_seed() {
+        let seed = Seed::of(&UUID);
+        for number in 0..20 {
+            let block: Vec<u8> = (0..BLOCK_BYTES).map(|i| (i * i / 7 + number * i) as u8).collect();
+            assert_eq!(BlockSums::of(seed).checksum(crc32c::crc32c(&block)), seed.checksum(&block));
+        }
     }
 
     #[test]

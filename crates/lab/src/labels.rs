@@ -72,6 +72,7 @@ pub(crate) fn label(volume: &mut VolumeConfig, devices: Devices, bitmap: Bitmap)
         force: false,
         spares: 0,
         members: (0..slots).map(member).collect(),
+        journal: None,
         set_uuid: SET_UUID,
         name: String::new(),
         homehost: None,
@@ -99,6 +100,7 @@ pub(crate) fn label(volume: &mut VolumeConfig, devices: Devices, bitmap: Bitmap)
     volume.metadata = Some(MetadataConfig {
         members,
         bitmap: Some(BitmapConfig { superblock, bits }),
+        journal: None,
         clock_start: CREATED,
         safe_mode_delay: Nanos(0),
     });

@@ -108,6 +108,7 @@ fn config(level: Level, members: Vec<Option<MemberMetadata>>, policy: Policy) ->
     let metadata = MetadataConfig {
         members,
         bitmap: None,
+        journal: None,
         clock_start: Timestamp::default(),
         safe_mode_delay: SAFE_MODE_DELAY,
     };

@@ -102,6 +102,7 @@ impl Run {
         let metadata = MetadataConfig {
             members: (0..members).map(|m| Some(superblock(m, log_sectors))).collect(),
             bitmap: None,
+            journal: None,
             clock_start: Timestamp::default(),
             safe_mode_delay: SAFE_MODE_DELAY,
         };

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::members::{Members, Twin};
+use super::parity::JournalTail;
 use super::plain_read::PlainReads;
 use super::range_lock::RangeLock;
 use super::slab::Slab;
@@ -77,10 +78,19 @@ pub(crate) enum Owner {
     Metadata { member: MemberIndex },
     /// The partial parity log of a slot.
     Log { slot: Slot },
+    /// The write journal.
+    Journal,
     /// A job on copies.
     CopyJob { job: u64 },
     /// A write to a slot's member and its replacement.
     Twin { twin: u64 },
+}
+
+impl Owner {
+    /// Whether the I/O is not of the members' data.
+    pub(crate) const fn is_beside_data(self) -> bool {
+        matches!(self, Self::Metadata { .. } | Self::Log { .. } | Self::Journal)
+    }
 }
 
 /// An I/O in flight.
@@ -180,6 +190,8 @@ pub(crate) struct Core {
     /// One of them lists something.
     pub(crate) has_bad_blocks: bool,
     pub(crate) write_mostly: WriteMostly,
+    /// Of arrays that are written through a write journal.
+    pub(crate) journal: Option<JournalTail>,
 }
 
 impl Core {
@@ -222,6 +234,7 @@ impl Core {
             bad_blocks: Vec::new(),
             has_bad_blocks: false,
             write_mostly: WriteMostly::default(),
+            journal: None,
         }
     }
 
@@ -318,7 +331,7 @@ impl Core {
     /// Takes the record of an I/O that ended.
     pub(crate) fn io_ended(&mut self, tag: Tag) -> Option<IoRecord> {
         let record = self.ios.remove(tag.0)?;
-        if matches!(record.owner, Owner::Metadata { .. } | Owner::Log { .. }) {
+        if record.owner.is_beside_data() {
             self.metadata_ios -= 1;
         } else {
             self.in_flight[record.slot.index()] -= 1;

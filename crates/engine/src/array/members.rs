@@ -5,7 +5,7 @@
 //! | in a slot | yes | yes |
 //! | in a slot, recovering | before its recovery offset | yes |
 //! | replacement | before its offset, in place of the slot's member | with the slot's member |
-//! | spare, failed, absent | no | no |
+//! | write journal, spare, failed, absent | no | no |
 //!
 //! # Contract
 //! *Ordering.* A recovery offset moves only over sectors whose content is on the member. An answer of a member that has
@@ -32,6 +32,8 @@ pub enum Standing {
     Replacement(Slot),
     /// It waits.
     Spare,
+    /// It is the write journal.
+    Journal,
     /// It is out of use and not yet let go of.
     Failed,
     /// It is none of the array's.
@@ -182,7 +184,19 @@ impl Core {
                 self.members.set_standing(member, Standing::Failed);
                 self.changed(StateChange::MemberRemoved(member));
             }
+            Standing::Journal => self.fail_journal(out),
             Standing::Failed | Standing::Absent => {}
+        }
+    }
+
+    /// The write journal did not take something. The array takes no more writes; the superblocks go on naming the journal, so that the
+    /// next start follows what it has, or says that it is missing.
+    #[cold]
+    pub(crate) fn fail_journal(&mut self, out: &mut ActionQueue) {
+        let Some(journal) = &mut self.journal else { return };
+        if !std::mem::replace(&mut journal.has_failed, true) {
+            self.read_only = true;
+            out.push(Action::Event(ArrayEvent::JournalFailed));
         }
     }
 

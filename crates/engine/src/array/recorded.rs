@@ -51,6 +51,7 @@ pub(crate) fn config(level: Level, slots: u16, write_mostly: &[bool]) -> VolumeC
     let metadata = MetadataConfig {
         members: (0..).zip(write_mostly).map(member).collect(),
         bitmap: None,
+        journal: None,
         clock_start: Timestamp::from_seconds(1_000),
         safe_mode_delay: SAFE_MODE_DELAY,
     };

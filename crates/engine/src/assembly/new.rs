@@ -69,6 +69,7 @@ mod tests {
             force: false,
             spares: 0,
             members: members.iter().enumerate().map(|(n, is_there)| is_there.then(|| device(n))).collect(),
+            journal: None,
             set_uuid: Uuid([7; 16]),
             name: "0".to_owned(),
             homehost: None,

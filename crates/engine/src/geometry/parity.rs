@@ -151,7 +151,7 @@ impl ParityShape {
 
     /// The map of the stripe that has a member's sector.
     #[inline]
-    pub(crate) fn stripe_at(&self, member_sector: u64) -> StripeMap {
+    pub fn stripe_at(&self, member_sector: u64) -> StripeMap {
         self.stripe(member_sector >> self.chunk_shift)
     }
 

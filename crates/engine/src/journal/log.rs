@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use stripewise_format::journal::{BLOCK_BYTES, BLOCK_SECTORS, MetaBlock, Payload, Seed};
 use stripewise_format::uuid::Uuid;
 
-use super::JournalPlace;
-use crate::geometry::{Geometry, Holds, ParityShape, Place, Shape};
+use super::{Head, JournalPlace};
+use crate::geometry::{Geometry, ParityShape, Shape};
 use crate::io::{IoError, IoResult};
 use crate::ppl::MemberStorage;
 use crate::units::{SECTOR_BYTES, Slot};
@@ -29,18 +29,11 @@ impl Row {
 /// The log of an array's journal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Log<'a> {
-    geometry: &'a Geometry,
+    pub(super) geometry: &'a Geometry,
     pub(super) shape: &'a ParityShape,
     pub(super) seed: Seed,
     place: &'a JournalPlace,
     sectors: u64,
-}
-
-/// The meta block that comes next: where it must be, and its sequence number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) position_sectors: u64,
-    pub(super) sequence: u64,
 }
 
 impl<'a> Log<'a> {
@@ -156,14 +149,6 @@ impl<'a> Log<'a> {
             at = self.add(at, payload.blocks() as u64 * BLOCK_SECTORS);
         }
         Ok(())
-    }
-
-    /// The array's sector of a data block, by its slot and row.
-    pub(super) fn array_sector(&self, slot: Slot, row_sector: u64) -> u64 {
-        match self.geometry.holds(Place { slot, sector: row_sector }) {
-            Holds::Data(sector) => sector,
-            _ => unreachable!("the slot holds data of this row"),
-        }
     }
 
     /// A block of the log.

@@ -19,11 +19,23 @@ mod tests;
 
 use stripewise_format::bad_blocks::BadRange;
 
+use crate::geometry::{Geometry, Holds, Place};
 use crate::io::{IoResult, Role};
 use crate::ppl::MemberStorage;
 use crate::units::{MemberIndex, Slot};
 
 pub use recover::{pending, recover};
+
+/// The array's sector of a slot's data.
+///
+/// # Panics
+/// If the slot holds no data there.
+pub(crate) fn array_sector(geometry: &Geometry, slot: Slot, row_sector: u64) -> u64 {
+    match geometry.holds(Place { slot, sector: row_sector }) {
+        Holds::Data(sector) => sector,
+        _ => unreachable!("the slot holds data of this row"),
+    }
+}
 
 /// The members' and the journal's bytes, and what is computed of them.
 pub trait JournalStorage: MemberStorage {
@@ -56,6 +68,24 @@ pub struct JournalPlace {
     pub tail_sectors: u64,
 }
 
+/// The meta block that comes next: where it must be, and its sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// `position`: in sectors from the start of the log.
+    pub position_sectors: u64,
+    /// `seq`.
+    pub sequence: u64,
+}
+
+/// A log that is written on: nothing in it is needed any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalStart {
+    /// Where it is. At its tail is a meta block.
+    pub place: JournalPlace,
+    /// What is written next.
+    pub next: Head,
+}
+
 /// A member that data and parity are written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowMember {
@@ -82,4 +112,6 @@ pub struct JournalReport {
     pub without_parity: u64,
     /// There is no log where the superblock says that it begins. Nothing was done.
     pub is_damaged: bool,
+    /// How the log may be written on; none if it is damaged.
+    pub start: Option<JournalStart>,
 }

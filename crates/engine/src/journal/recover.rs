@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use stripewise_format::journal::{BLOCK_SECTORS, MetaBlock, Payload, SEQUENCE_GAP};
 use stripewise_format::uuid::Uuid;
 
-use super::log::{Head, Log, Row};
+use super::log::{Log, Row};
 use super::rows::{Blocks, DataOnly, Rows};
-use super::{JournalPlace, JournalReport, JournalStorage, RowMember};
+use super::{Head, JournalPlace, JournalReport, JournalStart, JournalStorage, RowMember, array_sector};
 use crate::geometry::Geometry;
 use crate::io::{IoError, IoResult};
 use crate::units::Slot;
@@ -35,7 +35,8 @@ pub fn recover(
     let mut report = JournalReport::default();
     let mut journal = *journal;
     loop {
-        let log = Log::new(geometry, set_uuid, &journal);
+        let place = journal;
+        let log = Log::new(geometry, set_uuid, &place);
         let rows = Rows { log, members, raid_disks: geometry.raid_disks() };
         let Some(first) = log.start(storage)? else {
             return Ok(JournalReport { is_damaged: true, ..report });
@@ -43,13 +44,14 @@ pub fn recover(
         let (end, by_log) = replay(&rows, first, storage, &mut report)?;
         let new = Head { sequence: end.sequence.wrapping_add(SEQUENCE_GAP), ..end };
         if log.add(first.position_sectors, BLOCK_SECTORS) == end.position_sectors {
-            return Ok(report);
+            let place = JournalPlace { tail_sectors: first.position_sectors, ..journal };
+            return Ok(JournalReport { start: Some(JournalStart { place, next: end }), ..report });
         }
         for member in members {
             storage.flush(member.member)?;
         }
+        let empty = MetaBlock { payloads: Vec::new(), ..meta(new) };
         if by_log.is_empty() {
-            let empty = MetaBlock { payloads: Vec::new(), ..meta(new) };
             log.write(storage, new.position_sectors, &empty.to_bytes(log.seed))?;
         } else {
             begin_anew(&rows, first, new, &by_log, storage)?;
@@ -58,7 +60,8 @@ pub fn recover(
         storage.move_tail(new.position_sectors)?;
         journal.tail_sectors = new.position_sectors;
         if by_log.is_empty() {
-            return Ok(report);
+            let next = after(&log, new, &empty);
+            return Ok(JournalReport { start: Some(JournalStart { place: journal, next }), ..report });
         }
     }
 }
@@ -187,7 +190,7 @@ fn payloads(rows: &Rows<'_>, sector: u64, blocks: &Blocks) -> Vec<Payload> {
     let is_parity = |slot: Slot| slot == map.p || Some(slot) == map.q;
     let sum = |bytes: &Vec<u8>| rows.log.seed.checksum(bytes);
     let data = blocks.iter().filter(|(slot, _)| !is_parity(*slot)).map(|(slot, bytes)| Payload::Data {
-        array_sector: rows.log.array_sector(*slot, sector),
+        array_sector: array_sector(rows.log.geometry, *slot, sector),
         checksums: vec![sum(bytes)],
     });
     let parity = blocks.iter().filter(|(slot, _)| is_parity(*slot)).map(|(_, bytes)| sum(bytes));

@@ -5,7 +5,7 @@
 //!
 //! | step | asks for | when |
 //! |---|---|---|
-//! | Flushing | a flush of every member | the array becomes clean, or bits are cleared |
+//! | Flushing | a flush of every member | the array becomes clean, bits are cleared, or a write journal's tail is moved |
 //! | `WritingBitmap` | the bitmap's changed pages and bad-block logs that changed (FUA) | bits changed, or superblocks are to follow |
 //! | `WritingSuperblocks` | every member's superblock (FUA), events one higher; first of members that take a slot from another | clean or active, a member's standing, a resync's progress |
 //!
@@ -36,6 +36,7 @@ pub use intent::{BitmapConfig, WriteIntent};
 pub(crate) use keeper::Keeper;
 
 use crate::array::parity::LogPlaces;
+use crate::journal::JournalStart;
 use crate::level::Level;
 use crate::units::{MemberIndex, Nanos, Slot};
 
@@ -89,6 +90,8 @@ pub struct MetadataConfig {
     pub members: Vec<Option<MemberMetadata>>,
     /// The write-intent bitmap, if the array has one that can be relied on.
     pub bitmap: Option<BitmapConfig>,
+    /// The write journal, if the array is written through one. Its log has been followed.
+    pub journal: Option<JournalStart>,
     /// The wall-clock time of the engine's `Instant::ZERO`.
     pub clock_start: Timestamp,
     /// Time without writes after which the array is said to be clean; zero: it stays active until it is stopped, as in md.
@@ -142,6 +145,8 @@ pub enum StateChange {
     BadBlocksStruck,
     /// The member's flags are these.
     Flags(MemberIndex, DeviceFlags),
+    /// The write journal's log is to begin further on.
+    JournalTail,
 }
 
 /// Whether arrays of a level keep their superblocks up to date while they run. Those without redundancy have nothing

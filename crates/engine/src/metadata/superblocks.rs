@@ -23,12 +23,14 @@ pub(crate) enum Standing {
     Spare,
     /// Failed, and still part of the array.
     Faulty,
+    /// The write journal.
+    Journal,
 }
 
 impl Standing {
     /// It is a slot's member, or becomes so.
     pub(crate) const fn has_slot(self) -> bool {
-        !matches!(self, Self::Spare | Self::Faulty)
+        !matches!(self, Self::Spare | Self::Faulty | Self::Journal)
     }
 }
 
@@ -43,6 +45,8 @@ pub(crate) struct ArrayState {
     pub(crate) resync_offset_sectors: u64,
     /// Wall-clock time.
     pub(crate) utime: Timestamp,
+    /// Where the write journal's log begins, if the array is written through one.
+    pub(crate) journal_tail_sectors: Option<u64>,
 }
 
 /// A member with what is known of it.
@@ -97,7 +101,9 @@ fn render_1(
     let mut new = superblock.clone();
     new.events = state.events;
     new.utime = state.utime;
-    new.resync_offset_sectors = if state.is_clean { state.resync_offset_sectors } else { 0 };
+    // With a journal parity is right whatever is under way, once it is so (the kernel's `MD_JOURNAL_CLEAN`).
+    let is_journaled = state.journal_tail_sectors.is_some() && state.resync_offset_sectors == MAX_SECTOR;
+    new.resync_offset_sectors = if state.is_clean || is_journaled { state.resync_offset_sectors } else { 0 };
     new.features =
         new.features.without(Features::RECOVERY_OFFSET | Features::RECOVERY_BITMAP | Features::REPLACEMENT);
     new.recovery_offset_sectors = 0;
@@ -110,8 +116,11 @@ fn render_1(
     let (recovered, replaces) = match known.standing {
         Standing::Recovering(_, sectors) => (Some(sectors), false),
         Standing::Replacing(_, sectors) => (Some(sectors), true),
-        Standing::InSync(_) | Standing::Spare | Standing::Faulty => (None, false),
+        Standing::InSync(_) | Standing::Spare | Standing::Faulty | Standing::Journal => (None, false),
     };
+    if known.standing == Standing::Journal {
+        new.recovery_offset_sectors = state.journal_tail_sectors.unwrap_or(0);
+    }
     if let Some(sectors) = recovered {
         new.features |= Features::RECOVERY_OFFSET;
         new.recovery_offset_sectors = sectors;
@@ -134,6 +143,7 @@ fn render_1(
             }
             Standing::Spare => Role::Spare,
             Standing::Faulty => Role::Faulty,
+            Standing::Journal => Role::Journal,
         };
     }
     new

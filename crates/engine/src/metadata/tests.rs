@@ -96,6 +96,7 @@ fn bench_of(members: u16, has_bitmap: bool, change: impl FnOnce(&mut VolumeConfi
             superblock.events = 10;
             BitmapConfig { superblock, bits: Bits::clear(8) }
         }),
+        journal: None,
         clock_start: Timestamp::from_seconds(1_000),
         safe_mode_delay: SAFE_MODE_DELAY,
     };

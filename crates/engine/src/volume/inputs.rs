@@ -314,7 +314,7 @@ impl Volume {
 
     #[inline]
     fn io_ended(&mut self, record: &IoRecord, result: IoResult, out: &mut ActionQueue) {
-        let is_data = !matches!(record.owner, Owner::Metadata { .. } | Owner::Log { .. });
+        let is_data = !record.owner.is_beside_data();
         if is_data && result.is_ok() && matches!(record.op, Op::Write | Op::WriteZeroes) {
             self.core.written(record);
         }

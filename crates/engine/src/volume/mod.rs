@@ -3,16 +3,18 @@
 mod inputs;
 
 use stripewise_format::bitmap::{BitmapSuperblock, Bits};
+use stripewise_format::uuid::Uuid;
 
 use crate::array::copies::Copies;
 use crate::array::core::{Core, RequestKey};
 use crate::array::members::{Replacement, Standing};
-use crate::array::parity::Parity;
+use crate::array::parity::{JournalTail, Parity, is_long_enough};
 use crate::array::slots::SlotSet;
 use crate::array::sync::{self, LostRanges, Room, SpeedLimits, Sync, SyncConfig, SyncStatus};
 use crate::array::{slot_exists, survives};
 use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
 use crate::io::SyncAction;
+use crate::journal::JournalStart;
 use crate::metadata::{BadBlocks, Keeper, MemberMetadata, MetadataConfig, WriteIntent, keeps_state};
 use crate::policy::Policy;
 use crate::units::{Instant, MemberIndex, SectorRange, Slot};
@@ -79,6 +81,13 @@ impl VolumeConfig {
         }
     }
 
+    /// The write journal that writes go through, and the array's UUID.
+    fn journal(&self) -> Option<(&JournalStart, Uuid)> {
+        let metadata = self.metadata.as_ref().filter(|_| !self.read_only)?;
+        let uuid = metadata.members.iter().flatten().next()?.superblock.set_uuid();
+        Some((metadata.journal.as_ref()?, uuid))
+    }
+
     /// Where the members' data begin, which is the same on all.
     pub fn data_offset_sectors(&self) -> u64 {
         let mut members = self.metadata.iter().flat_map(|metadata| metadata.members.iter().flatten());
@@ -97,6 +106,8 @@ pub enum VolumeError {
     NoSuchSlot(Slot),
     /// More members are missing than the level survives.
     TooManyFailed(usize),
+    /// The write journal has no room for some rows.
+    ShortJournal,
 }
 
 impl std::fmt::Display for VolumeError {
@@ -111,6 +122,10 @@ impl std::fmt::Display for VolumeError {
             Self::TooManyFailed(count) => {
                 write!(f, "{count} members are missing, more than the level survives")
             }
+            Self::ShortJournal => f.write_str(
+                "the write journal is too short, or the array has more than 203 members: the journal must have room for four rows of \
+                 the array's stripes, a block of 4K for each member and one more",
+            ),
         }
     }
 }
@@ -173,13 +188,15 @@ impl Volume {
                 return Err(VolumeError::StripeCacheSize(entries));
             }
             let logs = config.metadata.as_ref().filter(|_| !config.read_only).and_then(MetadataConfig::logs);
-            Machine::Parity(Box::new(Parity::new(
-                shape.clone(),
-                geometry.chunk_sectors(),
-                entries,
-                &config.policy,
-                logs,
-            )))
+            let mut parity =
+                Parity::new(shape.clone(), geometry.chunk_sectors(), entries, &config.policy, logs);
+            if let Some((start, set_uuid)) = config.journal() {
+                if !is_long_enough(start.place.data_sectors, geometry.raid_disks()) {
+                    return Err(VolumeError::ShortJournal);
+                }
+                parity.journal(start, &set_uuid);
+            }
+            Machine::Parity(Box::new(parity))
         } else {
             Machine::Copies(Copies::new(&geometry, config.rotational))
         };
@@ -195,6 +212,10 @@ impl Volume {
             return Err(VolumeError::TooManyFailed(core.incomplete().len()));
         }
         core.read_only = config.read_only;
+        core.journal = config.journal().map(|(start, _)| JournalTail::new(start));
+        if let Some(journal) = &core.journal {
+            core.members.set_standing(journal.member, Standing::Journal);
+        }
         if let Some(metadata) = config.metadata.as_ref().filter(|_| keeps_state(core.geometry.level())) {
             for (index, member) in metadata.members.iter().enumerate() {
                 let (index, list) = (MemberIndex(index as u16), member.as_ref().and_then(BadBlocks::new));

@@ -97,6 +97,7 @@ impl ArrayPlan {
         let metadata = MetadataConfig {
             members: members.iter().map(|c| c.map(|c| found.metadata(c, is_called_clean))).collect(),
             bitmap: bitmap.clone(),
+            journal: None,
             clock_start: Timestamp::from_seconds(1_700_000_000),
             safe_mode_delay: SAFE_MODE_DELAY,
         };

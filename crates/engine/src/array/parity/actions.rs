@@ -147,7 +147,7 @@ impl Parity {
         op: &mut StripeOp,
         index: usize,
     ) {
-        let parity = remaining_parity(core, op);
+        let parity = computed_parity(core, op);
         if parity.is_empty() {
             return;
         }
@@ -218,7 +218,7 @@ impl Parity {
     }
 
     pub(super) fn generate(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
-        let parity = remaining_parity(core, op);
+        let parity = computed_parity(core, op);
         if parity.is_empty() {
             return;
         }
@@ -296,6 +296,11 @@ impl Parity {
 pub(super) fn remaining_parity(core: &Core, op: &mut StripeOp) -> SlotSet {
     op.parity = op.parity.minus(core.failed);
     op.parity
+}
+
+/// The parity slots that are computed: those, and what a write journal is to have.
+fn computed_parity(core: &Core, op: &mut StripeOp) -> SlotSet {
+    remaining_parity(core, op).union(op.for_journal)
 }
 
 /// The requests' own bytes of an operation's pieces in these slots.

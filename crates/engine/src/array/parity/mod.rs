@@ -17,6 +17,7 @@ mod cache;
 #[cfg(test)]
 mod driven;
 mod job;
+mod journal;
 mod log;
 mod op;
 pub mod plan;
@@ -28,11 +29,16 @@ use std::collections::VecDeque;
 
 use super::core::{Core, IoRecord, Owner, RequestKey, RequestState};
 use super::slab::Slab;
+use stripewise_format::uuid::Uuid;
+
 use crate::geometry::ParityShape;
 use crate::io::{ActionQueue, Flags, IoError, IoResult, Op, Request, SegList};
+use crate::journal::JournalStart;
 use crate::policy::{DegradedReads, Policy};
 use crate::units::{Instant, PAGE_SECTORS, SectorRange};
 use cache::StripeCache;
+use journal::Journal;
+pub(crate) use journal::{JournalTail, is_long_enough};
 pub(crate) use log::LogPlaces;
 use log::Logs;
 use op::StripeOp;
@@ -69,6 +75,8 @@ pub(crate) struct Parity {
     runs: Vec<runs::Run>,
     /// Partial parity logs, where the array has them.
     logs: Option<Logs>,
+    /// The write journal, where the array has one.
+    journal: Option<Journal>,
 }
 
 impl Parity {
@@ -97,7 +105,18 @@ impl Parity {
             cuts: Vec::new(),
             runs: Vec::new(),
             logs: logs.map(|places| Logs::new(places, slots)),
+            journal: None,
         }
+    }
+
+    /// Has writes go through a write journal.
+    pub(crate) fn journal(&mut self, start: &JournalStart, set_uuid: &Uuid) {
+        self.journal = Some(Journal::new(start, set_uuid));
+    }
+
+    /// Whether anything is logged before it is written.
+    fn is_logged(&self) -> bool {
+        self.logs.is_some() || self.journal.is_some()
     }
 
     pub(crate) fn cache_entries(&self) -> u32 {
@@ -169,6 +188,7 @@ impl Parity {
 
     /// Starts whatever may start now. To be called after every input.
     pub(crate) fn settle(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        self.journal_on(core, out);
         loop {
             if self.may_unplug() {
                 self.unplug(core, out);
@@ -428,7 +448,7 @@ impl Parity {
         let start = range.start.next_multiple_of(stripe);
         let end = range.end() / stripe * stripe;
         // Zeroing members at once would go past the logs.
-        (core.discard && self.logs.is_none() && start < end).then(|| SectorRange::new(start, end - start))
+        (core.discard && !self.is_logged() && start < end).then(|| SectorRange::new(start, end - start))
     }
 
     /// Zeroes or discards whole stripes on every member; the parity of zeroes is zero.
@@ -500,6 +520,7 @@ impl Parity {
                 core.part_ends(out, request, result);
             }
             Owner::Stripe { op } => self.op_io_ended(core, out, op, record, result),
+            Owner::Journal => self.journal_ended(core, out, result),
             Owner::Log { slot } => self.log_ended(core, out, slot, (record.member, record.op, result)),
             _ => unreachable!("not of these levels' machine"),
         }
@@ -507,7 +528,8 @@ impl Parity {
 
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        let logs_idle = self.logs.as_ref().is_none_or(Logs::is_idle);
+        let logs_idle = self.logs.as_ref().is_none_or(Logs::is_idle)
+            && self.journal.as_ref().is_none_or(Journal::is_idle);
         let ops_idle = self.ops.len() == 0 && self.singles.len() == 0;
         logs_idle && ops_idle && self.waiting.is_empty() && self.windows.len() == 0
     }

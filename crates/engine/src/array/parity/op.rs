@@ -8,6 +8,7 @@
 //! | `LoggingParity`, `LoggingSum`, Logging | a log entry, where there are logs | Draining, then Generating or Adding |
 //! | Draining | new data into the cache | Generating (RCW), Writing (RMW) |
 //! | Generating | parity from all data | Writing |
+//! | Summing, Journaling | all that is written in the log, where there is a write journal | Writing |
 //! | Writing | data and parity to the members | the end |
 //! | `CopyingOut` | pages to the request's buffer | the end |
 //!
@@ -15,6 +16,7 @@
 
 use super::Parity;
 use super::job::JobState;
+use super::journal::Journaled;
 use super::log::Logged;
 use super::plan::{
     StripeView, TooMuchLost, WriteMethod, WritePlan, parity_slots, plan_anew, plan_past_lost_parity,
@@ -68,6 +70,10 @@ pub(super) enum Step {
     Logging,
     /// The new data are added to what was logged.
     Adding,
+    /// A block is summed, for the write journal.
+    Summing,
+    /// It is on its way to the write journal.
+    Journaling,
 }
 
 /// An operation.
@@ -97,8 +103,11 @@ pub(super) struct StripeOp {
     pub(super) plan: WritePlan,
     /// Parity slots that could be written when it was planned.
     pub(super) parity: SlotSet,
+    /// Parity slots that are computed whether they can be written or not: all of them, for a write journal.
+    pub(super) for_journal: SlotSet,
     pub(super) job: JobState,
     pub(super) logged: Logged,
+    pub(super) journaled: Journaled,
     /// It must be done again row by row.
     pub(super) split: bool,
     pub(super) step: Step,
@@ -128,8 +137,10 @@ impl StripeOp {
             unwritten: SlotSet::EMPTY,
             plan: WritePlan::NOTHING,
             parity: SlotSet::EMPTY,
+            for_journal: SlotSet::EMPTY,
             job: JobState::default(),
             logged: Logged::default(),
+            journaled: Journaled::default(),
             split: false,
             step: Step::Reading,
             pending: 0,
@@ -154,6 +165,8 @@ impl StripeOp {
         self.to_ask_again = SlotSet::EMPTY;
         self.unwritten = SlotSet::EMPTY;
         self.parity = SlotSet::EMPTY;
+        self.for_journal = SlotSet::EMPTY;
+        self.journaled.reset();
         self.plan = WritePlan::NOTHING;
         self.job = JobState::default();
         self.logged = Logged::default();
@@ -241,6 +254,7 @@ impl Parity {
             uptodate,
             lost: core.lost(rows.end()).union(core.bad(rows)).union(op.unreadable),
             failed: core.failed,
+            is_journaled: self.journal.is_some() && op.kind == Kind::Write,
         }
     }
 
@@ -324,8 +338,9 @@ impl Parity {
     /// Plans, and asks for the pages that are missing.
     fn read_missing(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         if op.is_whole_write() && !core.read_only && !reads_beside_whole_writes(core, op) {
+            op.for_journal = self.for_journal(op);
             op.parity = parity_slots(op.map.p, op.map.q).minus(core.failed);
-            op.plan = WritePlan::whole(!op.parity.is_empty());
+            op.plan = WritePlan::whole(!op.parity.union(op.for_journal).is_empty());
             return self.set_prereading(op, false);
         }
         op.unreadable = op.unreadable.minus(std::mem::replace(&mut op.to_ask_again, SlotSet::EMPTY));
@@ -347,7 +362,8 @@ impl Parity {
             }
             Ok(plan) => {
                 op.plan = plan;
-                op.parity = view.parity();
+                op.for_journal = self.for_journal(op);
+                op.parity = view.parity().minus(core.failed);
                 for slot in plan.read.iter() {
                     let segs = self.page_segs(out, op, slot, op.sectors());
                     Self::member_io(core, out, key, op, slot, (Op::Read, false), segs);
@@ -356,6 +372,12 @@ impl Parity {
         }
         let prereading = op.kind == Kind::Write && op.pending > 0;
         self.set_prereading(op, prereading);
+    }
+
+    /// Parity that a write journal is to have.
+    fn for_journal(&self, op: &StripeOp) -> SlotSet {
+        let is_journaled = self.journal.is_some() && op.kind == Kind::Write;
+        if is_journaled { parity_slots(op.map.p, op.map.q) } else { SlotSet::EMPTY }
     }
 
     /// Queues an operation's pieces again, to be done row by row.
@@ -525,7 +547,14 @@ impl Parity {
                     self.generate(core, out, key, &mut op);
                 }
                 Step::Generating if op.kind == Kind::Job => self.write_job(core, out, key, &mut op),
-                Step::Draining | Step::Generating | Step::Adding => {
+                Step::Draining | Step::Generating | Step::Summing if !op.for_journal.is_empty() => {
+                    self.sum_next(core, out, key, &mut op);
+                    if op.step == Step::Journaling {
+                        self.put(key, op);
+                        return self.journal_on(core, out);
+                    }
+                }
+                Step::Draining | Step::Generating | Step::Adding | Step::Summing | Step::Journaling => {
                     op.step = Step::Writing;
                     self.write(core, out, key, &mut op);
                 }
@@ -631,6 +660,7 @@ impl Parity {
         self.leave_rows(op.window, op.owned());
         self.ops.remove(key);
         self.log_is_done(core, out, key, op.logged);
+        self.journal_is_done(&op);
         for piece in &op.pieces {
             core.part_ends(out, piece.request, op.result);
         }

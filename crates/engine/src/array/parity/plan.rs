@@ -30,6 +30,8 @@ pub struct StripeView {
     pub lost: SlotSet,
     /// Slots that cannot be written: failed members.
     pub failed: SlotSet,
+    /// A write journal is to have all parity, also that which cannot be written.
+    pub is_journaled: bool,
 }
 
 /// How parity is brought up to date.
@@ -71,9 +73,10 @@ impl WritePlan {
 pub struct TooMuchLost;
 
 impl StripeView {
-    /// The parity slots that can be written.
+    /// The parity slots that are computed: those that can be written, or all for a write journal.
     pub fn parity(&self) -> SlotSet {
-        parity_slots(self.p, self.q).minus(self.failed)
+        let all = parity_slots(self.p, self.q);
+        if self.is_journaled { all } else { all.minus(self.failed) }
     }
 
     /// What can be read and is not known.
@@ -253,8 +256,17 @@ mod tests {
                                 continue;
                             }
                             for failed in [lost, SlotSet::EMPTY, lost.and(SlotSet::first(members / 2))] {
-                                let view =
-                                    StripeView { data, p, q, covered, partial, uptodate, lost, failed };
+                                let view = StripeView {
+                                    data,
+                                    p,
+                                    q,
+                                    covered,
+                                    partial,
+                                    uptodate,
+                                    lost,
+                                    failed,
+                                    is_journaled: false,
+                                };
                                 for level in [RmwLevel::Never, RmwLevel::Cheaper, RmwLevel::Prefer] {
                                     check(&view, level);
                                 }
@@ -273,7 +285,17 @@ mod tests {
             for uptodate in subsets(all) {
                 let (p, q) = (Slot(3), Some(Slot(4)));
                 let (data, partial) = (SlotSet::first(3), SlotSet::EMPTY);
-                let view = StripeView { data, p, q, covered: data, partial, uptodate, lost, failed: lost };
+                let view = StripeView {
+                    data,
+                    p,
+                    q,
+                    covered: data,
+                    partial,
+                    uptodate,
+                    lost,
+                    failed: lost,
+                    is_journaled: false,
+                };
                 for level in [RmwLevel::Never, RmwLevel::Cheaper, RmwLevel::Prefer] {
                     let whole = WritePlan::whole(!view.parity().is_empty());
                     assert_eq!(plan_write(&view, level), Ok(whole), "{view:?}");
@@ -302,7 +324,17 @@ mod tests {
         ] {
             let (covered, partial, lost) = (slots(covered), slots(partial), slots(lost));
             let uptodate = SlotSet::EMPTY;
-            let view = StripeView { data, p, q: Some(q), covered, partial, uptodate, lost, failed: lost };
+            let view = StripeView {
+                data,
+                p,
+                q: Some(q),
+                covered,
+                partial,
+                uptodate,
+                lost,
+                failed: lost,
+                is_journaled: false,
+            };
             let whole = [WholeToRebuild, WholeToWrite].map(|rows| view.is_read_whole(rows));
             assert_eq!((whole, view.is_read_whole(Needed)), (of_raid6, false), "{view:?}");
             assert_eq!(view.left(), SlotSet::first(6).minus(lost));
@@ -324,6 +356,7 @@ mod tests {
             uptodate: SlotSet::EMPTY,
             lost: SlotSet::EMPTY,
             failed: SlotSet::EMPTY,
+            is_journaled: false,
         };
         let plan = plan_write(&view, level).unwrap();
         (plan.method, plan.read.len())

@@ -1,6 +1,7 @@
 //! Cutting what a window has gathered into runs of rows that are alike, and starting them.
 
 use super::Parity;
+use super::log::Logs;
 use super::op::{Kind, StripeOp};
 use super::single::Of;
 use super::window::{Owned, Piece, Rows, share};
@@ -53,7 +54,7 @@ impl Parity {
         // An operation that ends at once must not free the window under the others.
         self.windows.get(index).gathering = true;
         let by_rows = self.goes_by_rows(core, index);
-        let run = if by_rows || self.logs.is_some() { None } else { run_of_all(&map, &chosen) };
+        let run = if by_rows || self.is_logged() { None } else { run_of_all(&map, &chosen) };
         if let Some(run) = run.filter(|run| self.alike(index, run.rows.0, run) == run.rows.1) {
             let mut op = self.empty_op(core, index, run.rows, Kind::Write, map);
             std::mem::swap(&mut op.pieces, &mut chosen);
@@ -241,8 +242,7 @@ impl Parity {
         let mut first = run.rows.0;
         while first < run.rows.1 {
             let alike = if starting.by_rows { first + 1 } else { self.alike(index, first, &run) };
-            let end =
-                self.logs.as_ref().map_or(alike, |logs| alike.min(first.saturating_add(logs.rows_max())));
+            let end = alike.min(first.saturating_add(self.logged_rows_max(core)));
             let rows = (first, end);
             first = rows.1;
             let pieces = starting.chosen.iter().filter_map(|p| p.clip(rows));
@@ -251,6 +251,13 @@ impl Parity {
             self.keep_neighbours(&mut op);
             self.start_or_delay(core, out, op, starting.gate_open);
         }
+    }
+
+    /// Rows that an operation may have, by what a log takes.
+    fn logged_rows_max(&self, core: &Core) -> u32 {
+        let of_logs = self.logs.as_ref().map_or(u32::MAX, Logs::rows_max);
+        let of_journal = self.journal.as_ref().map(|journal| journal.rows_max(core.geometry.raid_disks()));
+        of_logs.min(of_journal.unwrap_or(u32::MAX))
     }
 
     /// Starts a write, or has it wait on the delayed list if it must read and may not.

@@ -178,7 +178,7 @@ impl Parity {
         let window = self.windows.get(index);
         let entry = window.entries[row as usize];
         let row_sector = (window.number * self.windows.rows + u64::from(row)) * PAGE_SECTORS;
-        if self.logs.is_some() || !is_plain(core, row_sector + PAGE_SECTORS) {
+        if self.is_logged() || !is_plain(core, row_sector + PAGE_SECTORS) {
             return false;
         }
         let slots = [map.data_slot(piece.data), map.p, map.q.unwrap_or(map.p)];

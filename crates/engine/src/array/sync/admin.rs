@@ -102,7 +102,7 @@ fn fail(core: &mut Core, out: &mut ActionQueue, slot: Slot) -> Result<(), AdminR
 fn remove(core: &mut Core, member: MemberIndex) -> Result<(), AdminReply> {
     match core.members.standing(member) {
         Standing::Absent => Err(AdminReply::NoSuchMember),
-        Standing::InSlot(_) | Standing::Replacement(_) => Err(AdminReply::InUse),
+        Standing::InSlot(_) | Standing::Replacement(_) | Standing::Journal => Err(AdminReply::InUse),
         Standing::Spare | Standing::Failed => {
             core.members.set_standing(member, Standing::Absent);
             core.changed(StateChange::MemberRemoved(member));
@@ -157,6 +157,7 @@ fn set_flags(core: &mut Core, member: MemberIndex, flags: DeviceFlags) -> Result
         Standing::Absent => Err(AdminReply::NoSuchMember),
         // Its superblock stays as it was left.
         Standing::Failed => Err(AdminReply::AlreadyFailed),
+        Standing::Journal => Err(AdminReply::InUse),
         Standing::InSlot(_) | Standing::Replacement(_) | Standing::Spare => {
             core.set_write_mostly(member, flags.is_write_mostly);
             core.changed(StateChange::Flags(member, flags));

@@ -104,6 +104,8 @@ impl Keeper {
             }
             // The lists are the core's.
             StateChange::BadBlocksListed | StateChange::BadBlocksStruck => {}
+            // Every flush lets it move.
+            StateChange::JournalTail => {}
         }
     }
 
@@ -120,9 +122,10 @@ impl Keeper {
             // Its bitmap is of another time, or none.
             intent.dirty_all();
         }
-        let Some((_, metadata)) = self.introduced.take_if(|(introduced, _)| *introduced == member) else {
+        let Some(place) = self.introduced.iter().position(|(introduced, _)| *introduced == member) else {
             return;
         };
+        let (_, metadata) = self.introduced.swap_remove(place);
         if self.members.len() <= member.index() {
             self.members.resize_with(member.index() + 1, || None);
         }
@@ -169,5 +172,6 @@ const fn speaks_of_data(change: StateChange) -> bool {
             | StateChange::ReplacementDone { .. }
             | StateChange::ResyncOffset(_)
             | StateChange::BadBlocksStruck
+            | StateChange::JournalTail
     )
 }

@@ -28,8 +28,8 @@ use round::{Saying, Step};
 #[derive(Debug)]
 pub(crate) struct Keeper {
     members: Vec<Option<Known>>,
-    /// The superblock of a member that is about to come in.
-    introduced: Option<(MemberIndex, MemberMetadata)>,
+    /// The superblocks of members that are about to come in.
+    introduced: Vec<(MemberIndex, MemberMetadata)>,
     state: ArrayState,
     clock_start: Timestamp,
     safe_mode_delay: Nanos,
@@ -44,6 +44,8 @@ pub(crate) struct Keeper {
     rounds_owed: u8,
     /// What they are to say holds only once the members' data are on their media.
     is_flush_due: bool,
+    /// Where a write journal's log may begin once the flush under way has ended.
+    journal_tail_flushed: Option<u64>,
     /// What the next round will say. It is not known of while a round is under way: that round's flush may not cover it.
     changes: VecDeque<StateChange>,
     /// Writes that wait for the array to be active or for their bits.
@@ -81,13 +83,15 @@ impl Keeper {
         number_anew(&mut members, geometry.raid_disks().into());
         Self {
             members,
-            introduced: None,
+            introduced: Vec::new(),
             state: ArrayState {
                 events,
                 is_clean,
                 resync_offset_sectors: resync_from,
                 utime: config.clock_start,
+                journal_tail_sectors: config.journal.map(|start| start.place.tail_sectors),
             },
+            journal_tail_flushed: None,
             clock_start: config.clock_start,
             safe_mode_delay: config.safe_mode_delay,
             step: Step::Idle,
@@ -147,7 +151,8 @@ impl Keeper {
 
     /// Takes note of the superblock of a member that is about to come in; it replaces what was known of it.
     pub(crate) fn introduce(&mut self, member: MemberIndex, metadata: MemberMetadata) {
-        self.introduced = Some((member, metadata));
+        self.introduced.retain(|(introduced, _)| *introduced != member);
+        self.introduced.push((member, metadata));
     }
 
     /// What the members' superblocks say when everything is written; those of failed members as they were left.
@@ -361,6 +366,7 @@ fn standing(metadata: &super::MemberMetadata, index: usize, geometry: &Geometry)
         (None, Role::Slot(slot), recovered) if replaces => {
             Standing::Replacing(Slot(slot), recovered.unwrap_or(MAX_SECTOR))
         }
+        (None, Role::Journal, _) => Standing::Journal,
         (None, _, _) => Standing::Spare,
     }
 }

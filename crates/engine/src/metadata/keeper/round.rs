@@ -64,6 +64,8 @@ impl Keeper {
                     self.is_flush_due = true;
                 } else {
                     core.bad_blocks_flush_ends();
+                    let tail = self.journal_tail_flushed.take();
+                    self.state.journal_tail_sectors = tail.or(self.state.journal_tail_sectors);
                 }
                 // A member that failed meanwhile may lack what the bits stand for.
                 let clears = clears.filter(|_| !self.keeps_bits(core));
@@ -122,6 +124,11 @@ impl Keeper {
                         core.held.is_holding = true;
                     }
                     self.members.iter_mut().flatten().for_each(|m| m.is_joining = false);
+                    if let (Some(journal), Some(tail)) = (&mut core.journal, self.state.journal_tail_sectors)
+                    {
+                        journal.recorded_sectors = tail;
+                        journal.is_recorded_anew = true;
+                    }
                     true
                 }
             },
@@ -191,6 +198,7 @@ impl Keeper {
     /// will call so, for the changes that come after may wait.
     fn flush(&mut self, core: &mut Core, out: &mut ActionQueue) {
         core.bad_blocks_flush_begins();
+        self.journal_tail_flushed = core.journal.map(|journal| journal.next_sectors);
         let of_slot = |slot: Slot| {
             let replacement = core.members.replacement(slot).map(|replacement| replacement.member);
             std::iter::once(core.member_of[slot.index()]).chain(replacement)

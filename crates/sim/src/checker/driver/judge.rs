@@ -40,6 +40,7 @@ impl Driver {
                     return Err(Failure::GaveUp(action));
                 }
             }
+            ArrayEvent::JournalFailed => unreachable!("the arrays of the checker have none"),
             ArrayEvent::ReplacementFailed { .. } | ArrayEvent::SyncStarted(_) => {}
         }
         Ok(())
