@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Result;
 use stripewise_engine::array::members::Standing;
 use stripewise_engine::array::sync::SpeedLimits;
-use stripewise_engine::io::SyncAction;
+use stripewise_engine::io::{AdminReply, SyncAction};
 use stripewise_engine::units::Slot;
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::Features;
@@ -30,6 +30,8 @@ struct Opened {
     array: Array,
     assembled: Assembled,
     stop: Arc<AtomicBool>,
+    /// Parity may not be right yet, and a member's data cannot be worked out by it.
+    is_parity_due: bool,
 }
 
 impl Opened {
@@ -38,12 +40,15 @@ impl Opened {
         let mut assembled = select.assemble(Use::Write)?;
         tell(&assembled);
         let stop = stop_flag()?;
+        let mut is_parity_due = false;
         let array = select.open(&mut assembled, Use::Write, |config| {
+            let has_parity = config.volume.geometry.level.parity_count() > 0;
+            is_parity_due = has_parity && config.volume.resync_from.is_some();
             config.stop = Arc::clone(&stop);
             config.volume.sync.speed = SpeedLimits { max_kib: u32::MAX, ..SpeedLimits::DEFAULT };
             config.volume.sync.start = false;
         })?;
-        Ok(Self { array, assembled, stop })
+        Ok(Self { array, assembled, stop, is_parity_due })
     }
 
     /// Carries out commands one after the other. If one is refused, those before it stand.
@@ -131,6 +136,9 @@ impl Opened {
 
 fn refusal(error: ManageError) -> anyhow::Error {
     match error {
+        ManageError::Array(AdminReply::Busy) | ManageError::Member(_, AdminReply::Busy) => {
+            impossible("a resync or recovery is due first; `stripewise assemble` does it")
+        }
         ManageError::Host(error) => crate::array::host_error(error),
         error => impossible(error.to_string()),
     }
@@ -139,6 +147,22 @@ fn refusal(error: ManageError) -> anyhow::Error {
 /// Carries out what is said of members.
 pub(super) fn manage(select: &SelectArgs, commands: &[Manage]) -> Result<Exit> {
     let mut opened = Opened::new(select)?;
+    if opened.is_parity_due && commands.iter().any(|command| matches!(command, Manage::Fail(_))) {
+        say!(
+            "stripewise: a resync is due, without which no data of the member could be worked out: it is done first"
+        );
+        let run = opened.run(SyncAction::Idle);
+        let is_stopped = opened.stop.load(Ordering::Relaxed);
+        match run.map(|report| trouble(&report)) {
+            Ok(None) if !is_stopped => {}
+            // What it came to is recorded.
+            Ok(None) => return opened.finish(),
+            Ok(Some(error)) | Err(error) => {
+                opened.array.close()?;
+                return Err(error);
+            }
+        }
+    }
     opened.carry_out(commands)?;
     if commands.iter().any(|command| matches!(command, Manage::Replace { .. })) {
         return opened.finish();
