@@ -20,6 +20,10 @@ use crate::uuid::Uuid;
 pub const SLOTS_MAX_V1: u32 = 384;
 /// Rows of version 0.90's table.
 pub const SLOTS_MAX_V0: u32 = crate::superblock_0::DISKS as u32;
+/// Slots whose row a meta block of a write journal lists (`r5l_init_log`).
+pub const JOURNAL_SLOTS_MAX: u32 = 203;
+/// Rows that a write journal has room for at least, each with a meta block.
+pub const JOURNAL_ROWS_MIN: u64 = 4;
 
 /// A device that becomes a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub struct Request {
     pub spares: u32,
     /// A device, or nothing where it is missing, for each slot; then spares.
     pub members: Vec<Option<NewMember>>,
+    /// `--write-journal`: the device that writes are logged on. Its place is behind all of the list.
+    pub journal: Option<NewMember>,
     /// The array's UUID.
     pub set_uuid: Uuid,
     /// The array's name; 0.90 has none.
@@ -62,6 +68,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// A device of the list, or the journal behind it.
+    fn device(&self, member: usize) -> Option<NewMember> {
+        self.members.get(member).copied().unwrap_or(self.journal)
+    }
+
     /// The slots whose device is missing.
     fn missing(&self) -> Vec<usize> {
         let slots = self.members.iter().take(self.plan.raid_disks as usize).enumerate();
@@ -120,9 +131,9 @@ pub struct Area {
 /// A member to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Its place in the request's list.
+    /// Its place in the request's list; that of the journal is behind all.
     pub member: usize,
-    /// The slot it holds; none for a spare.
+    /// The slot it holds; none for a spare and the journal.
     pub slot: Option<u16>,
     /// The superblock.
     pub superblock: Superblock,
@@ -266,6 +277,21 @@ pub enum CreateError {
     UnequalRaid0InV0,
     /// 0.90 has no layout of RAID-0.
     Raid0LayoutInV0,
+    /// Only levels with parity have a write journal.
+    JournalAtLevel(Level),
+    /// 0.90 has no write journal.
+    JournalInV0,
+    /// A write journal does without bitmap and PPL.
+    JournalBeside,
+    /// A meta block of the journal does not list rows of so many slots.
+    JournalSlots(u32),
+    /// The journal's device is too short.
+    ShortJournal {
+        /// Its length.
+        device_sectors: u64,
+        /// The least.
+        least_sectors: u64,
+    },
 }
 
 impl fmt::Display for CreateError {
@@ -330,6 +356,21 @@ impl fmt::Display for CreateError {
                 "metadata 0.90 does not record how a raid0 array lays out members of unequal size; use 1.x",
             ),
             Self::Raid0LayoutInV0 => f.write_str("metadata 0.90 records no layout of raid0; use 1.x"),
+            Self::JournalAtLevel(level) => {
+                write!(f, "a {level} array has no write journal; only raid4, raid5 and raid6 have one")
+            }
+            Self::JournalInV0 => f.write_str("metadata 0.90 has no write journal; use 1.x"),
+            Self::JournalBeside => f.write_str("an array with a write journal has neither bitmap nor PPL"),
+            Self::JournalSlots(slots) => write!(
+                f,
+                "an array with a write journal has {JOURNAL_SLOTS_MAX} raid devices at most, not {slots}"
+            ),
+            Self::ShortJournal { device_sectors, least_sectors } => write!(
+                f,
+                "has {}K, too little for the write journal: {}K are the least",
+                device_sectors / 2,
+                least_sectors.div_ceil(2)
+            ),
         }
     }
 }
@@ -392,6 +433,8 @@ impl Numbering {
         devices.sort_by_key(|device| device.number);
         let is_degraded = !missing.is_empty() || moved.is_some();
         let has_spare = devices.iter().any(|device| device.number as usize >= slots);
+        let number = (last + usize::from(moved.is_some())) as u32;
+        devices.extend(request.journal.map(|_| Numbered { member: last, number }));
         let is_in_sync = request.assume_clean
             || match level {
                 Level::Linear | Level::Raid0 => true,

@@ -36,6 +36,7 @@ fn array(level: Level, metadata: Metadata, consistency: Consistency) -> NewArray
         force: false,
         spares: 0,
         members: vec![Some(new(DEVICE_SECTORS)); raid_disks as usize],
+        journal: None,
         set_uuid: Uuid([7; 16]),
         name: "a".into(),
         homehost: None,

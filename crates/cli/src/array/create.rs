@@ -71,6 +71,9 @@ pub(crate) struct CreateArgs {
     /// Means to restore consistency after a crash [default: bitmap if there is one, else resync]
     #[arg(long, short = 'k', value_enum)]
     consistency_policy: Option<PolicyArg>,
+    /// Log every write on this device first (raid4, raid5, raid6): no write hole, with members missing or not
+    #[arg(long, value_name = "DEV", conflicts_with_all = ["bitmap", "overlay"])]
+    write_journal: Option<PathBuf>,
     /// Assume that the members are in sync; skip the first resync
     #[arg(long)]
     assume_clean: bool,
@@ -111,6 +114,7 @@ pub(super) enum PolicyArg {
     Resync,
     Bitmap,
     Ppl,
+    Journal,
 }
 
 /// `--size`.
@@ -136,13 +140,14 @@ pub(super) fn bitmap_chunk_bytes(chunk: Size) -> Result<u32, String> {
 
 pub(crate) fn run(args: &CreateArgs) -> Result<Exit> {
     let plan = args.plan().map_err(Impossible)?;
-    let paths: Vec<PathBuf> = args.members.iter().filter(|path| !is_missing(path)).cloned().collect();
+    let members = args.members.iter().filter(|path| !is_missing(path));
+    let paths: Vec<PathBuf> = members.chain(&args.write_journal).cloned().collect();
     let mut candidates = args.candidates(&paths)?;
     let request = args.request(plan, &candidates)?;
     let array = plan::create(&request).map_err(|error| args.create_error(&error))?;
     let device = |member: usize| {
-        let sectors = request.members[member].map_or(0, |new| new.device_sectors);
-        (args.members[member].display().to_string(), sectors)
+        let new = request.members.get(member).copied().unwrap_or(request.journal);
+        (args.path(member).display().to_string(), new.map_or(0, |new| new.device_sectors))
     };
     assemble_new(&array, device)
         .map_err(|error| Impossible(format!("an array with these options could not be started: {error}")))?;
@@ -231,6 +236,10 @@ impl CreateArgs {
     }
 
     fn consistency(&self) -> Result<Consistency, String> {
+        let wants_journal = self.consistency_policy == Some(PolicyArg::Journal);
+        if wants_journal != (self.write_journal.is_some() && self.consistency_policy.is_some()) {
+            return Err("--write-journal DEV and --consistency-policy journal go together".to_owned());
+        }
         let wants_bitmap = match (self.bitmap, self.consistency_policy) {
             (Some(BitmapArg::Internal), None)
             | (None | Some(BitmapArg::Internal), Some(PolicyArg::Bitmap)) => true,
@@ -260,18 +269,21 @@ impl CreateArgs {
         let mut random = Random::open()?;
         let mut present = candidates.iter();
         let mut members = Vec::new();
+        let mut device = |candidate: &Candidate, flags: DeviceFlags| -> Result<NewMember> {
+            Ok(NewMember {
+                device_sectors: candidate.probe.device_sectors,
+                device_uuid: random.uuid()?,
+                device_number: candidate.device_number,
+                flags,
+            })
+        };
         for (place, path) in self.members.iter().enumerate() {
             let candidate = if is_missing(path) { None } else { present.next() };
-            members.push(match candidate {
-                None => None,
-                Some(candidate) => Some(NewMember {
-                    device_sectors: candidate.probe.device_sectors,
-                    device_uuid: random.uuid()?,
-                    device_number: candidate.device_number,
-                    flags: self.flags.of(place).apply(DeviceFlags::default()),
-                }),
-            });
+            let flags = self.flags.of(place).apply(DeviceFlags::default());
+            members.push(candidate.map(|candidate| device(candidate, flags)).transpose()?);
         }
+        let journal =
+            present.next().map(|candidate| device(candidate, DeviceFlags::default())).transpose()?;
         let homehost = match self.homehost.as_deref() {
             None => hostname(),
             Some("<none>" | "") => None,
@@ -288,7 +300,9 @@ impl CreateArgs {
         }
         Ok(Request {
             plan,
-            auto_bitmap: self.bitmap.is_none() && self.consistency_policy.is_none(),
+            auto_bitmap: self.bitmap.is_none()
+                && self.consistency_policy.is_none()
+                && self.write_journal.is_none(),
             size_sectors: match self.size {
                 Some(MaxSize::Size(size)) => Some(size.sectors()),
                 Some(MaxSize::Max) | None => None,
@@ -297,6 +311,7 @@ impl CreateArgs {
             force: self.force,
             spares: self.spare_devices,
             members,
+            journal,
             set_uuid: match self.uuid {
                 Some(uuid) => uuid,
                 None => random.uuid()?,
@@ -307,6 +322,12 @@ impl CreateArgs {
         })
     }
 
+    /// A member, or the journal behind them.
+    fn path(&self, member: usize) -> &Path {
+        let journal = self.write_journal.as_deref().unwrap_or(Path::new("missing"));
+        self.members.get(member).map_or(journal, PathBuf::as_path)
+    }
+
     /// Members before one of the list, those missing left out.
     fn present_before(&self, member: usize) -> usize {
         self.members[..member].iter().filter(|path| !is_missing(path)).count()
@@ -315,10 +336,11 @@ impl CreateArgs {
     fn create_error(&self, error: &CreateError) -> anyhow::Error {
         let member = match error {
             CreateError::Member { member, .. } | CreateError::SizeTooLarge { member, .. } => Some(*member),
+            CreateError::ShortJournal { .. } => Some(self.members.len()),
             _ => None,
         };
         Impossible(match member {
-            Some(member) => format!("{}: {error}", self.members[member].display()),
+            Some(member) => format!("{}: {error}", self.path(member).display()),
             None => error.to_string(),
         })
         .into()

@@ -154,6 +154,11 @@ impl GrowArgs {
                     "--consistency-policy is resync or ppl here; --bitmap internal gives the array a bitmap",
                 ));
             }
+            Some(PolicyArg::Journal) => {
+                return Err(impossible(
+                    "--consistency-policy is resync or ppl here; an array has a write journal from its creation (`create --write-journal`)",
+                ));
+            }
             None => {}
         }
         let change = if self.bitmap == Some(BitmapArg::Internal) {

@@ -1,8 +1,8 @@
 //! What can be refused before any byte is made.
 
-use super::{CreateError, Request, SLOTS_MAX_V0, SLOTS_MAX_V1, Sizes};
+use super::{CreateError, JOURNAL_SLOTS_MAX, Request, SLOTS_MAX_V0, SLOTS_MAX_V1, Sizes};
 use crate::level::{Layout, Level, Raid0Layout};
-use crate::placement::Metadata;
+use crate::placement::{Consistency, Metadata};
 
 const CHUNK_SECTORS_MIN: u32 = 8;
 const CHUNK_SECTORS_MAX: u32 = 2 << 20;
@@ -14,6 +14,7 @@ pub(super) fn shape(request: &Request) -> Result<(), CreateError> {
     slots(request)?;
     chunks(request)?;
     missing(request)?;
+    journal(request)?;
     if request.size_sectors.is_some() && is_unsized(plan.level) {
         return Err(CreateError::SizeAtLevel(plan.level));
     }
@@ -41,6 +42,7 @@ fn slots(request: &Request) -> Result<(), CreateError> {
     let most = if plan.metadata == Metadata::V0 { SLOTS_MAX_V0 } else { SLOTS_MAX_V1 };
     let needed =
         u32::try_from(given).unwrap_or(u32::MAX).saturating_add(u32::from(request.moved().is_some()));
+    let needed = needed.saturating_add(u32::from(request.journal.is_some()));
     if needed > most {
         return Err(CreateError::TooManySlots { most, needed });
     }
@@ -52,6 +54,26 @@ fn slots(request: &Request) -> Result<(), CreateError> {
         if copies > raid_disks {
             return Err(CreateError::Copies { copies, raid_disks });
         }
+    }
+    Ok(())
+}
+
+fn journal(request: &Request) -> Result<(), CreateError> {
+    let plan = &request.plan;
+    if request.journal.is_none() {
+        return Ok(());
+    }
+    if plan.level.parity_count() == 0 {
+        return Err(CreateError::JournalAtLevel(plan.level));
+    }
+    if plan.metadata == Metadata::V0 {
+        return Err(CreateError::JournalInV0);
+    }
+    if plan.consistency != Consistency::Resync || request.auto_bitmap {
+        return Err(CreateError::JournalBeside);
+    }
+    if plan.raid_disks > JOURNAL_SLOTS_MAX {
+        return Err(CreateError::JournalSlots(plan.raid_disks));
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! The bytes of each member of a new array.
 
-use super::{Area, CreateError, Label, Numbered, Numbering, Request, Sizes, Start};
+use super::{Area, CreateError, JOURNAL_ROWS_MIN, Label, Numbered, Numbering, Request, Sizes, Start};
 use crate::bitmap::BitmapSuperblock;
 use crate::device_flags::DeviceFlags;
+use crate::journal::{BLOCK_SECTORS, MetaBlock, Seed};
 use crate::level::Level;
 use crate::placement::{Metadata, Placement};
 use crate::ppl;
@@ -10,6 +11,8 @@ use crate::superblock::Superblock;
 use crate::superblock_0::{Disk, Superblock0};
 use crate::superblock_1::{Features, MAX_SECTOR, Role, Superblock1};
 
+/// What the superblock and the logs around it take of a device at most.
+const HEAD_SECTORS: u64 = 64;
 /// 0.90's word for a RAID-0 of the kernel's making, whose layout it does not record.
 const RAID0_LAYOUT_V0: u32 = u32::MAX;
 
@@ -45,11 +48,17 @@ pub(super) fn places(
 ) -> Result<Vec<Placement>, CreateError> {
     let place = |device: &Numbered| {
         let member = device.member;
-        let sectors = request.members[member].map_or(0, |new| new.device_sectors);
-        sizes
-            .plan
-            .place(sectors, sizes.data_offset_sectors, sizes.size_sectors)
-            .map_err(|error| CreateError::Member { member, error })
+        let sectors = request.device(member).map_or(0, |new| new.device_sectors);
+        let is_journal = member == request.members.len();
+        // A journal may be shorter than a member. mdadm places it by the members' data offset, too.
+        let size_sectors = if is_journal { 0 } else { sizes.size_sectors };
+        let place = sizes.plan.place(sectors, sizes.data_offset_sectors, size_sectors);
+        let least_sectors = (u64::from(sizes.plan.raid_disks) + 1) * JOURNAL_ROWS_MIN * BLOCK_SECTORS;
+        if is_journal && place.as_ref().map_or(0, |place| place.data_size_sectors) < least_sectors {
+            let least_sectors = least_sectors + sizes.data_offset_sectors.max(HEAD_SECTORS);
+            return Err(CreateError::ShortJournal { device_sectors: sectors, least_sectors });
+        }
+        place.map_err(|error| CreateError::Member { member, error })
     };
     numbering.devices.iter().map(place).collect()
 }
@@ -71,6 +80,10 @@ impl Array<'_> {
         (device.number < self.slots()).then_some(device.number as u16)
     }
 
+    const fn is_journal(&self, device: Numbered) -> bool {
+        device.member == self.request.members.len()
+    }
+
     /// Devices that hold a slot.
     fn active(&self) -> u32 {
         self.numbering.devices.iter().filter(|device| self.slot_of(**device).is_some()).count() as u32
@@ -79,7 +92,10 @@ impl Array<'_> {
     fn each(&self, superblock: impl Fn(Numbered, &Placement) -> Superblock) -> Vec<Label> {
         let label = |(device, place): (&Numbered, &Placement)| {
             let superblock = superblock(*device, place);
-            let logs = self.logs(&superblock, place);
+            let mut logs = self.logs(&superblock, place);
+            if self.is_journal(*device) {
+                logs.push(self.empty_journal(place));
+            }
             let superblock_area =
                 Area { at_sector: place.super_offset_sectors, bytes: superblock.to_bytes() };
             Label { member: device.member, slot: self.slot_of(*device), superblock, logs, superblock_area }
@@ -112,7 +128,7 @@ impl Array<'_> {
         array.spare_disks = array.working_disks - array.active_disks;
         array.nr_disks = array.working_disks + array.failed_disks;
         for device in &numbering.devices {
-            let new = request.members[device.member];
+            let new = request.device(device.member);
             let (major, minor) = new.map_or((0, 0), |new| new.device_number);
             let state = if self.slot_of(*device).is_some() { Disk::ACTIVE | Disk::SYNC } else { 0 };
             let mut row = Disk { number: device.number, major, minor, raid_disk: device.number, state };
@@ -138,6 +154,10 @@ impl Array<'_> {
         for device in &numbering.devices {
             if let Some(slot) = self.slot_of(*device) {
                 array.dev_roles[usize::from(slot)] = Role::Slot(slot);
+            } else if self.is_journal(*device) {
+                array.features |= Features::JOURNAL;
+                array.dev_roles.resize(array.dev_roles.len().max(device.number as usize + 1), Role::Spare);
+                array.dev_roles[device.number as usize] = Role::Journal;
             }
         }
         // mdadm vouches for a RAID-0's layout only where it matters: among members of unequal size.
@@ -158,7 +178,7 @@ impl Array<'_> {
     fn own(&self, common: &Superblock1, device: Numbered, place: &Placement) -> Superblock1 {
         let mut own = common.clone();
         own.dev_number = device.number;
-        if let Some(new) = &self.request.members[device.member] {
+        if let Some(new) = self.request.device(device.member) {
             own.device_uuid = new.device_uuid;
             own.set_device_flags(new.flags);
         }
@@ -173,6 +193,15 @@ impl Array<'_> {
             own.set_ppl(area);
         }
         own
+    }
+
+    /// The log of a journal: a block that lists nothing (mdadm's `write_empty_r5l_meta_block`). What an older log left behind it must not
+    /// be taken for its continuation, so it is of a number of its own.
+    fn empty_journal(&self, place: &Placement) -> Area {
+        let uuid = self.request.set_uuid;
+        let sequence = u32::from_le_bytes([uuid.0[0], uuid.0[5], uuid.0[10], uuid.0[15]]).into();
+        let empty = MetaBlock { sequence, position_sectors: 0, payloads: Vec::new() };
+        Area { at_sector: place.data_offset_sectors, bytes: empty.to_bytes(Seed::of(&uuid)) }
     }
 
     /// Bitmap, bad-block log and PPL of a member.

@@ -8,6 +8,7 @@ use stripewise_format::create::{Label, NewArray, Request, Start};
 use stripewise_format::examine::human_size;
 use stripewise_format::placement::Consistency;
 use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::Role;
 
 use super::CreateArgs;
 use crate::output::{print as print_text, print_json};
@@ -38,6 +39,7 @@ struct Member {
     path: String,
     number: u32,
     slot: Option<u16>,
+    role: &'static str,
     device_uuid: Option<String>,
     superblock_offset_bytes: u64,
     data_offset_bytes: u64,
@@ -77,13 +79,14 @@ fn document(args: &CreateArgs, request: &Request, array: &NewArray) -> Document 
             .map(|layout| layout.to_string())
             .filter(|name| name != "none"),
         raid_devices: plan.raid_disks,
-        spare_devices: array.labels.iter().filter(|label| label.slot.is_none()).count(),
+        spare_devices: array.labels.iter().filter(|label| role(label) == "spare").count(),
         chunk_bytes: Some(u64::from(plan.chunk_sectors) * 512).filter(|bytes| *bytes > 0),
         member_size_bytes: Some(array.size_sectors * 512).filter(|bytes| *bytes > 0),
         array_size_bytes: array.array_bytes(),
         consistency_policy: match plan.consistency {
             Consistency::Bitmap { .. } => "bitmap",
             Consistency::Ppl => "ppl",
+            Consistency::Resync if request.journal.is_some() => "journal",
             Consistency::Resync if plan.level.parity_count() == 0 && array.size_sectors == 0 => "none",
             Consistency::Resync => "resync",
         },
@@ -100,9 +103,10 @@ fn member(args: &CreateArgs, label: &Label) -> Member {
     let at_sector = label.superblock_area.at_sector;
     let flags = superblock.device_flags();
     Member {
-        path: args.members[label.member].display().to_string(),
+        path: args.path(label.member).display().to_string(),
         number: superblock.dev_number(),
         slot: label.slot,
+        role: role(label),
         device_uuid: match superblock {
             Superblock::V0(_) => None,
             Superblock::V1(superblock) => Some(superblock.device_uuid.to_string()),
@@ -112,6 +116,15 @@ fn member(args: &CreateArgs, label: &Label) -> Member {
         data_size_bytes: superblock.data_size_sectors(at_sector) * 512,
         write_mostly: flags.is_write_mostly,
         failfast: flags.is_failfast,
+    }
+}
+
+/// What a device is to the array.
+fn role(label: &Label) -> &'static str {
+    match (label.slot, label.superblock.role()) {
+        (Some(_), _) => "active",
+        (None, Role::Journal) => "journal",
+        (None, _) => "spare",
     }
 }
 
