@@ -332,6 +332,131 @@ class Journaled(Unfinished):
             raise Wrong(f"left_out is {detail['left_out']}")
 
 
+    def md_journal_written(self):
+        """stripewise writes through the journal and is killed in the midst of it, with members lost at the same moment or not: the
+        kernel has the same bytes of its log either way, and so has stripewise."""
+        self._crashed()
+        everyone = [*self.members, self.journal]
+        self.step = "stripewise writes"
+        size = len(self.content.bytes)
+        for number, (offset, length) in enumerate([[8192, 300_032], [size // 3 // BLOCK * BLOCK + 512, 1024], [size - 70_144, 70_144]]):
+            self.content.write(self.seed + 2 + number, [[offset, length]])
+            self._host("write", *self._shuffled(everyone), f"--offset={offset}B", stdin=bytes(self.content.bytes[offset:offset + length]))
+        self._same_reading(everyone)
+        self.step = "the kernel after it"
+        self._kernel_recovers(everyone)
+        lost = []
+        for attempt in range(3):
+            self._killed_while_written([path for path in everyone if path not in lost], (attempt + 1) * 0.4)
+            if attempt == 1:
+                # From now on without members, which the log keeps no less right.
+                lost = self.draw.sample(self.members, 2 if self.shape.level == "6" else 1)
+        self.step = "the kernel recovers the members"
+        rest = [path for path in everyone if path not in lost]
+        answer = self.guest.request("assemble", members=self._shuffled(rest), partial=True, add=lost, check=True)
+        self._same(answer["sha256"], "the kernel's reading")
+        if answer["mismatch_cnt"]:
+            raise Wrong(f"check: mismatch_cnt {answer['mismatch_cnt']}")
+        self._same_reading(everyone)
+
+    def md_journal_created(self):
+        """stripewise creates the array with its journal and writes to it; the kernel goes on, and stripewise after it."""
+        self.step = "stripewise creates"
+        everyone = [*self.members, self.journal]
+        made = json.loads(self._host("create", *self.shape.words(), f"--write-journal={self.journal}", "--json", *self.members))
+        if made["consistency_policy"] != "journal":
+            raise Wrong(f"create: {made}")
+        for path in everyone:
+            for difference in compare.texts(compare.mdadm("--examine", path), self._host("examine", path).decode()):
+                self._found(f"{path}: {difference}")
+        self._host("assemble", *self._shuffled(everyone))
+        self.content = Content(made["array_size_bytes"])
+        self.content.write(self.seed, [[0, made["array_size_bytes"]]])
+        self._host("write", *self._shuffled(everyone), stdin=bytes(self.content.bytes))
+        self.step = "the kernel goes on"
+        ranges = [[4096, 300_032], [1_000_448, 512]]
+        answer = self.guest.request("assemble", members=self._shuffled(everyone), partial=False, check=True, ranges=ranges, seed=self.seed + 1)
+        self.content.write(self.seed + 1, ranges)
+        self._same(answer["sha256"], "the kernel's reading")
+        if answer["mismatch_cnt"] or answer["consistency_policy"] != "journal":
+            raise Wrong(f"the kernel: {answer}")
+        self.step = "stripewise goes on"
+        self._host("assemble", *self._shuffled(everyone))
+        self._same_reading(everyone)
+        self._killed_while_written(everyone, 0.5)
+
+    def _killed_while_written(self, present, seconds):
+        """Small writes to the last two thirds, cut off; whoever follows the log has the same bytes, and the first third as it was."""
+        self.step = f"killed after {seconds} s"
+        is_degraded = len(present) <= len(self.members)
+        quiet = len(self.content.bytes) // 3 // BLOCK * BLOCK
+        socket = self.folder / "nbd.sock"
+        server = subprocess.Popen([self.stripewise, "serve", *present, "--socket", socket, *(["--run"] if is_degraded else [])],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        client = subprocess.Popen(["/usr/bin/python3", "-c", CLIENT, socket, str(quiet), str(self.seed + int(10 * seconds))], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL)
+        begun = client.stdout.readline()
+        time.sleep(seconds)
+        server.kill()
+        said = server.communicate()[1].decode(errors="replace")
+        client.wait()
+        if begun != b"begun\n":
+            raise Wrong(f"the server: {said}")
+        socket.unlink(missing_ok=True)
+        self.step = "the kernel follows the log"
+        copies = self._copies(present)
+        lost = [] if is_degraded else self.draw.sample(copies[:-1], 2 if self.shape.level == "6" else 1)
+        answer = self.guest.request("assemble", members=self._shuffled(copies), partial=is_degraded, check=not is_degraded)
+        if answer.get("mismatch_cnt") or answer["consistency_policy"] != "journal":
+            raise Wrong(f"the kernel: {answer}")
+        if lost:
+            self.step = "the kernel follows the log without members"
+            rest = [path for path in self._copies(present) if path not in lost]
+            without = self.guest.request("assemble", members=self._shuffled(rest), partial=True)
+            if without["sha256"] != answer["sha256"]:
+                raise Wrong(f"without {lost} the kernel reads other bytes")
+        self.step = "stripewise follows the log"
+        words = ["--run"] if is_degraded else []
+        self._host("assemble", *self._shuffled(present), *words)
+        read = self._host("read", *self._shuffled(present), *words)
+        if hashlib.sha256(read).hexdigest() != answer["sha256"]:
+            raise Wrong("the kernel and stripewise read different bytes")
+        if read[:quiet] != self.content.bytes[:quiet]:
+            raise Wrong("bytes that were not being written have changed")
+        if read[quiet:] == self.content.bytes[quiet:]:
+            raise Wrong("nothing was written")
+        self.content.bytes[:] = read
+
+    def _copies(self, present):
+        folder = self.folder / "copy"
+        folder.mkdir(exist_ok=True)
+        return [shutil.copy(path, folder) for path in present]
+
+
+# Writes of some sectors to some pages, eight under way, until the server is gone.
+CLIENT = """
+import nbd, random, sys
+socket, start, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+draw, server = random.Random(seed), nbd.NBD()
+for _ in range(200):
+    try:
+        server.connect_unix(socket)
+        break
+    except nbd.Error:
+        import time
+        server = nbd.NBD()
+        time.sleep(0.05)
+sectors = (server.get_size() - start) // 512
+print("begun", flush=True)
+while True:
+    while server.aio_in_flight() < 8:
+        count = draw.choice([1, 3, 8, 8, 8, 16, 64, 200])
+        place = draw.randrange(sectors - count)
+        server.aio_pwrite(nbd.Buffer.from_bytearray(bytearray(draw.randbytes(512 * count))), start + 512 * place)
+    server.poll(-1)
+"""
+
+
 def cases():
     made = []
 
@@ -348,5 +473,9 @@ def cases():
     add("md-journal-lost", plain)
     add("md-journal-torn", plain, Shape("6", equal(5, 12 * MIB), chunk=32))
     add("md-journal-begins-torn", plain)
+    add("md-journal-written", plain, Shape("6", equal(5, 12 * MIB), chunk=32), Shape("4", equal(3, 12 * MIB), chunk=16),
+        Shape("6", equal(6, 12 * MIB), chunk=64, layout="ddf-zero-restart"))
+    for shape in [plain, Shape("6", equal(5, 12 * MIB), chunk=32, metadata="1.1")]:
+        made.append(Journaled("md-journal-created", shape, "write-through", len(made)))
     add("md-journal-left", plain, Shape("6", equal(5, 12 * MIB), chunk=32))
     return made

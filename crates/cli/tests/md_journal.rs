@@ -1,4 +1,4 @@
-//! Arrays with a write journal: shown, brought to rest and read; not written to.
+//! Arrays with a write journal: shown, brought to rest, read, and written to through it.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use common::{all, fails, images, json, made, ok, refused, run, stderr};
+use common::{all, blanks, fails, images, json, made, ok, pattern, refused, run, stderr};
 use stripewise_format::journal::{BLOCK_BYTES, MetaBlock, Payload, Seed};
 use stripewise_format::superblock_1::{Features, Role, Superblock1};
 
@@ -89,20 +89,108 @@ fn the_journal_is_a_device_of_the_array() {
     assert!(journal["unsupported"].is_null());
 }
 
+/// What the meta block at the log's tail lists, and where the log begins.
+fn at_tail(journal: &Path) -> (u64, MetaBlock) {
+    let superblock = change(journal, |_| {});
+    let tail = superblock.journal_tail_sectors().unwrap();
+    let mut block = vec![0; BLOCK_BYTES];
+    let file = File::open(journal).unwrap();
+    file.read_exact_at(&mut block, (superblock.data_offset_sectors + tail) * 512).unwrap();
+    (tail, MetaBlock::parse(&block, Seed::of(&superblock.set_uuid)).unwrap())
+}
+
 #[test]
-fn writing_is_refused_and_an_overlay_takes_it() {
+fn what_is_written_goes_through_the_journal() {
+    let (folder, mut bytes) = journaled();
+    let folder = folder.path();
+    let written: Vec<u8> = (0..5000).map(|n| (n % 251) as u8).collect();
+    // Two chunks, the second page in part.
+    ok(folder, &format!("write --offset 16K {DEVICES}"), &written);
+    bytes[16 << 10..][..written.len()].copy_from_slice(&written);
+    let journal = folder.join("journal");
+    let (tail, last) = at_tail(&journal);
+    assert!(tail > 8, "{tail}");
+    assert!(
+        matches!(&last.payloads[..], [Payload::Data { .. }, .., Payload::Parity { .. }]),
+        "the last that was logged stays: {last:?}"
+    );
+    let superblock = change(&folder.join("0.img"), |_| {});
+    assert!(superblock.features.contains(Features::JOURNAL));
+    assert_eq!(superblock.resync_offset_sectors, u64::MAX);
+    assert!(ok(folder, &format!("read {DEVICES}"), b"") == bytes);
+    for rest in ["1.img 2.img", "0.img 2.img", "0.img 1.img"] {
+        assert!(ok(folder, &format!("read --readonly --run {rest} journal"), b"") == bytes, "{rest}");
+    }
+    let checked = json(folder, &format!("check --json {DEVICES}"));
+    assert_eq!(checked["mismatch_sectors"], 0, "{checked}");
+}
+
+#[test]
+fn an_array_is_created_with_a_journal() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    blanks(folder, &["a", "b", "c", "spare"], 24 << 20);
+    blanks(folder, &["j"], 4 << 20);
+    let words = "-l 5 -n 3 -x 1 -c 64K --write-journal j --json a b c spare";
+    let made = json(folder, &format!("create {words}"));
+    assert_eq!(made["consistency_policy"], "journal");
+    assert_eq!(made["spare_devices"], 2, "one is to be recovered: {made}");
+    let roles: Vec<&str> =
+        made["members"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["active", "active", "spare", "spare", "journal"]);
+    let all = "a b c spare j";
+    ok(folder, &format!("assemble {all}"), b"");
+    ok(folder, &format!("write {all} --offset 4K"), &pattern(300_000));
+    assert!(
+        ok(folder, "read --readonly --run b c spare j --offset 4K --length 300000B", b"") == pattern(300_000)
+    );
+    let detail = json(folder, &format!("detail --json {all}"));
+    assert_eq!((&detail["consistency_policy"], &detail["total_devices"]), (&"journal".into(), &5.into()));
+}
+
+#[test]
+fn journals_that_cannot_be_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    blanks(folder, &["a", "b", "c"], 24 << 20);
+    blanks(folder, &["j"], 4 << 20);
+    blanks(folder, &["short"], 1100 << 10);
+    for (words, why) in [
+        ("-l 1 -n 3 --write-journal j", "a raid1 array has no write journal"),
+        ("-l 5 -n 3 -e 0.90 --write-journal j", "metadata 0.90 has no write journal"),
+        ("-l 5 -n 3 -k journal", "go together"),
+        ("-l 5 -n 3 -k ppl --write-journal j", "go together"),
+        ("-l 5 -n 3 -b internal --write-journal j", "cannot be used with"),
+        ("-l 5 -n 3 --write-journal short", "short: has 1100K, too little for the write journal"),
+        ("-l 5 -n 3 --write-journal a", "a: "),
+    ] {
+        let said = fails(folder, &format!("create {words} a b c"), b"", 2);
+        assert!(said.contains(why), "{words}: {said}");
+    }
+    ok(folder, "create -l 5 -n 3 -k journal --write-journal j a b c", b"");
+}
+
+#[test]
+fn members_fail_and_come_back_beside_the_journal() {
+    let (folder, mut bytes) = journaled();
+    let folder = folder.path();
+    ok(folder, &format!("fail 0.img --array {DEVICES}"), b"");
+    let detail = json(folder, &format!("detail --json {DEVICES}"));
+    assert_eq!(detail["consistency_policy"], "journal");
+    ok(folder, "write --run 1.img 2.img journal", &[3; 8192]);
+    bytes[..8192].fill(3);
+    ok(folder, "add 0.img --force --array 1.img 2.img journal --run", b"");
+    ok(folder, &format!("assemble {DEVICES}"), b"");
+    assert!(ok(folder, "read --readonly --run 0.img 2.img journal", b"") == bytes);
+    let said = fails(folder, &format!("fail journal --array {DEVICES}"), b"", 2);
+    assert!(said.contains("is the array's write journal"), "{said}");
+}
+
+#[test]
+fn what_a_journal_has_no_room_for_is_refused_and_an_overlay_takes_writes() {
     let (folder, bytes) = journaled();
     let folder = folder.path();
     let before = all(folder, DEVICES);
-    for command in ["write", "serve --socket s", "check", "fail 0.img --array"] {
-        let output = run(folder, &format!("{command} {DEVICES}"), b"x");
-        assert_eq!(output.status.code(), Some(2), "{command}");
-        let said = stderr(&output);
-        assert!(
-            said.contains("journal: writing through a write journal is not supported"),
-            "{command}: {said}"
-        );
-    }
     for command in ["--bitmap internal", "--consistency-policy ppl", "--raid-devices 4", "--size max"] {
         let said = refused(folder, &format!("grow {command} {DEVICES}"));
         assert!(said.contains("has a write journal"), "{command}: {said}");

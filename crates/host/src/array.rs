@@ -85,8 +85,17 @@ impl Array {
         if shards > 1 {
             volume.stripe_cache_size = (volume.stripe_cache_size / shards).max(CACHE_ENTRIES_MIN);
         }
-        let members = members::open_all(&members, &volume.geometry.member_sectors, shards)?;
-        volume.rotational = members::are_rotational(&members);
+        let mut sectors = volume.geometry.member_sectors.clone();
+        let journal = volume.metadata.as_ref().and_then(|metadata| metadata.journal);
+        if let Some(journal) = journal {
+            // It holds no slot: it may be shorter.
+            let least = sectors.iter().min().copied().unwrap_or(0);
+            sectors.resize(journal.place.member.index(), least);
+            sectors.push(0);
+        }
+        let members = members::open_all(&members, &sectors, shards)?;
+        let before_journal = journal.map_or(members.len(), |journal| journal.place.member.index());
+        volume.rotational = members::are_rotational(&members[..before_journal]);
         let members = members.into_iter().map(Arc::new).collect::<Vec<_>>();
         Ok(Self {
             shards: (0..shards)

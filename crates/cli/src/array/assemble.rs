@@ -101,11 +101,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
     }
     let mut progress = Progress::default();
     let mut report = None;
-    let is_started = !args.select.readonly && assembled.assembly.journal.is_none();
-    if !args.select.readonly && !is_started {
-        tell_of_work_left(&assembled);
-    }
-    if is_started {
+    if !args.select.readonly {
         let run = array.sync(|status| progress.show(status));
         progress.finish();
         // How far it came is recorded whatever ended it; the first trouble is the one to tell.
@@ -183,18 +179,6 @@ fn document(
     })
 }
 
-/// A resync or recovery writes, and an array with a write journal is not written to.
-fn tell_of_work_left(assembled: &Assembled) {
-    let assembly = &assembled.assembly;
-    let is_recovering = assembly.slots.iter().any(|slot| !slot.is_in_sync() && slot.candidate().is_some());
-    let has_spare = assembly.is_degraded() && !assembly.spares.is_empty();
-    if !assembly.is_clean || is_recovering || has_spare || !assembly.replacements.is_empty() {
-        say!(
-            "stripewise: a resync or recovery is due, which Linux md does for an array with a write journal"
-        );
-    }
-}
-
 const fn word(action: SyncAction) -> &'static str {
     match action {
         SyncAction::Recover => "recovery",
@@ -252,6 +236,7 @@ pub(super) fn trouble(report: &RunReport) -> Option<anyhow::Error> {
                 "the member of slot {slot} failed, but is the last that has some of the array's data"
             )),
             ArrayEvent::ReplacementFailed { slot } => Some(format!("the replacement of slot {slot} failed")),
+            ArrayEvent::JournalFailed => Some("the write journal failed".to_owned()),
             ArrayEvent::SyncFailed { action, range } => Some(format!(
                 "{} was given up: sectors {} to {} of the members cannot be recovered",
                 word(action),

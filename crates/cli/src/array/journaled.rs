@@ -1,19 +1,11 @@
-//! Arrays with a write journal: what is refused, and what is said of the journal.
+//! Arrays with a write journal: what is said of it.
 
 use anyhow::Result;
 use stripewise_engine::journal::JournalReport;
-use stripewise_host::md::assemble::{AssembleError, Assembled};
+use stripewise_host::md::assemble::Assembled;
 use stripewise_host::md::journal::Pending;
 
 use super::select::impossible;
-
-/// Refuses to write to an array whose writes would have to go through a journal.
-pub(super) fn refuse(assembled: &Assembled) -> Result<()> {
-    match assembled.assembly.journal_device() {
-        Some(journal) => Err(AssembleError::Journaled(assembled.found.paths[journal].clone()).into()),
-        None => Ok(()),
-    }
-}
 
 /// What a write journal has is read from the members only when it has been brought there, which writes.
 pub(super) fn beware(assembled: &Assembled, is_readonly: bool) -> Result<()> {

@@ -54,6 +54,7 @@ impl Alert {
                 ("RebuildFinished", None)
             }
             ArrayEvent::ArrayFailed => ("ArrayFailed", None),
+            ArrayEvent::JournalFailed => ("JournalFailed", None),
             ArrayEvent::LastCopyKept { .. } => ("LastCopyKept", path()),
             ArrayEvent::ReadErrorCorrected { .. } => ("ReadErrorCorrected", path()),
         };

@@ -125,7 +125,7 @@ impl SelectArgs {
     }
 
     /// Opens an array. Nothing is written by it, but that partial parity logs and a write journal are followed where the array may be
-    /// written to. With a write journal the array itself is only read.
+    /// written to.
     pub(crate) fn open(
         &self,
         assembled: &mut Assembled,
@@ -135,17 +135,13 @@ impl SelectArgs {
         let writes = what_for.writes() && !self.readonly;
         let access = |path: &Path| if writes { self.access(path) } else { Access::ReadOnly };
         if writes {
-            if what_for == Use::Write && self.overlay.is_none() {
-                journaled::refuse(assembled)?;
-            }
             assembled.follow_logs(access)?;
             tell_of_logs(assembled);
         } else {
             self.beware_of_dirt(assembled)?;
             journaled::beware(assembled, self.readonly)?;
         }
-        let is_read_only = !writes || assembled.assembly.journal.is_some();
-        let mut config = assembled.config(is_read_only, access)?;
+        let mut config = assembled.config(!writes, access)?;
         configure(&mut config);
         let array = Array::open(config)?;
         assembled.check_unchanged()?;

@@ -22,6 +22,8 @@ pub enum ManageError {
     Last(PathBuf),
     /// A spare cannot fail; it can be removed.
     Spare(PathBuf),
+    /// The write journal is not a member that others can do without.
+    Journal(PathBuf),
     /// A member in use is removed after it is failed.
     NotFailed(PathBuf),
     /// What is to replace a member is no spare of the array.
@@ -113,6 +115,12 @@ impl fmt::Display for ManageError {
                 write!(f, "{}: the array does not survive without it; add a spare first", path.display())
             }
             Self::Spare(path) => write!(f, "{}: is a spare; use remove", path.display()),
+            Self::Journal(path) => write!(
+                f,
+                "{}: is the array's write journal; `stripewise grow --consistency-policy resync` removes it from an array that is not \
+                 served",
+                path.display()
+            ),
             Self::NotFailed(path) => {
                 write!(f, "{}: is in use; fail it first, or replace it", path.display())
             }

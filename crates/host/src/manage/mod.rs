@@ -204,6 +204,14 @@ impl Shard {
         self.find(path).ok_or_else(|| ManageError::Member(path.to_owned(), AdminReply::NoSuchMember))
     }
 
+    /// Refuses what a level without redundancy has no use for.
+    fn require_redundancy(&self) -> Result<(), ManageError> {
+        match self.volume().sync_status() {
+            None => Err(ManageError::Array(AdminReply::NoRedundancy)),
+            Some(_) => Ok(()),
+        }
+    }
+
     fn fail_member(
         &mut self,
         path: &Path,
@@ -212,6 +220,11 @@ impl Shard {
     ) -> Result<Managed, ManageError> {
         let refused = |reply| ManageError::Member(path.to_owned(), reply);
         let (_, standing) = self.member(path)?;
+        self.require_redundancy()?;
+        let is_in_use = matches!(standing, Standing::InSlot(_) | Standing::Replacement(_));
+        if is_in_use && !self.volume().is_writable() {
+            return Err(ManageError::Array(AdminReply::ArrayFailed));
+        }
         let (command, done) = match standing {
             Standing::InSlot(slot) if !self.volume().survives_without(slot) => {
                 return Err(ManageError::Last(path.to_owned()));
@@ -222,11 +235,9 @@ impl Shard {
             }
             Standing::Spare => return Err(ManageError::Spare(path.to_owned())),
             Standing::Failed => return Err(refused(AdminReply::AlreadyFailed)),
+            Standing::Journal => return Err(ManageError::Journal(path.to_owned())),
             Standing::Absent => return Err(refused(AdminReply::NoSuchMember)),
         };
-        if !self.volume().is_writable() {
-            return Err(ManageError::Array(AdminReply::ArrayFailed));
-        }
         match self.admin(command, now, context) {
             AdminReply::Done => Ok(done),
             reply => Err(refused(reply)),
@@ -240,8 +251,12 @@ impl Shard {
         context: &Context<'_>,
     ) -> Result<Managed, ManageError> {
         let (member, standing) = self.member(path)?;
-        if matches!(standing, Standing::InSlot(_) | Standing::Replacement(_)) {
-            return Err(ManageError::NotFailed(path.to_owned()));
+        match standing {
+            Standing::InSlot(_) | Standing::Replacement(_) => {
+                return Err(ManageError::NotFailed(path.to_owned()));
+            }
+            Standing::Journal => return Err(ManageError::Journal(path.to_owned())),
+            Standing::Spare | Standing::Failed | Standing::Absent => {}
         }
         match self.admin(AdminCommand::Remove(member), now, context) {
             AdminReply::Done => {
@@ -260,9 +275,7 @@ impl Shard {
         context: &Context<'_>,
     ) -> Result<Managed, ManageError> {
         let (member, _) = self.member(path)?;
-        if self.volume().sync_status().is_none() {
-            return Err(ManageError::Array(AdminReply::NoRedundancy));
-        }
+        self.require_redundancy()?;
         let superblocks = self.volume().superblocks();
         let known =
             superblocks.get(member.index()).and_then(Option::as_ref).ok_or(ManageError::NoMetadata)?;
@@ -281,6 +294,7 @@ impl Shard {
         context: &Context<'_>,
     ) -> Result<Managed, ManageError> {
         let (_, standing) = self.member(path)?;
+        self.require_redundancy()?;
         let refused = |path: &Path, reply| Err(ManageError::Member(path.to_owned(), reply));
         let slot = match standing {
             Standing::InSlot(slot) => slot,

@@ -53,7 +53,7 @@ pub enum AssembleError {
     JournalDamaged(PathBuf),
     /// A write journal has no room for the parity that is needed while a member is missing.
     JournalFull(PathBuf),
-    /// The array has this write journal, through which nothing is written here.
+    /// The array is to be written to, and what this write journal holds has not been brought to the members.
     Journaled(PathBuf),
 }
 
@@ -106,8 +106,7 @@ impl fmt::Display for AssembleError {
             ),
             Self::Journaled(path) => write!(
                 f,
-                "{}: writing through a write journal is not supported; --readonly reads the array, --overlay takes the writes, and \
-                 Linux md writes to it",
+                "{}: the array's write journal has not been followed, and what it holds would be lost; `stripewise assemble` follows it",
                 path.display()
             ),
             Self::Changed(path) => {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stripewise_engine::assembly::{Candidate, Consistency, Journal, SlotState};
+use stripewise_engine::journal::JournalStart;
 use stripewise_engine::metadata::{BitmapConfig, MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::units::{MemberIndex, Slot};
@@ -24,24 +25,22 @@ impl Assembled {
     /// [`crate::Array::close`] leaves it clean.
     ///
     /// # Errors
-    /// The overlay cannot take a member, the bitmap no longer reads, or the array has a write journal and is not read only.
+    /// The overlay cannot take a member, the bitmap no longer reads, or the array is to be written to and its write journal has not
+    /// been [followed](Self::follow_logs).
     pub fn config(
         &self,
         read_only: bool,
         access: impl Fn(&Path) -> Access,
     ) -> Result<ArrayConfig, AssembleError> {
         let Self { found, assembly, .. } = self;
-        if let (Some(journal), false) = (assembly.journal, read_only) {
-            let candidate = match journal {
-                Journal::Device { candidate } => candidate,
-                Journal::Lost => assembly.freshest,
-            };
-            return Err(AssembleError::Journaled(found.paths[candidate].clone()));
-        }
+        let journal = if read_only { None } else { self.journal()? };
         let spec = |index: usize| found.spec(index, access(&found.paths[index]));
         let table = self.table();
         let members = table.iter().map(|candidate| candidate.map_or(Ok(MemberSpec::Missing), spec));
-        let members = members.collect::<Result<_, _>>()?;
+        let mut members = members.collect::<Result<Vec<_>, _>>()?;
+        if let Some((candidate, _)) = journal {
+            members.push(spec(candidate)?);
+        }
         let mut volume = VolumeConfig::new(assembly.geometry.clone(), Policy::stripewise());
         let slots = || (0..).map(Slot).zip(&assembly.slots);
         volume.failed =
@@ -51,7 +50,7 @@ impl Assembled {
         volume.returned.clone_from(&assembly.returned);
         volume.read_only = read_only;
         if assembly.consistency != Consistency::None {
-            volume.metadata = Some(self.metadata(&table, read_only)?);
+            volume.metadata = Some(self.metadata(&table, journal, read_only)?);
         }
         if !read_only && assembly.consistency != Consistency::None {
             volume.spares = assembly.spares.len() as u16;
@@ -67,6 +66,17 @@ impl Assembled {
         let is_in_sync = assembly.resync_offset_sectors == u64::MAX || self.logs_made_parity_right();
         volume.resync_from = (!is_in_sync).then_some(assembly.resync_offset_sectors);
         Ok(ArrayConfig::new(volume, members))
+    }
+
+    /// The write journal, and how its log is written on, if the array has one.
+    fn journal(&self) -> Result<Option<(usize, JournalStart)>, AssembleError> {
+        let (candidate, start) = match self.assembly.journal {
+            None => return Ok(None),
+            Some(Journal::Device { candidate }) => (candidate, self.replayed.and_then(|report| report.start)),
+            Some(Journal::Lost) => (self.assembly.freshest, None),
+        };
+        let path = || self.found.paths[candidate].clone();
+        Ok(Some((candidate, start.ok_or_else(|| AssembleError::Journaled(path()))?)))
     }
 
     /// Sectors of each member that redundancy covers.
@@ -94,8 +104,14 @@ impl Assembled {
     }
 
     /// What the members that are in use hold about the array.
-    fn metadata(&self, table: &[Option<usize>], read_only: bool) -> Result<MetadataConfig, AssembleError> {
-        let members = table.iter().enumerate().map(|(index, candidate)| {
+    fn metadata(
+        &self,
+        table: &[Option<usize>],
+        journal: Option<(usize, JournalStart)>,
+        read_only: bool,
+    ) -> Result<MetadataConfig, AssembleError> {
+        let behind = journal.map(|(candidate, _)| Some(candidate));
+        let members = table.iter().chain(behind.as_ref()).enumerate().map(|(index, candidate)| {
             let Some(candidate) = *candidate else { return Ok(None) };
             let found = &self.found.candidates[candidate];
             let mut superblock = found.superblock.clone();
@@ -124,6 +140,7 @@ impl Assembled {
         Ok(MetadataConfig {
             members: members.collect::<Result<_, AssembleError>>()?,
             bitmap: if read_only { None } else { self.bitmap()? },
+            journal: journal.map(|(_, start)| start),
             clock_start: Timestamp::from_seconds(since_1970.as_secs()),
             safe_mode_delay: SAFE_MODE_DELAY,
         })

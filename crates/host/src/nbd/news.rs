@@ -60,6 +60,9 @@ impl fmt::Display for ServeEvent {
             ArrayEvent::ArrayFailed => {
                 f.write_str("more members are lost than the array survives: writes are refused from now on")
             }
+            ArrayEvent::JournalFailed => f.write_str(
+                "the write journal failed: writes are refused until it answers again, or `stripewise assemble --force` gives it up",
+            ),
             ArrayEvent::LastCopyKept { slot } => {
                 who(f, *slot)?;
                 f.write_str(" failed but is still read: it has data that no other member has")

@@ -93,6 +93,7 @@ pub fn create_with_spares(
         force: false,
         spares,
         members: candidates.iter().map(|candidate| Some(member(candidate))).collect(),
+        journal: None,
         set_uuid: Uuid([level.number() as u8; 16]),
         name: "test".into(),
         homehost: None,

@@ -55,8 +55,9 @@ fn as_it_is(assembled: &Assembled, array: &ArrayStatus) -> Option<Assembled> {
         });
         found.paths.push(path);
     }
-    // The journal behind them: an array that has one is only read, and its superblock as it was.
-    if let Some(candidate) = assembled.assembly.journal_device() {
+    // The journal of an array that is only read is as it was.
+    let has_journal = array.members.iter().any(|member| member.standing == Standing::Journal);
+    if let Some(candidate) = assembled.assembly.journal_device().filter(|_| !has_journal) {
         found.candidates.push(assembled.found.candidates[candidate].clone());
         found.paths.push(assembled.found.paths[candidate].clone());
     }

@@ -1,6 +1,7 @@
 //! What makes a RAID-5 whole after a crash: a resync, or partial parity logs.
 
 use stripewise_engine::assembly::Consistency;
+use stripewise_engine::level::Level;
 use stripewise_format::grow::{Update, check_ppl, with_ppl, without_bitmap};
 
 use super::{
@@ -17,6 +18,9 @@ pub(super) fn decide(assembled: &Assembled, policy: Policy, update: Update) -> R
             return Err(GrowProblem::refused(
                 "an array without redundancy has no consistency policy: nothing is resynced",
             ));
+        }
+        (Policy::Ppl, Consistency::Bitmap) if assembly.geometry.level != Level::Raid5 => {
+            check_ppl(&candidates[assembly.freshest].superblock).map_err(GrowProblem::Bitmap)?;
         }
         (_, Consistency::Bitmap) => {
             return Err(GrowProblem::refused(
