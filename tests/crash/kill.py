@@ -41,10 +41,14 @@ CACHE = "--cache 1M --dirty-expire-centisecs 3 --dirty-writeback-centisecs 3 --r
 SHAPES = [
     ("raid5-bitmap", "--level 5 --chunk 64K --bitmap internal --bitmap-chunk 64K", 4),
     ("raid5-ppl", "--level 5 --chunk 64K --consistency-policy ppl", 4),
+    ("raid5-journal", "--level 5 --chunk 64K --write-journal journal", 4),
+    ("raid6-journal", "--level 6 --chunk 16K --write-journal journal", 5),
     ("raid6", "--level 6 --chunk 64K", 5),
     ("raid1", "--level 1 --bitmap internal --bitmap-chunk 64K", 2),
     ("raid10", "--level 10 --chunk 64K", 4),
 ]
+# Members that a kill may take along.
+WITHOUT_WRITE_HOLE = {"raid5-ppl": 1, "raid5-journal": 1, "raid6-journal": 2}
 
 
 def sector_bytes(sector, version):
@@ -188,11 +192,12 @@ class Array:
         self.options = options
         self.stripewise, self.folder = stripewise, os.path.join(folder, self.name)
         os.mkdir(self.folder)
-        self.members = [f"m{slot}" for slot in range(slots)]
+        self.slots = [f"m{slot}" for slot in range(slots)]
+        self.members = self.slots + (["journal"] if "--write-journal" in arguments else [])
         for member in self.members:
             with open(os.path.join(self.folder, member), "wb") as file:
                 file.truncate(MEMBER_MIB << 20)
-        self.run("create", *arguments.split(), "--assume-clean", "--raid-devices", str(slots), *self.members)
+        self.run("create", *arguments.split(), "--assume-clean", "--raid-devices", str(slots), *self.slots)
         self.socket = os.path.join(self.folder, "nbd")
 
     def run(self, *arguments, folder=None, code=0):
@@ -240,13 +245,13 @@ class Array:
             if part.error:
                 raise part.error
 
-    def lose_one(self, parts, rng):
-        """A copy of the array that loses a member at once after the kill holds as much."""
+    def lose(self, count, parts, rng):
+        """A copy of the array that loses members at once after the kill holds as much."""
         with tempfile.TemporaryDirectory(dir=self.folder) as copy:
             for member in self.members:
                 shutil.copy(os.path.join(self.folder, member), copy)
-            lost = rng.choice(self.members)
-            left = [member for member in self.members if member != lost]
+            lost = rng.sample(self.slots, count)
+            left = [member for member in self.members if member not in lost]
             self.run("assemble", "--run", *left, folder=copy)
             for part in parts:
                 offset, length = part.first * SECTOR, part.count * SECTOR
@@ -292,8 +297,8 @@ def main():
             for kill in range(arguments.kills):
                 try:
                     array.round(parts, rng)
-                    if shape[0] == "raid5-ppl" and kill % 5 == 4:
-                        array.lose_one(parts, rng)
+                    if shape[0] in WITHOUT_WRITE_HOLE and kill % 5 == 4:
+                        array.lose(WITHOUT_WRITE_HOLE[shape[0]], parts, rng)
                 except Exception as error:
                     sys.exit(f"{shape[0]}, kill {kill + 1} of seed {seed}: {error!r}")
                 total += 1
