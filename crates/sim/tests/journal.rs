@@ -630,5 +630,9 @@ fn writes_end_however_short_the_log_is() {
         assert_eq!(run.wrong(), [] as [String; 0], "seed {seed}");
         let journal = superblock(&mut run.bytes, run.kind.journal());
         assert_eq!(journal.resync_offset_sectors, superblock_1::MAX_SECTOR, "seed {seed}");
+        let tail = journal.journal_tail_sectors().unwrap();
+        let block = block(&mut run.bytes, run.kind.journal(), tail);
+        let block = MetaBlock::parse(&block, Seed::of(&UUID)).unwrap();
+        assert!(block.payloads.is_empty(), "seed {seed}: a clean array's log has nothing to apply");
     }
 }

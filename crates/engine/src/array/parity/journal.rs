@@ -11,7 +11,8 @@
 //! *Ordering.* One unit is written at a time, so the log never has one without those before it. An operation's data and parity are
 //! written after its unit is durable. The log's tail moves past a unit when all that it and those before it say was written, and
 //! flushed: the keeper does that with its next round, which is asked for when a quarter of the log is in use. The last such unit
-//! stays: at the tail there must be a meta block, as in Linux (`next_checkpoint`). *Shape.* Every row has its parity in the log,
+//! stays: at the tail there must be a meta block, as in Linux (`next_checkpoint`). Before the array is said to be clean a unit of an
+//! empty block ends the log, so that nothing is left in it to be applied. *Shape.* Every row has its parity in the log,
 //! that of a slot without a member, too: whatever is lost when the log is followed, the row can be had. *Limits.* A unit has
 //! [`UNIT_BLOCKS_MAX`] blocks at most, and no more than a quarter of the log. *Failure.* Without its journal the array takes no
 //! more writes, as in Linux; the superblocks go on naming it, so that the next start asks for it.
@@ -27,12 +28,10 @@ use super::op::{Step, StripeOp};
 use super::plan::parity_slots;
 use crate::array::core::{Core, Owner};
 use crate::array::slots::SlotSet;
-use crate::io::{
-    ActionQueue, Buf, IoError, IoResult, Kernel, Op, Operand, OperandList, Seg, SegList, Verdict,
-};
+use crate::io::{ActionQueue, Buf, IoError, IoResult, Kernel, Op, Operand, OperandList, Seg, Verdict};
 use crate::journal::{Head, JournalPlace, JournalStart, array_sector};
 use crate::metadata::StateChange;
-use crate::units::{MemberIndex, PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
+use crate::units::{MemberIndex, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, SectorRange, Slot};
 
 /// Blocks of data and parity that are written to the log together.
 const UNIT_BLOCKS_MAX: u64 = 256;
@@ -52,6 +51,20 @@ pub(crate) struct JournalTail {
     pub(crate) is_recorded_anew: bool,
     /// The journal did not take something.
     pub(crate) has_failed: bool,
+    pub(crate) end: LogEnd,
+}
+
+/// How a log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogEnd {
+    /// With what was written.
+    Open,
+    /// An empty block is to be the last of it.
+    Asked,
+    /// The block is being written.
+    Writing,
+    /// With an empty block. What is before it has ended.
+    Empty,
 }
 
 impl JournalTail {
@@ -63,6 +76,7 @@ impl JournalTail {
             recorded_sectors: tail_sectors,
             is_recorded_anew: false,
             has_failed: false,
+            end: LogEnd::Empty,
         }
     }
 }
@@ -158,7 +172,7 @@ impl Journal {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.writing.is_empty() && self.queue.is_empty()
+        self.pending == 0 && self.queue.is_empty()
     }
 
     /// Lets go of what lies before the tail that the superblocks name.
@@ -252,9 +266,25 @@ impl Parity {
         if core.read_only {
             return self.journal_is_lost(core, out);
         }
-        while self.journal.as_ref().is_some_and(|j| j.writing.is_empty() && !j.queue.is_empty())
+        while self.journal.as_ref().is_some_and(|j| j.pending == 0 && !j.queue.is_empty())
             && self.write_unit(core, out)
         {}
+        self.empty_log(core, out);
+    }
+
+    /// Ends the log with an empty block, if that was asked for and all of it is ended.
+    fn empty_log(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        let (Some(journal), Some(state)) = (&mut self.journal, &mut core.journal) else { return };
+        let is_ended =
+            journal.pending == 0 && journal.queue.is_empty() && journal.ended == journal.units.len();
+        if state.end != LogEnd::Asked || !is_ended {
+            return;
+        }
+        state.end = LogEnd::Writing;
+        let mut unit = Writer::new(journal.head, journal.sectors);
+        unit.begin();
+        let (blocks, head) = unit.end(journal.seed);
+        self.write_blocks(core, out, blocks, head, 0);
     }
 
     /// Answers what waits for a log that takes nothing any more.
@@ -269,21 +299,11 @@ impl Parity {
 
     /// Writes what waits, as much as a unit takes. Answers whether it did.
     fn write_unit(&mut self, core: &mut Core, out: &mut ActionQueue) -> bool {
-        let (head, place, room, sectors) = {
-            let journal = self.journal.as_ref().expect("only journaled arrays come here");
-            // One block is left for the one that a start writes behind the log.
-            let room = journal.sectors.saturating_sub(journal.used + BLOCK_SECTORS);
-            (journal.head, journal.place, room, journal.sectors)
-        };
-        let unit_blocks_max = self.journal.as_ref().map_or(0, Journal::unit_blocks_max);
-        let mut unit = Writer {
-            head,
-            sectors,
-            block: MetaBlock::default(),
-            segs: Vec::new(),
-            done: Vec::new(),
-            used: 0,
-        };
+        let journal = self.journal.as_ref().expect("only journaled arrays come here");
+        // Two blocks are left: for the one that ends the log here, and the one that a start writes behind it.
+        let room = journal.sectors.saturating_sub(journal.used + 2 * BLOCK_SECTORS);
+        let (head, sectors, unit_blocks_max) = (journal.head, journal.sectors, journal.unit_blocks_max());
+        let mut unit = Writer::new(head, sectors);
         unit.begin();
         let mut keys = Vec::new();
         while let Some(&key) = self.journal.as_ref().and_then(|journal| journal.queue.front()) {
@@ -311,20 +331,40 @@ impl Parity {
             return false;
         }
         let journal = self.journal.as_mut().expect("only journaled arrays come here");
-        let (blocks, head) = unit.end(journal.seed);
         let number = journal.left + journal.units.len() as u64;
-        let (start, length) = (journal.head.position_sectors, blocks.iter().map(Block::sectors).sum());
-        journal.used += length;
-        journal.units.push_back(Unit { position_sectors: start, sectors: length, open: keys.len() as u32 });
-        journal.head = head;
-        let first = length.min(sectors - start);
-        journal.pending = if first < length { 2 } else { 1 };
         journal.writing.clone_from(&keys);
+        let (blocks, head) = unit.end(journal.seed);
+        let open = keys.len() as u32;
         for key in keys {
             let mut op = self.take(key);
             op.journaled.unit = Some(number);
             self.put(key, op);
         }
+        if let Some(state) = &mut core.journal {
+            state.end = LogEnd::Open;
+        }
+        self.write_blocks(core, out, blocks, head, open);
+        true
+    }
+
+    /// Writes the blocks of a unit of so many operations, behind which the next meta block comes at `next`.
+    fn write_blocks(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        blocks: Vec<Block>,
+        next: Head,
+        open: u32,
+    ) {
+        let Some(journal) = &mut self.journal else { return };
+        let position_sectors = journal.head.position_sectors;
+        let sectors = blocks.iter().map(Block::sectors).sum();
+        journal.used += sectors;
+        journal.units.push_back(Unit { position_sectors, sectors, open });
+        journal.head = next;
+        let first = sectors.min(journal.sectors - position_sectors);
+        journal.pending = if first < sectors { 2 } else { 1 };
+        let place = journal.place;
         let mut segs: Vec<Seg> = Vec::new();
         for block in blocks {
             match block {
@@ -335,15 +375,14 @@ impl Parity {
                 Block::Rows(rows) => segs.extend(rows),
             }
         }
-        let split = split_at(&segs, first * 512);
-        let (before, behind) = segs.split_at(split);
-        let ios = [(start, first, before), (0, length - first, behind)];
-        for (position, count, segs) in ios.into_iter().filter(|(_, count, _)| *count > 0) {
-            let list = if out.is_phantom { SegList::default() } else { out.add_segs(segs.iter().copied()) };
-            let range = SectorRange::new(place.data_offset_sectors + position, count);
-            core.device_io(out, place.member, Owner::Journal, Op::Write, range, list);
+        let (before, behind) = segs.split_at(split_at(&segs, first * SECTOR_BYTES));
+        for (position, count, segs) in [(position_sectors, first, before), (0, sectors - first, behind)] {
+            if count > 0 {
+                let list = out.add_segs(segs.iter().copied());
+                let range = SectorRange::new(place.data_offset_sectors + position, count);
+                core.device_io(out, place.member, Owner::Journal, Op::Write, range, list);
+            }
         }
-        true
     }
 
     /// Adds an operation's rows to a unit.
@@ -385,6 +424,12 @@ impl Parity {
             return;
         }
         let has_failed = core.journal.as_ref().is_some_and(|state| state.has_failed);
+        if journal.writing.is_empty()
+            && let Some(state) = &mut core.journal
+        {
+            state.end = if has_failed { LogEnd::Open } else { LogEnd::Empty };
+        }
+        journal.note_ended();
         for key in std::mem::take(&mut journal.writing) {
             let mut op = self.take(key);
             op.pending -= 1;
@@ -430,7 +475,7 @@ impl Block {
     fn sectors(&self) -> u64 {
         match self {
             Self::Meta(_) => BLOCK_SECTORS,
-            Self::Rows(segs) => segs.iter().map(|seg| u64::from(seg.bytes) / 512).sum(),
+            Self::Rows(segs) => segs.iter().map(|seg| u64::from(seg.bytes) / SECTOR_BYTES).sum(),
         }
     }
 }
@@ -448,6 +493,10 @@ struct Writer {
 }
 
 impl Writer {
+    fn new(head: Head, sectors: u64) -> Self {
+        Self { head, sectors, block: MetaBlock::default(), segs: Vec::new(), done: Vec::new(), used: 0 }
+    }
+
     fn begin(&mut self) {
         let Head { position_sectors, sequence } = self.head;
         self.block = MetaBlock { sequence, position_sectors, payloads: Vec::new() };

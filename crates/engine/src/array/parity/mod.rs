@@ -38,7 +38,7 @@ use crate::policy::{DegradedReads, Policy};
 use crate::units::{Instant, PAGE_SECTORS, SectorRange};
 use cache::StripeCache;
 use journal::Journal;
-pub(crate) use journal::{JournalTail, is_long_enough};
+pub(crate) use journal::{JournalTail, LogEnd, is_long_enough};
 pub(crate) use log::LogPlaces;
 use log::Logs;
 use op::StripeOp;

@@ -17,6 +17,7 @@ use stripewise_format::time::Timestamp;
 use super::superblocks::{ArrayState, Known, Standing, render};
 use super::{MemberMetadata, MetadataConfig, StateChange};
 use crate::array::core::{Core, RequestKey};
+use crate::array::parity::LogEnd;
 use crate::geometry::{Geometry, Shape};
 use crate::io::{ActionQueue, IoResult};
 use crate::mutation::{self, Mutation};
@@ -233,7 +234,10 @@ impl Keeper {
         if core.read_only || !matches!(self.step, Step::Idle) {
             return None;
         }
-        let can_be_clean = !self.state.is_clean && self.becomes_clean_by_itself();
+        // It is looked at again when the log has ended.
+        let is_ending =
+            core.journal.is_some_and(|journal| matches!(journal.end, LogEnd::Asked | LogEnd::Writing));
+        let can_be_clean = !self.state.is_clean && self.becomes_clean_by_itself() && !is_ending;
         let clean =
             (can_be_clean && self.writes_in_flight == 0).then(|| self.idle_since + self.safe_mode_delay);
         clean.into_iter().chain(self.next_age).min()

@@ -7,6 +7,7 @@ use stripewise_format::time::Timestamp;
 use super::Keeper;
 use super::change::{Said, is_failure, leaves_behind};
 use crate::array::core::{Core, Owner};
+use crate::array::parity::LogEnd;
 use crate::io::{ActionQueue, Op, SegList};
 use crate::metadata::WriteIntent;
 use crate::metadata::superblocks::{ArrayState, Known, Standing, render};
@@ -31,6 +32,15 @@ pub(super) enum Saying {
     Joining { becomes_clean: bool },
     /// All.
     All { becomes_clean: bool },
+}
+
+/// Whether a write journal, if there is one, has nothing left to be applied; it is asked to have nothing.
+fn ends_log(core: &mut Core) -> bool {
+    let Some(journal) = &mut core.journal else { return true };
+    if journal.end == LogEnd::Open {
+        journal.end = LogEnd::Asked;
+    }
+    journal.end == LogEnd::Empty
 }
 
 impl Keeper {
@@ -169,7 +179,7 @@ impl Keeper {
         let is_quiet = self.writes_in_flight == 0
             && (self.is_stopping
                 || self.becomes_clean_by_itself() && self.idle_since + self.safe_mode_delay <= now);
-        let becomes_clean = !self.state.is_clean && is_quiet;
+        let becomes_clean = !self.state.is_clean && is_quiet && ends_log(core);
         let can_clear = !self.keeps_bits(core);
         let clears =
             core.intent.as_ref().filter(|i| can_clear && i.has_settled()).map(WriteIntent::clearable);
