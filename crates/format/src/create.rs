@@ -277,21 +277,50 @@ pub enum CreateError {
     UnequalRaid0InV0,
     /// 0.90 has no layout of RAID-0.
     Raid0LayoutInV0,
-    /// Only levels with parity have a write journal.
-    JournalAtLevel(Level),
-    /// 0.90 has no write journal.
-    JournalInV0,
-    /// A write journal does without bitmap and PPL.
-    JournalBeside,
-    /// A meta block of the journal does not list rows of so many slots.
-    JournalSlots(u32),
-    /// The journal's device is too short.
-    ShortJournal {
+    /// There can be no such write journal.
+    Journal(JournalError),
+}
+
+/// Why an array cannot have a write journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalError {
+    /// Only levels with parity have one.
+    Level(Level),
+    /// 0.90 has none.
+    InV0,
+    /// It does without bitmap and PPL.
+    Beside,
+    /// A meta block does not list rows of so many slots.
+    Slots(u32),
+    /// The device is too short.
+    Short {
         /// Its length.
         device_sectors: u64,
         /// The least.
         least_sectors: u64,
     },
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Level(level) => {
+                write!(f, "a {level} array has no write journal; only raid4, raid5 and raid6 have one")
+            }
+            Self::InV0 => f.write_str("metadata 0.90 has no write journal; use 1.x"),
+            Self::Beside => f.write_str("an array with a write journal has neither bitmap nor PPL"),
+            Self::Slots(slots) => write!(
+                f,
+                "an array with a write journal has {JOURNAL_SLOTS_MAX} raid devices at most, not {slots}"
+            ),
+            Self::Short { device_sectors, least_sectors } => write!(
+                f,
+                "has {}K, too little for the write journal: {}K are the least",
+                device_sectors / 2,
+                least_sectors.div_ceil(2)
+            ),
+        }
+    }
 }
 
 impl fmt::Display for CreateError {
@@ -356,21 +385,7 @@ impl fmt::Display for CreateError {
                 "metadata 0.90 does not record how a raid0 array lays out members of unequal size; use 1.x",
             ),
             Self::Raid0LayoutInV0 => f.write_str("metadata 0.90 records no layout of raid0; use 1.x"),
-            Self::JournalAtLevel(level) => {
-                write!(f, "a {level} array has no write journal; only raid4, raid5 and raid6 have one")
-            }
-            Self::JournalInV0 => f.write_str("metadata 0.90 has no write journal; use 1.x"),
-            Self::JournalBeside => f.write_str("an array with a write journal has neither bitmap nor PPL"),
-            Self::JournalSlots(slots) => write!(
-                f,
-                "an array with a write journal has {JOURNAL_SLOTS_MAX} raid devices at most, not {slots}"
-            ),
-            Self::ShortJournal { device_sectors, least_sectors } => write!(
-                f,
-                "has {}K, too little for the write journal: {}K are the least",
-                device_sectors / 2,
-                least_sectors.div_ceil(2)
-            ),
+            Self::Journal(error) => error.fmt(f),
         }
     }
 }

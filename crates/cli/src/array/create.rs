@@ -10,7 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use stripewise_engine::assembly::assemble_new;
-use stripewise_format::create::{self as plan, CreateError, Label, NewArray, NewMember, Request};
+use stripewise_format::create::{
+    self as plan, CreateError, JournalError, Label, NewArray, NewMember, Request,
+};
 use stripewise_format::device_flags::DeviceFlags;
 use stripewise_format::level::{Layout, Level, Raid0Layout};
 use stripewise_format::placement::{Consistency, Metadata, Plan};
@@ -336,7 +338,7 @@ impl CreateArgs {
     fn create_error(&self, error: &CreateError) -> anyhow::Error {
         let member = match error {
             CreateError::Member { member, .. } | CreateError::SizeTooLarge { member, .. } => Some(*member),
-            CreateError::ShortJournal { .. } => Some(self.members.len()),
+            CreateError::Journal(JournalError::Short { .. }) => Some(self.members.len()),
             _ => None,
         };
         Impossible(match member {

@@ -12,7 +12,7 @@ use crate::array::parity::{JournalTail, Parity, is_long_enough};
 use crate::array::slots::SlotSet;
 use crate::array::sync::{self, LostRanges, Room, SpeedLimits, Sync, SyncConfig, SyncStatus};
 use crate::array::{slot_exists, survives};
-use crate::geometry::{Geometry, GeometryError, GeometrySpec, Shape};
+use crate::geometry::{Geometry, GeometryError, GeometrySpec, ParityShape, Shape};
 use crate::io::SyncAction;
 use crate::journal::JournalStart;
 use crate::metadata::{BadBlocks, Keeper, MemberMetadata, MetadataConfig, WriteIntent, keeps_state};
@@ -154,6 +154,23 @@ fn take_up(core: &mut Core, config: &VolumeConfig) -> Result<(), VolumeError> {
     Ok(())
 }
 
+/// The machine of levels with parity, with its logs.
+fn parity(config: &VolumeConfig, geometry: &Geometry, shape: &ParityShape) -> Result<Parity, VolumeError> {
+    let entries = config.stripe_cache_size;
+    if !(STRIPE_CACHE_MIN..=STRIPE_CACHE_MAX).contains(&entries) {
+        return Err(VolumeError::StripeCacheSize(entries));
+    }
+    let logs = config.metadata.as_ref().filter(|_| !config.read_only).and_then(MetadataConfig::logs);
+    let mut parity = Parity::new(shape.clone(), geometry.chunk_sectors(), entries, &config.policy, logs);
+    if let Some((start, set_uuid)) = config.journal() {
+        if !is_long_enough(start.place.data_sectors, geometry.raid_disks()) {
+            return Err(VolumeError::ShortJournal);
+        }
+        parity.journal(start, &set_uuid);
+    }
+    Ok(parity)
+}
+
 /// The level's machine.
 #[derive(Debug)]
 enum Machine {
@@ -183,20 +200,7 @@ impl Volume {
     pub fn new(config: &VolumeConfig) -> Result<Self, VolumeError> {
         let geometry = Geometry::new(&config.geometry).map_err(VolumeError::Geometry)?;
         let machine = if let Shape::Parity(shape) = geometry.shape() {
-            let entries = config.stripe_cache_size;
-            if !(STRIPE_CACHE_MIN..=STRIPE_CACHE_MAX).contains(&entries) {
-                return Err(VolumeError::StripeCacheSize(entries));
-            }
-            let logs = config.metadata.as_ref().filter(|_| !config.read_only).and_then(MetadataConfig::logs);
-            let mut parity =
-                Parity::new(shape.clone(), geometry.chunk_sectors(), entries, &config.policy, logs);
-            if let Some((start, set_uuid)) = config.journal() {
-                if !is_long_enough(start.place.data_sectors, geometry.raid_disks()) {
-                    return Err(VolumeError::ShortJournal);
-                }
-                parity.journal(start, &set_uuid);
-            }
-            Machine::Parity(Box::new(parity))
+            Machine::Parity(Box::new(parity(config, &geometry, shape)?))
         } else {
             Machine::Copies(Copies::new(&geometry, config.rotational))
         };

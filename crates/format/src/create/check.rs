@@ -1,6 +1,6 @@
 //! What can be refused before any byte is made.
 
-use super::{CreateError, JOURNAL_SLOTS_MAX, Request, SLOTS_MAX_V0, SLOTS_MAX_V1, Sizes};
+use super::{CreateError, JOURNAL_SLOTS_MAX, JournalError, Request, SLOTS_MAX_V0, SLOTS_MAX_V1, Sizes};
 use crate::level::{Layout, Level, Raid0Layout};
 use crate::placement::{Consistency, Metadata};
 
@@ -64,16 +64,16 @@ fn journal(request: &Request) -> Result<(), CreateError> {
         return Ok(());
     }
     if plan.level.parity_count() == 0 {
-        return Err(CreateError::JournalAtLevel(plan.level));
+        return Err(CreateError::Journal(JournalError::Level(plan.level)));
     }
     if plan.metadata == Metadata::V0 {
-        return Err(CreateError::JournalInV0);
+        return Err(CreateError::Journal(JournalError::InV0));
     }
     if plan.consistency != Consistency::Resync || request.auto_bitmap {
-        return Err(CreateError::JournalBeside);
+        return Err(CreateError::Journal(JournalError::Beside));
     }
     if plan.raid_disks > JOURNAL_SLOTS_MAX {
-        return Err(CreateError::JournalSlots(plan.raid_disks));
+        return Err(CreateError::Journal(JournalError::Slots(plan.raid_disks)));
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! The bytes of each member of a new array.
 
-use super::{Area, CreateError, JOURNAL_ROWS_MIN, Label, Numbered, Numbering, Request, Sizes, Start};
+use super::{
+    Area, CreateError, JOURNAL_ROWS_MIN, JournalError, Label, Numbered, Numbering, Request, Sizes, Start,
+};
 use crate::bitmap::BitmapSuperblock;
 use crate::device_flags::DeviceFlags;
 use crate::journal::{BLOCK_SECTORS, MetaBlock, Seed};
@@ -56,7 +58,7 @@ pub(super) fn places(
         let least_sectors = (u64::from(sizes.plan.raid_disks) + 1) * JOURNAL_ROWS_MIN * BLOCK_SECTORS;
         if is_journal && place.as_ref().map_or(0, |place| place.data_size_sectors) < least_sectors {
             let least_sectors = least_sectors + sizes.data_offset_sectors.max(HEAD_SECTORS);
-            return Err(CreateError::ShortJournal { device_sectors: sectors, least_sectors });
+            return Err(CreateError::Journal(JournalError::Short { device_sectors: sectors, least_sectors }));
         }
         place.map_err(|error| CreateError::Member { member, error })
     };

@@ -68,6 +68,12 @@ pub(crate) enum LogEnd {
 }
 
 impl JournalTail {
+    /// The superblocks say that the log begins here.
+    pub(crate) const fn is_recorded(&mut self, tail_sectors: u64) {
+        self.recorded_sectors = tail_sectors;
+        self.is_recorded_anew = true;
+    }
+
     pub(crate) const fn new(start: &JournalStart) -> Self {
         let JournalPlace { member, tail_sectors, .. } = start.place;
         Self {
@@ -201,6 +207,12 @@ fn logged_data(op: &StripeOp) -> SlotSet {
     op.covered.union(op.partial)
 }
 
+/// The slot of a row's block by its number: data, then P, then Q.
+fn logged_slot(op: &StripeOp, number: usize) -> Slot {
+    let parity = [Some(op.map.p), op.map.q].into_iter().flatten();
+    logged_data(op).iter().chain(parity).nth(number).expect("a row has so many blocks")
+}
+
 impl Parity {
     /// Asks for the checksum of an operation's next block, or has the operation wait for its unit.
     pub(super) fn sum_next(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
@@ -218,7 +230,7 @@ impl Parity {
             let journal = self.journal.as_mut().expect("only journaled arrays come here");
             return journal.queue.push_back(key);
         }
-        let slot = self.logged_slot(op, number % slots.len());
+        let slot = logged_slot(op, number % slots.len());
         let mut block = Vec::new();
         self.block(core, op, slot, row, &mut block);
         let segs = out.add_segs(block);
@@ -226,13 +238,6 @@ impl Parity {
         out.operands.push(Operand { role: op.map.operand_role(slot), segs });
         let sources = OperandList { first, count: 1 };
         Self::compute(out, key, op, Kernel::Checksum, PAGE_BYTES, sources, OperandList::default());
-    }
-
-    /// The slot of a row's block by its number: data, then P, then Q.
-    fn logged_slot(&self, op: &StripeOp, number: usize) -> Slot {
-        let parity = [Some(op.map.p), op.map.q].into_iter().flatten();
-        let slots = logged_data(op).iter().chain(parity);
-        slots.into_iter().nth(number).expect("a row has so many blocks")
     }
 
     /// Names the bytes of a block of one row.
@@ -406,7 +411,7 @@ impl Parity {
                 .push(Payload::Parity { row_sector: sector, checksums: checksums[data.len()..].to_vec() });
             let mut blocks = Vec::new();
             for number in 0..per_row {
-                let slot = self.logged_slot(op, number);
+                let slot = logged_slot(op, number);
                 self.block(core, op, slot, row, &mut blocks);
             }
             unit.add(payloads, blocks, per_row as u64);

@@ -102,10 +102,8 @@ impl Keeper {
                     known.metadata.superblock.set_device_flags(flags);
                 }
             }
-            // The lists are the core's.
-            StateChange::BadBlocksListed | StateChange::BadBlocksStruck => {}
-            // Every flush lets it move.
-            StateChange::JournalTail => {}
+            // The lists are the core's, and every flush lets the tail move.
+            StateChange::BadBlocksListed | StateChange::BadBlocksStruck | StateChange::JournalTail => {}
         }
     }
 

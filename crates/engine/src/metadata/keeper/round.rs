@@ -125,23 +125,26 @@ impl Keeper {
                     true
                 }
                 Saying::All { becomes_clean } => {
-                    self.state.is_clean = becomes_clean;
-                    core.is_sync_recorded |= self.state.resync_offset_sectors == MAX_SECTOR;
-                    self.said = Said::default();
-                    if self.rounds_owed > 0 {
-                        self.rounds_owed -= 1;
-                        self.is_superblock_due = true;
-                        core.held.is_holding = true;
-                    }
-                    self.members.iter_mut().flatten().for_each(|m| m.is_joining = false);
-                    if let (Some(journal), Some(tail)) = (&mut core.journal, self.state.journal_tail_sectors)
-                    {
-                        journal.recorded_sectors = tail;
-                        journal.is_recorded_anew = true;
-                    }
+                    self.all_told(core, becomes_clean);
                     true
                 }
             },
+        }
+    }
+
+    /// All members' superblocks say what is so.
+    fn all_told(&mut self, core: &mut Core, is_clean: bool) {
+        self.state.is_clean = is_clean;
+        core.is_sync_recorded |= self.state.resync_offset_sectors == MAX_SECTOR;
+        self.said = Said::default();
+        if self.rounds_owed > 0 {
+            self.rounds_owed -= 1;
+            self.is_superblock_due = true;
+            core.held.is_holding = true;
+        }
+        self.members.iter_mut().flatten().for_each(|m| m.is_joining = false);
+        if let (Some(journal), Some(tail)) = (&mut core.journal, self.state.journal_tail_sectors) {
+            journal.is_recorded(tail);
         }
     }
 
