@@ -8,6 +8,7 @@ mod bytes;
 mod check;
 mod features;
 mod meaning;
+mod numbers;
 
 use crate::error::structure_error;
 use crate::level::Level;
@@ -17,6 +18,7 @@ use crate::uuid::Uuid;
 pub(crate) use check::{check_chunk, check_layout};
 pub use features::Features;
 pub use meaning::{PplArea, Reshape, Unsupported};
+pub use numbers::number_anew;
 
 /// `MD_SB_MAGIC`: what every superblock of either version begins with.
 pub const MAGIC: u32 = 0xa92b_4efc;

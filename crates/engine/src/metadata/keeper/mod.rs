@@ -8,10 +8,10 @@
 mod change;
 mod round;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_1::{Features, MAX_SECTOR, Role};
+use stripewise_format::superblock_1::{Features, MAX_SECTOR, Role, Superblock1, number_anew};
 use stripewise_format::time::Timestamp;
 
 use super::superblocks::{ArrayState, Known, Standing, render};
@@ -81,7 +81,8 @@ impl Keeper {
                 Some(Known { metadata, standing, has_bad_blocks, is_behind, is_joining: false })
             })
             .collect();
-        number_anew(&mut members, geometry.raid_disks().into());
+        let mut numbered: Vec<_> = members.iter_mut().flatten().filter_map(of_version_1).collect();
+        number_anew(&mut numbered, geometry.raid_disks().into());
         Self {
             members,
             introduced: Vec::new(),
@@ -375,25 +376,10 @@ fn standing(metadata: &super::MemberMetadata, index: usize, geometry: &Geometry)
     }
 }
 
-/// Gives numbers to members whose own is past the table of roles, or another's: nothing is known by those. The kernel takes
-/// the former for spares and numbers them anew likewise.
-fn number_anew(members: &mut [Option<Known>], raid_disks: u32) {
-    let mut taken = BTreeSet::new();
-    let mut without = Vec::new();
-    for (index, known) in members.iter_mut().enumerate() {
-        let Some(Known { metadata, .. }) = known else { continue };
-        let Superblock::V1(superblock) = &metadata.superblock else { continue };
-        let has_row = (superblock.dev_number as usize) < superblock.dev_roles.len();
-        if !has_row || !taken.insert(superblock.dev_number) {
-            without.push(index);
-        }
-    }
-    for index in without {
-        let Some(Known { metadata, .. }) = &mut members[index] else { continue };
-        let Superblock::V1(superblock) = &mut metadata.superblock else { continue };
-        let free = (raid_disks..u32::MAX).find(|number| !taken.contains(number));
-        superblock.dev_number = free.expect("far fewer members than numbers");
-        taken.insert(superblock.dev_number);
+fn of_version_1(known: &mut Known) -> Option<&mut Superblock1> {
+    match &mut known.metadata.superblock {
+        Superblock::V1(superblock) => Some(superblock),
+        Superblock::V0(_) => None,
     }
 }
 

@@ -29,7 +29,7 @@ use stripewise_format::grow::{
 };
 use stripewise_format::level::Level;
 use stripewise_format::superblock::Superblock;
-use stripewise_format::superblock_1::{Features, Role, Superblock1};
+use stripewise_format::superblock_1::{Features, Role, Superblock1, number_anew};
 use stripewise_format::time::Timestamp;
 
 use super::super::assemble::{Assembled, Found, look};
@@ -325,9 +325,11 @@ fn begin(
     }
     require_quiet(assembly, "the array")?;
     let of_version_1 = |index: &usize| version_1(&candidates[*index]).expect("members are of one version");
-    let now: Vec<&Superblock1> = members.iter().map(of_version_1).collect();
+    let mut now: Vec<Superblock1> = members.iter().map(|index| of_version_1(index).clone()).collect();
+    let renumbered = number_anew(&mut now.iter_mut().collect::<Vec<_>>(), array.raid_disks);
     let mut superblocks: Vec<Superblock1> = now.iter().map(|one| wanted.taken(assembled, one)).collect();
     if wanted.takeover.is_some() {
+        let now: Vec<&Superblock1> = now.iter().collect();
         level::check_taken(assembled, members, &now, &superblocks)?;
     }
     require_no_bad_blocks(&superblocks, |place| &candidates[members[place]].label)?;
@@ -345,7 +347,7 @@ fn begin(
         }
         other => GrowProblem::Reshape(other),
     })?;
-    let roles = roles(assembly, array, &superblocks, members, target.raid_disks);
+    let roles = roles(assembly, array, &superblocks, members, &renumbered, target.raid_disks);
     let beginning = Beginning { target, backwards: course.backwards, roles };
     let begun = superblocks.iter().zip(&course.new_offsets);
     let begun = begun.map(|(superblock, offset)| superblock.with_reshape(&beginning, *offset, update));
@@ -379,18 +381,18 @@ fn rooms(assembled: &Assembled, members: &[usize], superblocks: &[Superblock1]) 
 }
 
 /// The roles when the reshape has begun. The last of the spares takes the first slot, as in md, whose list of devices begins with
-/// the one that was added last.
+/// the one that was added last. Those that got another number come before all others: they are told of it before the members hear of the
+/// reshape. A spare that stays one may not be told, and its old number is then no slot's.
 fn roles(
     assembly: &Assembly,
     array: &Superblock1,
     superblocks: &[Superblock1],
     members: &[usize],
+    renumbered: &[usize],
     raid_disks: u32,
 ) -> Vec<Role> {
-    let number = |index: usize| {
-        let place = members.iter().position(|member| *member == index).expect("it is a member");
-        superblocks[place].dev_number as usize
-    };
+    let place = |index: usize| members.iter().position(|member| *member == index).expect("it is a member");
+    let number = |index: usize| superblocks[place(index)].dev_number as usize;
     let count = superblocks.iter().map(|one| one.dev_number as usize + 1).max().unwrap_or(0);
     let mut roles = vec![Role::Spare; array.dev_roles.len().max(count)];
     for (slot, state) in assembly.slots.iter().enumerate() {
@@ -398,9 +400,10 @@ fn roles(
             roles[number(candidate)] = Role::Slot(slot as u16);
         }
     }
-    let mut spares: Vec<usize> = assembly.spares.iter().map(|index| number(*index)).collect();
+    let by = |index: &usize| (renumbered.contains(&place(*index)), number(*index));
+    let mut spares: Vec<(bool, usize)> = assembly.spares.iter().map(by).collect();
     spares.sort_unstable_by(|a, b| b.cmp(a));
-    for (slot, number) in (array.raid_disks..raid_disks).zip(spares) {
+    for (slot, (_, number)) in (array.raid_disks..raid_disks).zip(spares) {
         roles[number] = Role::Slot(slot as u16);
     }
     roles

@@ -1,0 +1,50 @@
+//! Spares beside a change of the array: each takes a place of its own, and what a change did not reach becomes as the others are.
+
+mod common;
+
+use std::path::Path;
+
+use common::{blanks, json, made, ok};
+
+/// The names in front of others.
+fn with(names: &str, more: &str) -> String {
+    format!("{names} {more}")
+}
+
+/// Adds spares of which none knows of the others: none is named when the next comes.
+fn add_apart(path: &Path, names: &str, spares: &[&str]) {
+    blanks(path, spares, 8 << 20);
+    for spare in spares {
+        ok(path, &format!("add-spare {spare} --array{names}"), b"");
+    }
+}
+
+#[test]
+fn spares_that_do_not_know_of_each_other_get_slots_of_their_own() {
+    let spares = ["s1.img", "s2.img"];
+    for (options, count, words, slots) in [
+        ("-l 5 -n 3 -c 64 -z 2M", 3, "--raid-devices 4", 4),
+        ("-l 5 -n 3 -c 64 -z 2M", 3, "--raid-devices 5", 5),
+        ("-l 6 -n 4 -c 64 -z 2M", 4, "--raid-devices 6", 6),
+        ("-l 5 -n 3 -c 64 -z 2M", 3, "--level 6", 4),
+        ("-l 5 -n 3 -c 64 -z 2M", 3, "--level 6 --layout preserve", 4),
+        ("-l 5 -n 3 -c 64 -z 2M", 3, "--level 6 --raid-devices 5", 5),
+        ("-l 10 -n 4 -c 64 -z 2M", 4, "--raid-devices 6", 6),
+        ("-l 1 -n 2 -z 2M", 2, "--raid-devices 3", 3),
+    ] {
+        let (folder, names, content) = made(options, count, 8);
+        let path = folder.path();
+        add_apart(path, &names, &spares);
+        let all = with(&names, &spares.join(" "));
+        ok(path, &format!("grow {words}{all}"), b"");
+        ok(path, &format!("assemble{all}"), b"");
+        let detail = json(path, &format!("detail --json{all}"));
+        let told = format!("{options}, {words}: {detail}");
+        assert_eq!(detail["raid_devices"], slots, "{told}");
+        assert_eq!(detail["active_devices"], slots, "{told}");
+        let here = count + spares.len();
+        assert_eq!(detail["spare_devices"].as_u64(), Some(here as u64 - slots), "{told}");
+        assert!(ok(path, &format!("read{all}"), b"")[..content.len()] == content, "{told}");
+        ok(path, &format!("check{all}"), b"");
+    }
+}
