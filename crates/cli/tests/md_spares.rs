@@ -48,3 +48,44 @@ fn spares_that_do_not_know_of_each_other_get_slots_of_their_own() {
         ok(path, &format!("check{all}"), b"");
     }
 }
+
+/// Power failed before a change had come to the spare, which is then told what the members say, by whoever comes next.
+#[test]
+fn a_spare_that_a_change_did_not_reach_becomes_one_of_the_array_as_it_is() {
+    for (options, count, words) in [
+        ("-l 1 -n 2 -z 2M -b internal", 2, "--bitmap none"),
+        ("-l 5 -n 3 -c 64 -z 2M", 3, "--bitmap internal"),
+        ("-l 5 -n 3 -c 64 -z 2M", 3, "--size 4M --assume-clean"),
+        ("-l 5 -n 3 -c 64 -z 2M -k ppl", 3, "--consistency-policy resync"),
+        ("-l 1 -n 2 -z 2M", 2, "--raid-devices 3"),
+        ("-l 4 -n 3 -c 64 -z 2M", 3, "--level 5"),
+        ("-l 1 -n 2 -z 2M", 2, "--level 5"),
+        ("-l 5 -n 3 -c 64 -z 2M -p parity-last", 3, "--level 4"),
+        ("-l 5 -n 3 -c 64 -z 2M", 3, "--level 6 --layout preserve"),
+    ] {
+        let (folder, names, content) = made(options, count, 8);
+        let path = folder.path();
+        add_apart(path, &names, &["s.img"]);
+        let (all, told) = (with(&names, "s.img"), format!("{options}, {words}"));
+        let before = std::fs::read(path.join("s.img")).unwrap();
+        ok(path, &format!("grow {words}{all}"), b"");
+        std::fs::write(path.join("s.img"), &before).unwrap();
+        let cut_off: Vec<Vec<u8>> = common::all(path, &all);
+        ok(path, &format!("grow {words}{all}"), b"");
+        ok(path, &format!("assemble{all}"), b"");
+        for (name, bytes) in all.split_whitespace().zip(cut_off) {
+            std::fs::write(path.join(name), bytes).unwrap();
+        }
+        ok(path, &format!("assemble{all}"), b"");
+        ok(path, &format!("fail 0.img --array{all}"), b"");
+        let rest = all.replace(" 0.img", "");
+        for _ in 0..2 {
+            ok(path, &format!("assemble{rest}"), b"");
+            ok(path, &format!("check{rest}"), b"");
+            let detail = json(path, &format!("detail --json{rest}"));
+            assert!(detail.to_string().contains("\"path\":\"s.img\""), "{told}: {detail}");
+            assert_eq!(detail["left_out"].as_array().map(Vec::len), Some(0), "{told}: {detail}");
+        }
+        assert!(ok(path, &format!("read{rest}"), b"")[..content.len()] == content, "{told}");
+    }
+}

@@ -10,6 +10,7 @@ mod ppl;
 mod reshape;
 mod size;
 mod slots;
+mod spare;
 
 use std::fmt;
 
@@ -32,6 +33,7 @@ pub use size::{
     Resized, SizeError, bitmap_area, bitmap_room_sectors, resize_bitmap, room_sectors, settle_size, with_size,
 };
 pub use slots::{SlotsError, check_slots, occupied, with_slots};
+pub use spare::spare_of;
 
 /// Sectors between a 0.90 superblock and the end of what is kept for it.
 const V0_ROOM_SECTORS: u64 = 120;

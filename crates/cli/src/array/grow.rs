@@ -19,6 +19,7 @@ use stripewise_host::{HostError, MemberProblem};
 use super::create::{BitmapArg, MaxSize, PolicyArg, bitmap_chunk_bytes, now, size_or_max};
 use super::journaled;
 use super::select::{SelectArgs, Use, impossible, tell};
+use super::signals::stop_flag;
 use super::{Size, host_error};
 use crate::exit::Exit;
 use crate::output::{print, print_json};
@@ -208,6 +209,8 @@ fn in_use(paths: &[PathBuf], destroy: &[PathBuf]) -> Option<anyhow::Error> {
 }
 
 fn grow_in_place(args: &GrowArgs, found: Found, options: Options, change: Change) -> Result<Exit> {
+    // A signal comes too late for what is a few superblocks long: all members have the change, or none.
+    let _stop = stop_flag()?;
     let grown = grow(found, options, change, now()?, &args.destroy).map_err(problem)?;
     tell(&grown.assembled);
     journaled::tell(&grown.assembled);

@@ -1,11 +1,13 @@
 //! From chosen members to an array.
 
 use stripewise_format::bitmap;
+use stripewise_format::grow::spare_of;
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::Role;
 
 use super::candidate::Candidate;
 use super::choose::Chosen;
+use super::compare::difference;
 use super::start::{decide, sized_spec, slot_states};
 use super::{Assembly, AssemblyError, Consistency, Journal, Options, SlotState, Stale, StaleReason};
 use crate::geometry::{Geometry, GeometrySpec};
@@ -21,6 +23,7 @@ pub(super) fn collect(
     let superblock = &freshest.superblock;
     let mut chosen = chosen;
     leave_out_small_spares(candidates, &mut chosen);
+    leave_out_unlike_spares(candidates, &mut chosen);
     let (slots, mut replacements) = slot_states(candidates, &chosen);
     // What another member has taken is not to be had back.
     let is_free = |slot: &Slot| slots.get(slot.index()) == Some(&SlotState::Missing);
@@ -109,6 +112,25 @@ fn leave_out_small_spares(candidates: &[Candidate], chosen: &mut Chosen) {
             stale.push(Stale { candidate: *spare, why, re_addable: None });
         }
         sectors >= needed
+    });
+}
+
+/// Leaves out spares that cannot say of the array what its members say. All others do when they are next written.
+fn leave_out_unlike_spares(candidates: &[Candidate], chosen: &mut Chosen) {
+    let array = &candidates[chosen.freshest].superblock;
+    let Chosen { spares, stale, .. } = chosen;
+    spares.retain(|spare| {
+        let Candidate { superblock, at_sector, device_sectors, .. } = &candidates[*spare];
+        let is_fit = |own: Superblock| {
+            let read = Superblock::parse(own.metadata(), &own.to_bytes(), *at_sector);
+            read.is_ok_and(|own| own.check_on_device(*device_sectors).is_ok())
+        };
+        let is_taken =
+            difference(array, superblock).is_none() || spare_of(superblock, array).is_some_and(is_fit);
+        if !is_taken {
+            stale.push(Stale { candidate: *spare, why: StaleReason::UnlikeSpare, re_addable: None });
+        }
+        is_taken
     });
 }
 

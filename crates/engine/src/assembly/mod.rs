@@ -134,6 +134,8 @@ pub enum StaleReason {
         /// Sectors that the array uses.
         needed: u64,
     },
+    /// A spare that has no place for what the array keeps on each member.
+    UnlikeSpare,
 }
 
 impl std::fmt::Display for StaleReason {
@@ -162,6 +164,9 @@ impl std::fmt::Display for StaleReason {
                     "it is a spare with room for {sectors} sectors; the array uses {needed} of each member"
                 )
             }
+            Self::UnlikeSpare => f.write_str(
+                "it is a spare without a place for what the array keeps on each member; add it as a new member",
+            ),
         }
     }
 }

@@ -636,3 +636,30 @@ fn damaged_superblocks_assemble_or_are_refused() {
     }
     assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
 }
+
+/// A spare of the array; none of the members has heard of it.
+fn spare(level: Level, members: u16, events: u64) -> Candidate {
+    let mut spare = member(level, members, members);
+    spare.label = "s".to_owned();
+    change(&mut spare, |s| s.events = events);
+    spare
+}
+
+#[test]
+fn a_spare_without_a_place_for_the_arrays_logs_is_left_out() {
+    for (log, is_taken) in [(32, true), (8, false)] {
+        let mut members = array(Level::Raid1, 2);
+        change_all(&mut members, |s| s.set_bitmap(8));
+        let mut bitmap = BitmapSuperblock::new(Uuid([7; 16]), SIZE, 65536);
+        bitmap.events = 10;
+        members.iter_mut().for_each(|member| member.bitmap = Some(Ok(bitmap.clone())));
+        members.push(spare(Level::Raid1, 2, 10));
+        change(&mut members[2], |s| (s.bblog_offset_sectors, s.bblog_size_sectors) = (log, 8));
+        let assembly = assemble(&members, Options::default()).unwrap();
+        assert_eq!(assembly.spares.is_empty(), !is_taken);
+        assert_eq!(
+            assembly.stale.first().map(|stale| stale.why),
+            (!is_taken).then_some(StaleReason::UnlikeSpare)
+        );
+    }
+}

@@ -27,8 +27,10 @@ mod tests;
 
 use stripewise_format::bad_blocks::BadRange;
 use stripewise_format::device_flags::DeviceFlags;
+use stripewise_format::grow::spare_of;
 use stripewise_format::ppl;
 use stripewise_format::superblock::Superblock;
+use stripewise_format::superblock_1::{Features, Role};
 use stripewise_format::time::Timestamp;
 
 pub(crate) use bad_blocks::BadBlocks;
@@ -74,6 +76,25 @@ impl MemberMetadata {
 }
 
 impl MetadataConfig {
+    /// The same with spares that say of the array what its members say, as whoever writes their superblocks would have it: a change
+    /// of the array that was cut off may not have reached them, or them alone. A spare without room for the array's logs stays as it is;
+    /// assembly takes none.
+    pub(crate) fn with_spares_alike(&self, raid_disks: u16) -> Self {
+        let mut alike = self.clone();
+        let (members, others) = alike.members.split_at_mut(self.members.len().min(raid_disks.into()));
+        let superblocks = members.iter().flatten().map(|member| &member.superblock);
+        // The first of several.
+        let Some(array) = superblocks.rev().max_by_key(|superblock| superblock.events()) else {
+            return alike;
+        };
+        for spare in others.iter_mut().flatten().filter(|other| is_spare(&other.superblock)) {
+            if let Some(own) = spare_of(&spare.superblock, array) {
+                spare.superblock = own;
+            }
+        }
+        alike
+    }
+
     /// The partial parity logs, if the members have any.
     pub(crate) fn logs(&self) -> Option<LogPlaces> {
         let areas: Vec<_> =
@@ -81,6 +102,15 @@ impl MetadataConfig {
         let uuid = self.members.iter().flatten().next()?.superblock.set_uuid();
         areas.iter().any(Option::is_some).then(|| LogPlaces { signature: ppl::signature(&uuid), areas })
     }
+}
+
+/// Whether a device that is no slot's member is a spare: it replaces none, and is no write journal.
+fn is_spare(superblock: &Superblock) -> bool {
+    let replaces = match superblock {
+        Superblock::V0(_) => false,
+        Superblock::V1(own) => own.features.contains(Features::REPLACEMENT),
+    };
+    !(replaces && matches!(superblock.role(), Role::Slot(_))) && superblock.role() != Role::Journal
 }
 
 /// What was found on the members when the array was assembled.

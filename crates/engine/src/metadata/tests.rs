@@ -691,3 +691,30 @@ fn a_number_without_a_row_or_of_another_device_is_given_anew() {
     assert!(roles[3..].iter().all(|role| *role == Role::Spare));
     assert!(roles.len() <= 384, "{}", roles.len());
 }
+
+/// A change of the array was cut off before its spare's superblock, or was begun with it alone.
+#[test]
+fn a_spare_says_of_the_array_what_the_members_say() {
+    for events in [9, 10, 11] {
+        let mut bench = bench_of(3, true, |config| {
+            let mut own = superblock(Level::Raid5, 3, 3, false);
+            (own.events, own.size_sectors, own.chunk_sectors) = (events, 1 << 13, 32);
+            own.features |= Features::RESHAPE_ACTIVE;
+            (own.new_level, own.new_layout, own.new_chunk_sectors) = (5, 2, 64);
+            own.dev_roles.fill(Role::Spare);
+            own.device_uuid = Uuid([9; 16]);
+            let superblock = Superblock::V1(Box::new(own));
+            let spare = MemberMetadata { bad_blocks: None, superblock, sector: SUPERBLOCK_SECTOR };
+            config.metadata.as_mut().unwrap().members.push(Some(spare));
+            config.spares = 1;
+        });
+        bench.write(0);
+        bench.input(Input::Admin { id: 1, command: AdminCommand::Fail(Slot(1)) });
+        assert!(bench.told.contains(&(3, Told::Bitmap)), "{events}: it has the array's bitmap with the slot");
+        bench.rest();
+        let (spare, member) = (bench.superblock(3), bench.superblock(0));
+        let array = |of: &Superblock1| (of.as_it_is(), of.bitmap_offset_sectors(), of.reshape().is_some());
+        assert_eq!(array(&spare), array(&member), "{events}");
+        assert_eq!((spare.role(), spare.device_uuid), (Role::Slot(1), Uuid([9; 16])));
+    }
+}

@@ -8,7 +8,7 @@ use stripewise_format::uuid::Uuid;
 use crate::array::copies::Copies;
 use crate::array::core::{Core, RequestKey};
 use crate::array::members::{Replacement, Standing};
-use crate::array::parity::{JournalTail, Parity, is_long_enough};
+use crate::array::parity::{JournalTail, LogPlaces, Parity, is_long_enough};
 use crate::array::slots::SlotSet;
 use crate::array::sync::{self, LostRanges, Room, SpeedLimits, Sync, SyncConfig, SyncStatus};
 use crate::array::{slot_exists, survives};
@@ -155,12 +155,16 @@ fn take_up(core: &mut Core, config: &VolumeConfig) -> Result<(), VolumeError> {
 }
 
 /// The machine of levels with parity, with its logs.
-fn parity(config: &VolumeConfig, geometry: &Geometry, shape: &ParityShape) -> Result<Parity, VolumeError> {
+fn parity(
+    config: &VolumeConfig,
+    geometry: &Geometry,
+    shape: &ParityShape,
+    logs: Option<LogPlaces>,
+) -> Result<Parity, VolumeError> {
     let entries = config.stripe_cache_size;
     if !(STRIPE_CACHE_MIN..=STRIPE_CACHE_MAX).contains(&entries) {
         return Err(VolumeError::StripeCacheSize(entries));
     }
-    let logs = config.metadata.as_ref().filter(|_| !config.read_only).and_then(MetadataConfig::logs);
     let mut parity = Parity::new(shape.clone(), geometry.chunk_sectors(), entries, &config.policy, logs);
     if let Some((start, set_uuid)) = config.journal() {
         if !is_long_enough(start.place.data_sectors, geometry.raid_disks()) {
@@ -199,8 +203,11 @@ impl Volume {
     /// What is impossible about the configuration.
     pub fn new(config: &VolumeConfig) -> Result<Self, VolumeError> {
         let geometry = Geometry::new(&config.geometry).map_err(VolumeError::Geometry)?;
+        let metadata = config.metadata.as_ref();
+        let metadata = metadata.map(|metadata| metadata.with_spares_alike(geometry.raid_disks()));
         let machine = if let Shape::Parity(shape) = geometry.shape() {
-            Machine::Parity(Box::new(parity(config, &geometry, shape)?))
+            let logs = metadata.as_ref().filter(|_| !config.read_only).and_then(MetadataConfig::logs);
+            Machine::Parity(Box::new(parity(config, &geometry, shape, logs)?))
         } else {
             Machine::Copies(Copies::new(&geometry, config.rotational))
         };
@@ -220,7 +227,7 @@ impl Volume {
         if let Some(journal) = &core.journal {
             core.members.set_standing(journal.member, Standing::Journal);
         }
-        if let Some(metadata) = config.metadata.as_ref().filter(|_| keeps_state(core.geometry.level())) {
+        if let Some(metadata) = metadata.as_ref().filter(|_| keeps_state(core.geometry.level())) {
             for (index, member) in metadata.members.iter().enumerate() {
                 let (index, list) = (MemberIndex(index as u16), member.as_ref().and_then(BadBlocks::new));
                 core.set_bad_blocks(index, list);
@@ -229,19 +236,19 @@ impl Volume {
                 }
             }
         }
-        let mut keeper =
-            config.metadata.as_ref().filter(|_| !config.read_only && keeps_state(core.geometry.level())).map(
-                |metadata| {
-                    let keeper = Keeper::new(metadata, &core.geometry, core.resync_from);
-                    let needs_resync = core.resync_from != u64::MAX;
-                    let sectors = sync::sync_sectors(&core, SyncAction::Resync);
-                    let events = keeper.events();
-                    core.intent =
-                        metadata.bitmap.clone().map(|b| WriteIntent::new(b, sectors, events, needs_resync));
-                    core.is_kept = true;
-                    keeper
-                },
-            );
+        let mut keeper = metadata
+            .as_ref()
+            .filter(|_| !config.read_only && keeps_state(core.geometry.level()))
+            .map(|metadata| {
+                let keeper = Keeper::new(metadata, &core.geometry, core.resync_from);
+                let needs_resync = core.resync_from != u64::MAX;
+                let sectors = sync::sync_sectors(&core, SyncAction::Resync);
+                let events = keeper.events();
+                core.intent =
+                    metadata.bitmap.clone().map(|b| WriteIntent::new(b, sectors, events, needs_resync));
+                core.is_kept = true;
+                keeper
+            });
         if let Some(keeper) = &mut keeper {
             if !keeper.is_clean() {
                 core.doubt_replacements();

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use stripewise_engine::assembly::Candidate as Offered;
 use stripewise_format::bitmap::{BitmapSuperblock, Bits};
 use stripewise_format::grow::{Changed, bitmap_area, follow, is_dropped, is_left_behind};
+use stripewise_format::superblock_1::Role;
 
 use super::super::assemble::{Found, look};
 use super::super::probe;
 use super::{Area, Assembled, GrowProblem};
 
+/// Whom the others are to follow. Of a spare with as many events nobody knows whether it has heard of the change.
 fn freshest(candidates: &[Offered]) -> Option<Offered> {
-    candidates.iter().max_by_key(|one| one.superblock.events()).cloned()
+    let has_slot = |one: &Offered| matches!(one.superblock.role(), Role::Slot(_));
+    candidates.iter().max_by_key(|one| (one.superblock.events(), has_slot(one))).cloned()
 }
 
 /// Takes what a change that was cut off left an event behind as what it would have become. Answers which those are.
