@@ -114,19 +114,21 @@ pub(super) fn choose(candidates: &[Candidate]) -> Result<Chosen, AssemblyError> 
     for index in 0..candidates.len() {
         place(candidates, index, &mut chosen)?;
     }
-    for index in chosen.current().chain(chosen.spares.iter().copied()) {
+    for index in chosen.current() {
         check_supported(&candidates[index])?;
+    }
+    for index in &chosen.spares {
+        check_features(&candidates[*index])?;
     }
     Ok(chosen)
 }
 
 /// Features that are not served here are refused by name, on whichever member they appear that is not out of date: what those
-/// say may be over, as a reshape that went on without them.
+/// say may be over, as a reshape that went on without them. Nor has a reshape begun that a spare alone tells of: it has none of what
+/// would have moved.
 fn check_supported(candidate: &Candidate) -> Result<(), AssemblyError> {
     let label = || candidate.label.clone();
-    if let Some(reason) = candidate.superblock.unsupported() {
-        return Err(AssemblyError::Unsupported { label: label(), reason });
-    }
+    check_features(candidate)?;
     if !candidate.superblock.is_reshaped() {
         return Ok(());
     }
@@ -135,6 +137,13 @@ fn check_supported(candidate: &Candidate) -> Result<(), AssemblyError> {
         Superblock::V1(superblock) => superblock.reshaped_percent(),
     };
     Err(AssemblyError::Reshape { label: label(), done_percent })
+}
+
+fn check_features(candidate: &Candidate) -> Result<(), AssemblyError> {
+    match candidate.superblock.unsupported() {
+        Some(reason) => Err(AssemblyError::Unsupported { label: candidate.label.clone(), reason }),
+        None => Ok(()),
+    }
 }
 
 /// The member with the most events among those that hold all their data; one that holds a part, if it is far newer; among

@@ -663,3 +663,22 @@ fn a_spare_without_a_place_for_the_arrays_logs_is_left_out() {
         );
     }
 }
+
+/// Power failed after the first superblock of a reshape, which was a spare's; then the members were used.
+#[test]
+fn a_reshape_that_a_spare_alone_tells_of_has_not_begun() {
+    for events in [9, 10] {
+        let mut members = array(Level::Raid5, 3);
+        members.push(spare(Level::Raid5, 3, events));
+        change(&mut members[3], |s| {
+            s.features |= Features::RESHAPE_ACTIVE;
+            (s.new_level, s.new_layout, s.new_chunk_sectors) = (5, 2, 32);
+        });
+        assert!(members[3].superblock.is_reshaped());
+        let assembly = assemble(&members, Options::default()).unwrap();
+        assert_eq!((assembly.in_sync_count(), &*assembly.spares), (3, [3].as_slice()));
+        change(&mut members[3], |s| s.events = 11);
+        let assembly = assemble(&members, Options::default()).unwrap();
+        assert_eq!(assembly.stale[0].why, StaleReason::StraySpare);
+    }
+}

@@ -211,8 +211,8 @@ pub fn reshape(
             (superblocks, changes)
         }
     };
-    // What is added first: who says that there is a reshape needs it.
-    write_all(opened.iter().zip(&changes).rev())?;
+    let held = assembled.assembly.slots.iter().filter(|slot| slot.candidate().is_some()).count();
+    write_all(in_order(&superblocks, held).into_iter().map(|place| (&opened[place], &changes[place])))?;
     let change = ReshapeChange::between(&array, &superblocks[0]);
     let slots = slots_of(&superblocks);
     let is_resync_due = !assembled.assembly.is_clean;
@@ -225,6 +225,19 @@ pub fn reshape(
     }
     drop(opened);
     stripes::back(reshaped, paths, options, destroy, Watch { clock, progress })
+}
+
+/// The places of a reshape's first superblocks in the order in which they are written, where the first members `held` slots before.
+/// What takes a slot first: who says that there is a reshape needs it. Spares that stay so last: what they alone say is heard by nobody.
+fn in_order(superblocks: &[Superblock1], held: usize) -> Vec<usize> {
+    let turn = |place: &usize| match superblocks[*place].role() {
+        Role::Slot(_) if *place >= held => 0,
+        _ if *place < held => 1,
+        _ => 2,
+    };
+    let mut places: Vec<usize> = (0..superblocks.len()).rev().collect();
+    places.sort_by_key(turn);
+    places
 }
 
 /// A change by superblocks alone.

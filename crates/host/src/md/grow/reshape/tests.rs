@@ -550,3 +550,15 @@ fn a_bitmap_counts_the_events_and_lets_nobody_back_who_was_away() {
         assert_eq!((written.events, written.events_cleared), (events, cleared));
     }
 }
+
+/// A spare that waits on hears last of the reshape: what is cut off before then is on members, whom assembly asks.
+#[test]
+fn spares_that_stay_spares_are_told_of_a_reshape_behind_the_members() {
+    let of = |role: Role| {
+        let mut one = Superblock1::new(Level::Raid5, 4, 2, Uuid([7; 16]));
+        one.dev_roles[0] = role;
+        one
+    };
+    let roles = [Role::Slot(0), Role::Slot(1), Role::Slot(2), Role::Spare, Role::Slot(3)];
+    assert_eq!(super::in_order(&roles.map(of), 3), [4, 2, 1, 0, 3]);
+}
