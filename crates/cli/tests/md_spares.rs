@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{blanks, json, made, ok};
+use common::{blanks, json, made, ok, refused};
 
 /// The names in front of others.
 fn with(names: &str, more: &str) -> String {
@@ -49,20 +49,23 @@ fn spares_that_do_not_know_of_each_other_get_slots_of_their_own() {
     }
 }
 
+/// Arrays, and changes by superblocks alone.
+const CHANGES: [(&str, usize, &str); 9] = [
+    ("-l 1 -n 2 -z 2M -b internal", 2, "--bitmap none"),
+    ("-l 5 -n 3 -c 64 -z 2M", 3, "--bitmap internal"),
+    ("-l 5 -n 3 -c 64 -z 2M", 3, "--size 4M --assume-clean"),
+    ("-l 5 -n 3 -c 64 -z 2M -k ppl", 3, "--consistency-policy resync"),
+    ("-l 1 -n 2 -z 2M", 2, "--raid-devices 3"),
+    ("-l 4 -n 3 -c 64 -z 2M", 3, "--level 5"),
+    ("-l 1 -n 2 -z 2M", 2, "--level 5"),
+    ("-l 5 -n 3 -c 64 -z 2M -p parity-last", 3, "--level 4"),
+    ("-l 5 -n 3 -c 64 -z 2M", 3, "--level 6 --layout preserve"),
+];
+
 /// Power failed before a change had come to the spare, which is then told what the members say, by whoever comes next.
 #[test]
 fn a_spare_that_a_change_did_not_reach_becomes_one_of_the_array_as_it_is() {
-    for (options, count, words) in [
-        ("-l 1 -n 2 -z 2M -b internal", 2, "--bitmap none"),
-        ("-l 5 -n 3 -c 64 -z 2M", 3, "--bitmap internal"),
-        ("-l 5 -n 3 -c 64 -z 2M", 3, "--size 4M --assume-clean"),
-        ("-l 5 -n 3 -c 64 -z 2M -k ppl", 3, "--consistency-policy resync"),
-        ("-l 1 -n 2 -z 2M", 2, "--raid-devices 3"),
-        ("-l 4 -n 3 -c 64 -z 2M", 3, "--level 5"),
-        ("-l 1 -n 2 -z 2M", 2, "--level 5"),
-        ("-l 5 -n 3 -c 64 -z 2M -p parity-last", 3, "--level 4"),
-        ("-l 5 -n 3 -c 64 -z 2M", 3, "--level 6 --layout preserve"),
-    ] {
+    for (options, count, words) in CHANGES {
         let (folder, names, content) = made(options, count, 8);
         let path = folder.path();
         add_apart(path, &names, &["s.img"]);
@@ -87,5 +90,33 @@ fn a_spare_that_a_change_did_not_reach_becomes_one_of_the_array_as_it_is() {
             assert_eq!(detail["left_out"].as_array().map(Vec::len), Some(0), "{told}: {detail}");
         }
         assert!(ok(path, &format!("read{rest}"), b"")[..content.len()] == content, "{told}");
+    }
+}
+
+/// Power failed when a member had the change and the others had not.
+#[test]
+fn a_change_that_was_cut_off_among_the_members_is_finished_as_the_refusal_says() {
+    for (options, count, words) in CHANGES {
+        let (folder, names, content) = made(options, count, 8);
+        let path = folder.path();
+        add_apart(path, &names, &["s.img"]);
+        let (all, told) = (with(&names, "s.img"), format!("{options}, {words}"));
+        let before = common::all(path, &all);
+        ok(path, &format!("grow {words}{all}"), b"");
+        for (name, bytes) in all.split_whitespace().zip(before).skip(1) {
+            std::fs::write(path.join(name), bytes).unwrap();
+        }
+        for word in ["assemble", "assemble --force", "read"] {
+            let refused = refused(path, &format!("{word}{all}"));
+            let said = refused.split('`').nth(3).unwrap_or_default();
+            assert!(said.starts_with("stripewise grow --"), "{told}: {refused}");
+            assert!(!refused.contains("--run") && !refused.contains("--force"), "{told}: {refused}");
+            if word == "read" {
+                ok(path, &format!("{}{all}", said.trim_start_matches("stripewise ")), b"");
+            }
+        }
+        ok(path, &format!("assemble{all}"), b"");
+        ok(path, &format!("check{all}"), b"");
+        assert!(ok(path, &format!("read{all}"), b"")[..content.len()] == content, "{told}");
     }
 }

@@ -42,6 +42,10 @@ pub enum AssemblyError {
     Unsupported { label: String, reason: Unsupported },
     /// A reshape is under way; how far it is, if that is known.
     Reshape { label: String, done_percent: Option<u8> },
+    /// A reshape has ended, and the superblocks of some members do not say so.
+    ReshapeEnded { untold: Vec<String> },
+    /// A change by superblocks alone was cut off before those of some members; what is to be asked of `grow` to finish it.
+    CutOff { behind: Vec<String>, finish: String },
     /// The superblock says no layout where there must be one.
     NoLayout { label: String },
     /// A RAID-0 of several zones whose layout nobody wrote down.
@@ -121,6 +125,16 @@ impl fmt::Display for AssemblyError {
                     _ => f.write_str(", and so does Linux (`mdadm --assemble`)"),
                 }
             }
+            Self::ReshapeEnded { untold } => write!(
+                f,
+                "{}: the array's reshape has ended, which the superblock does not say yet; `stripewise grow --continue` writes it",
+                untold.join(", ")
+            ),
+            Self::CutOff { behind, finish } => write!(
+                f,
+                "{}: `stripewise grow` was cut off before it wrote the superblock; `stripewise grow {finish}` finishes the change",
+                behind.join(", ")
+            ),
             Self::NoLayout { label } => write!(f, "{label}: the layout is not one of this level"),
             Self::Raid0LayoutUnknown { label } => write!(
                 f,

@@ -16,6 +16,7 @@ mod candidate;
 mod choose;
 mod collect;
 mod compare;
+mod cut_off;
 mod error;
 mod new;
 mod start;
@@ -136,6 +137,8 @@ pub enum StaleReason {
     },
     /// A spare that has no place for what the array keeps on each member.
     UnlikeSpare,
+    /// A reshape's last superblocks did not reach it.
+    ReshapeEnded,
 }
 
 impl std::fmt::Display for StaleReason {
@@ -164,6 +167,9 @@ impl std::fmt::Display for StaleReason {
                     "it is a spare with room for {sectors} sectors; the array uses {needed} of each member"
                 )
             }
+            Self::ReshapeEnded => f.write_str(
+                "the array's reshape has ended, which its superblock does not say yet; `stripewise grow --continue` writes it",
+            ),
             Self::UnlikeSpare => f.write_str(
                 "it is a spare without a place for what the array keeps on each member; add it as a new member",
             ),
@@ -282,6 +288,13 @@ impl Assembly {
 /// # Errors
 /// What is wrong with which candidate, or what is missing.
 pub fn assemble(candidates: &[Candidate], options: Options) -> Result<Assembly, AssemblyError> {
+    let mut assembly =
+        put_together(candidates, options).map_err(|error| cut_off::explain(candidates, error))?;
+    cut_off::name_untold(candidates, &mut assembly);
+    Ok(assembly)
+}
+
+fn put_together(candidates: &[Candidate], options: Options) -> Result<Assembly, AssemblyError> {
     let mut chosen = choose::choose(candidates)?;
     compare::check_alike(candidates, &chosen)?;
     if options.force {

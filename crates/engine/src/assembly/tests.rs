@@ -645,6 +645,25 @@ fn spare(level: Level, members: u16, events: u64) -> Candidate {
     spare
 }
 
+/// Power failed after the first superblock of a reshape, which was a spare's; then the members were used.
+#[test]
+fn a_reshape_that_a_spare_alone_tells_of_has_not_begun() {
+    for events in [9, 10] {
+        let mut members = array(Level::Raid5, 3);
+        members.push(spare(Level::Raid5, 3, events));
+        change(&mut members[3], |s| {
+            s.features |= Features::RESHAPE_ACTIVE;
+            (s.new_level, s.new_layout, s.new_chunk_sectors) = (5, 2, 32);
+        });
+        assert!(members[3].superblock.is_reshaped());
+        let assembly = assemble(&members, Options::default()).unwrap();
+        assert_eq!((assembly.in_sync_count(), &*assembly.spares), (3, [3].as_slice()));
+        change(&mut members[3], |s| s.events = 11);
+        let assembly = assemble(&members, Options::default()).unwrap();
+        assert_eq!(assembly.stale[0].why, StaleReason::StraySpare);
+    }
+}
+
 #[test]
 fn a_spare_without_a_place_for_the_arrays_logs_is_left_out() {
     for (log, is_taken) in [(32, true), (8, false)] {
@@ -664,21 +683,47 @@ fn a_spare_without_a_place_for_the_arrays_logs_is_left_out() {
     }
 }
 
-/// Power failed after the first superblock of a reshape, which was a spare's; then the members were used.
+/// Which of the members have a reshape's last superblocks, or those of a size: whatever is wrong with the array, the same way leads out.
 #[test]
-fn a_reshape_that_a_spare_alone_tells_of_has_not_begun() {
-    for events in [9, 10] {
-        let mut members = array(Level::Raid5, 3);
-        members.push(spare(Level::Raid5, 3, events));
-        change(&mut members[3], |s| {
-            s.features |= Features::RESHAPE_ACTIVE;
-            (s.new_level, s.new_layout, s.new_chunk_sectors) = (5, 2, 32);
-        });
-        assert!(members[3].superblock.is_reshaped());
-        let assembly = assemble(&members, Options::default()).unwrap();
-        assert_eq!((assembly.in_sync_count(), &*assembly.spares), (3, [3].as_slice()));
-        change(&mut members[3], |s| s.events = 11);
-        let assembly = assemble(&members, Options::default()).unwrap();
-        assert_eq!(assembly.stale[0].why, StaleReason::StraySpare);
+fn what_a_cut_off_change_did_not_reach_is_told_apart_from_what_is_missing() {
+    for told in 1..4 {
+        for options in [Options::default(), FORCE] {
+            let mut members = array(Level::Raid5, 4);
+            let (ended, reshaped) = members.split_at_mut(told);
+            change_all(ended, |s| (s.events, s.chunk_sectors) = (12, 32));
+            change_all(reshaped, |s| {
+                s.features |= Features::RESHAPE_ACTIVE;
+                (s.new_level, s.new_layout, s.new_chunk_sectors) = (5, 2, 32);
+            });
+            let untold: Vec<String> = reshaped.iter().map(|member| member.label.clone()).collect();
+            match assemble(&members, options) {
+                Err(error) => {
+                    assert_eq!(error, AssemblyError::ReshapeEnded { untold }, "{told}");
+                    assert!(error.to_string().contains("`stripewise grow --continue`"), "{error}");
+                }
+                Ok(assembly) => {
+                    assert_eq!((told, options), (3, FORCE));
+                    assert_eq!(assembly.stale[0].why, StaleReason::ReshapeEnded);
+                }
+            }
+            let mut members = array(Level::Raid5, 4);
+            members.iter_mut().for_each(|member| member.device_sectors *= 2);
+            change_all(&mut members[..told], |s| (s.events, s.size_sectors) = (11, SIZE + 128));
+            change_all(&mut members[..told], |s| s.data_size_sectors = SIZE + 128);
+            let behind: Vec<String> = members[told..].iter().map(|member| member.label.clone()).collect();
+            let error = assemble(&members, options).unwrap_err();
+            let finish = format!("--size {}K", (SIZE + 128) / 2);
+            assert!(error.to_string().contains(&format!("`stripewise grow {finish}`")), "{error}");
+            assert_eq!(error, AssemblyError::CutOff { behind, finish }, "{told}");
+        }
     }
+}
+
+#[test]
+fn what_differs_otherwise_was_not_cut_off() {
+    let mut members = array(Level::Raid5, 3);
+    change(&mut members[2], |s| s.size_sectors = SIZE - 128);
+    assert!(matches!(assemble(&members, Options::default()), Err(AssemblyError::Differs { .. })));
+    change(&mut members[2], |s| s.events = 8);
+    assert!(matches!(assemble(&members, Options::default()), Err(AssemblyError::NeedsRun { .. })));
 }
