@@ -287,11 +287,11 @@ impl Hdd {
             return;
         }
         self.reads.fill(around.now_ns, &self.geometry);
+        self.arm.follow(&self.reads, &self.geometry);
         if !pressed && let Some(least_ns) = self.reads_on_until(around.now_ns) {
             self.look_at_read_ahead(least_ns, around);
             return;
         }
-        self.arm.follow(&self.reads, &self.geometry);
         let destage =
             !self.dirty.is_empty() && (self.queue.is_empty() || (pressed && self.arm.last_was_command()));
         let end_ns = if destage { self.destage(around.now_ns) } else { self.command(around.now_ns) };
@@ -311,10 +311,9 @@ impl Hdd {
     fn reads_on_until(&self, now_ns: u64) -> Option<u64> {
         let least_ns = self.reads.least_ns(now_ns, &self.geometry)?;
         let waits = |tag: &u8| {
-            let command = &self.commands[*tag as usize].command;
-            now_ns.saturating_sub(command.arrival_ns) <= self.limits.ageing_ns
-                && (command.op != CommandOp::Read
-                    || self.reads.on_the_way(command.start, now_ns, &self.geometry).is_none())
+            let pending = &self.commands[*tag as usize];
+            now_ns.saturating_sub(pending.command.arrival_ns) <= self.limits.ageing_ns
+                && (pending.command.op != CommandOp::Read || self.read_through_ns(pending, now_ns).is_none())
         };
         self.queue.iter().all(waits).then_some(least_ns)
     }
@@ -338,10 +337,8 @@ impl Hdd {
         let (start, end) = (pending.command.start, pending.command.end());
         let from_ns = now_ns.max(pending.ready_ns);
         let (work, media_ns, end_ns) = if pending.command.op == CommandOp::Read {
-            let (media_ns, end_ns) = if let Some(reached_ns) =
-                self.reads.on_the_way(start, now_ns, &self.geometry)
-            {
-                (reached_ns.max(from_ns), self.reads.carry_on(end, &self.geometry).max(from_ns))
+            let (media_ns, end_ns) = if let Some(reached_ns) = self.read_through_ns(&pending, now_ns) {
+                (reached_ns, self.reads.carry_on(end, &self.geometry).max(from_ns))
             } else {
                 let miss = self.reads.miss(start, pending.may_carry_on);
                 let place = if miss.from == start { pending.place } else { self.geometry.place(miss.from) };
@@ -363,12 +360,24 @@ impl Hdd {
     fn reached_ns(&self, pending: &Pending, now_ns: u64) -> u64 {
         let from_ns = now_ns.max(pending.ready_ns);
         if pending.command.op == CommandOp::Read {
-            if let Some(reached_ns) = self.reads.on_the_way(pending.command.start, now_ns, &self.geometry) {
-                return reached_ns.max(from_ns);
-            }
-            return self.arm.access_ns(from_ns, pending.place, false);
+            return self
+                .read_through_ns(pending, now_ns)
+                .unwrap_or_else(|| self.arm.access_ns(from_ns, pending.place, false));
         }
         self.arm.access_ns(from_ns, pending.place, true)
+    }
+
+    /// When the run under way has come to a read's first sector, if that is on its way and a seek over what lies between is not
+    /// quicker. Both come to the sector at the same angle, so they differ by whole revolutions or hardly at all. The arm must
+    /// have followed the run.
+    fn read_through_ns(&self, pending: &Pending, now_ns: u64) -> Option<u64> {
+        let from_ns = now_ns.max(pending.ready_ns);
+        let read_ns = self.reads.on_the_way(pending.command.start, now_ns, &self.geometry)?.max(from_ns);
+        if read_ns < from_ns + self.limits.revolution_ns {
+            return Some(read_ns);
+        }
+        let sought_ns = self.arm.access_ns(from_ns, pending.place, false);
+        (read_ns < sought_ns + self.limits.revolution_ns / 2).then_some(read_ns)
     }
 
     /// When a range has been written whose start comes under the head at `media_ns`. What it leaves of a physical sector is read, and

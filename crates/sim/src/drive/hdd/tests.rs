@@ -173,6 +173,38 @@ fn sequential_reader_that_fills_the_read_ahead_loses_no_revolutions() {
     }
 }
 
+/// Runs of 4 MiB with gaps of so many MiB between them, as one reader asks for them; milliseconds that a gap costs.
+fn gap_ms(model: &HddModel, gap: u64, depth: usize) -> f64 {
+    let runs = 100;
+    let ms = |gap: u64| {
+        let mut drive = drive(model);
+        let (mut count, mut at) = (0, 0);
+        let seconds = drive.run(depth, || {
+            let start = at;
+            count += 1;
+            at += 256 + if count % 16 == 0 { gap * MIB } else { 0 };
+            (count <= runs * 16).then_some((CommandOp::Read, start, 256))
+        });
+        seconds * 1e3 / runs as f64
+    };
+    ms(gap) - ms(0)
+}
+
+#[test]
+fn a_gap_is_sought_over_where_that_is_quicker_than_reading_through_it() {
+    let exos = HddModel::new(&Model::load("exos-x20-20tb").unwrap()).unwrap();
+    for model in [model(), exos] {
+        let revolution_ms = model.revolution_ns as f64 / 1e6;
+        for depth in [1, 8] {
+            for gap in [1, 2, 4, 8, 16, 32, 64, 128, 512] {
+                let cost = gap_ms(&model, gap, depth);
+                // A seek over a gap of 512 MiB is a few hundred tracks long.
+                assert!(cost < 3.0 + revolution_ms, "{gap} MiB at depth {depth} cost {cost} ms");
+            }
+        }
+    }
+}
+
 /// Reads of so many KiB by readers that take turns, far from each other; the rate of all in MB/s.
 fn readers(model: &HddModel, count: u64, kib: u64) -> f64 {
     let mut drive = drive(model);
