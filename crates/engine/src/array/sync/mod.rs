@@ -436,7 +436,7 @@ impl Sync {
                     break;
                 }
             }
-            run.begin_one(core, if self.takes_turns { TURN_SECTORS } else { JOB_SECTORS_MAX });
+            run.begin_one(core, if self.takes_turns { TURN_SECTORS } else { self.room.job_sectors() });
             began = true;
         }
         // A run over nothing ends at once.

@@ -4,7 +4,7 @@
 //! finds none free it waits until the active ones are few enough, and then [rests](crate::policy::SyncPolicy::full_rest). On
 //! levels of copies it is a number of sectors, without a rest.
 
-use super::job::JOBS_MAX;
+use super::job::{JOB_SECTORS_MAX, JOBS_MAX};
 use crate::geometry::{Geometry, Shape};
 use crate::policy::Policy;
 use crate::units::{Instant, Nanos, PAGE_SECTORS};
@@ -49,11 +49,14 @@ impl Room {
         self.rests_until
     }
 
+    /// Sectors of a job at most: one that takes more than all of the room would begin anew without a rest.
+    pub(crate) fn job_sectors(&self) -> u64 {
+        let pages = self.sectors - self.sectors % PAGE_SECTORS;
+        pages.clamp(PAGE_SECTORS, JOB_SECTORS_MAX)
+    }
+
     /// Whether another job may begin while so many, with so many sectors, are under way.
     pub(crate) fn may_begin(&mut self, now: Instant, jobs: usize, sectors: u64) -> bool {
-        if jobs == 0 {
-            self.is_full = false;
-        }
         if self.is_full {
             if sectors > self.wake_sectors {
                 return false;
@@ -100,6 +103,24 @@ mod tests {
         let mut room = room(8192, 6144, Nanos::from_millis(6));
         assert!(!room.may_begin(Instant(0), JOBS_MAX, 4096));
         assert!(room.may_begin(Instant(1), JOBS_MAX - 1, 4088), "without a rest");
+    }
+
+    /// A stripe cache of 32 entries, which one job fills.
+    #[test]
+    fn a_room_that_one_job_fills_rests_too() {
+        let mut room = room(256, 192, Nanos::from_millis(6));
+        assert!(room.may_begin(Instant(0), 0, 0));
+        assert!(!room.may_begin(Instant(0), 1, 256));
+        assert!(!room.may_begin(Instant(2), 0, 0), "it was full");
+        assert_eq!(room.rests_until(), Some(Instant(2) + Nanos::from_millis(6)));
+        assert!(room.may_begin(Instant(6_000_002), 0, 0));
+    }
+
+    #[test]
+    fn a_job_is_no_larger_than_the_room() {
+        let of = |sectors| room(sectors, 0, Nanos(0)).job_sectors();
+        assert_eq!([8, 102, 136, 256, 2048].map(of), [8, 96, 136, 256, 256]);
+        assert_eq!(of(6), 8, "a page is the least there is");
     }
 
     #[test]
