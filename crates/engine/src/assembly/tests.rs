@@ -671,7 +671,9 @@ fn a_spare_without_a_place_for_the_arrays_logs_is_left_out() {
         change_all(&mut members, |s| s.set_bitmap(8));
         let mut bitmap = BitmapSuperblock::new(Uuid([7; 16]), SIZE, 65536);
         bitmap.events = 10;
-        members.iter_mut().for_each(|member| member.bitmap = Some(Ok(bitmap.clone())));
+        for member in &mut members {
+            member.bitmap = Some(Ok(bitmap.clone()));
+        }
         members.push(spare(Level::Raid1, 2, 10));
         change(&mut members[2], |s| (s.bblog_offset_sectors, s.bblog_size_sectors) = (log, 8));
         let assembly = assemble(&members, Options::default()).unwrap();
@@ -707,12 +709,14 @@ fn what_a_cut_off_change_did_not_reach_is_told_apart_from_what_is_missing() {
                 }
             }
             let mut members = array(Level::Raid5, 4);
-            members.iter_mut().for_each(|member| member.device_sectors *= 2);
+            for member in &mut members {
+                member.device_sectors *= 2;
+            }
             change_all(&mut members[..told], |s| (s.events, s.size_sectors) = (11, SIZE + 128));
             change_all(&mut members[..told], |s| s.data_size_sectors = SIZE + 128);
             let behind: Vec<String> = members[told..].iter().map(|member| member.label.clone()).collect();
             let error = assemble(&members, options).unwrap_err();
-            let finish = format!("--size {}K", (SIZE + 128) / 2);
+            let finish = format!("--size {}K", SIZE / 2 + 64);
             assert!(error.to_string().contains(&format!("`stripewise grow {finish}`")), "{error}");
             assert_eq!(error, AssemblyError::CutOff { behind, finish }, "{told}");
         }
