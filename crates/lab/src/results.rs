@@ -201,19 +201,19 @@ pub struct Recommendation {
     /// Best value per workload family, with ties.
     pub by_family: Vec<FamilyBest>,
     /// What each value gives and costs, where a recovery runs beside the jobs. Nothing is ranked then: `ranking` and
-    /// `by_family` are empty, and `best` is named by the rule.
+    /// `by_family` are empty, and `best` is named by the rule, or empty where the subject is no limit of the recovery's speed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trade_off: Option<TradeOff>,
     /// Commands that apply it, e.g. the `mdadm --create` line.
     pub commands: Vec<String>,
 }
 
-/// What the values of a speed limit give to the recovery and cost the jobs.
+/// What the subject's values give to a recovery and cost the jobs beside it.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct TradeOff {
-    /// How `best` is chosen, in words.
+    /// How `best` is chosen, in words; or that it is not.
     pub rule: String,
-    /// By family, then by load, then by value, smallest first.
+    /// By family, then by load, then by value: numbers smallest first, others in the plan's order.
     pub rows: Vec<TradeOffRow>,
 }
 
@@ -234,9 +234,9 @@ pub struct TradeOffRow {
     pub bytes_per_second: f64,
     /// The 99th percentile of completion latency in nanoseconds, of the slower direction.
     pub p99_ns: f64,
-    /// Throughput as a share of that at the smallest value.
+    /// Throughput as a share of that at the first value.
     pub throughput_ratio: f64,
-    /// p99 as a multiple of that at the smallest value.
+    /// p99 as a multiple of that at the first value.
     pub p99_ratio: f64,
     /// Its 95 % interval, paired over replicates; none from single runs.
     pub p99_ratio_ci: Option<(f64, f64)>,

@@ -81,6 +81,8 @@ fn trade_off(text: &mut String, results: &StudyResults, trade_off: &TradeOff) {
         "\nTrade-off by workload family, requests in flight and {}{simulated}",
         results.subject
     );
+    let first = trade_off.rows.first().map_or("", |row| row.value.as_str());
+    let (of_first, times_first) = (format!("of {first}"), format!("x {first}"));
     let mut table = Table::new([
         "family",
         "in flight",
@@ -88,9 +90,9 @@ fn trade_off(text: &mut String, results: &StudyResults, trade_off: &TradeOff) {
         "recovery MiB/s",
         "whole member",
         "job MB/s",
-        "of smallest",
+        &of_first,
         "p99",
-        "x smallest",
+        &times_first,
     ]);
     for row in &trade_off.rows {
         table.row([

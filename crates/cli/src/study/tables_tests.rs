@@ -18,6 +18,11 @@ fn cell(target: &str, factors: &[(&str, &str)], replicate: u32, megabytes: u64) 
 
 /// The text of a study, without blanks that only align it.
 fn text(subject: &str, values: &[&str], cells: &[Value]) -> String {
+    text_with(subject, values, cells, &Value::Null)
+}
+
+/// The same of a study that is a trade-off.
+fn text_with(subject: &str, values: &[&str], cells: &[Value], trade_off: &Value) -> String {
     let results: StudyResults = serde_json::from_value(json!({
         "schema_version": 1, "study": "s", "title": "S", "question": "", "simulated": false, "quick": false,
         "subject": subject, "subject_values": values,
@@ -25,7 +30,7 @@ fn text(subject: &str, values: &[&str], cells: &[Value]) -> String {
             "host_kernel": "", "started": "", "wall_seconds": 0.0, "notes": [], "provenance": []},
         "cells": cells,
         "recommendation": {"ranking": [], "best": "", "tied_with": [], "summary": "", "method": "",
-            "weights": {}, "by_family": [], "commands": []},
+            "weights": {}, "by_family": [], "commands": [], "trade_off": trade_off},
     }))
     .unwrap();
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -139,6 +144,19 @@ fn the_rate_of_a_resync_has_a_table() {
         text.contains("resync or recovery: MB/s of each member by chunk\n64K 128K\nrate 2.05 51.2"),
         "{text}"
     );
+}
+
+#[test]
+fn a_trade_off_stands_beside_its_first_value() {
+    let row = |value: &str, ratio: f64| {
+        json!({"family": "random-read", "in_flight": 1, "value": value, "sync_kib_s": 1024.0, "member_seconds": 3600.0,
+            "bytes_per_second": 1e6, "p99_ns": 1e7, "throughput_ratio": ratio, "p99_ratio": ratio, "p99_ratio_ci": null})
+    };
+    let trade_off = json!({"rule": "", "rows": [row("raid5", 1.0), row("raid6", 0.5)]});
+    let text = text_with("level", &["raid5", "raid6"], &[], &trade_off);
+    let heading = "family in flight level recovery MiB/s whole member job MB/s of raid5 p99 x raid5";
+    assert!(text.contains(heading), "{text}");
+    assert!(text.contains("random-read 1 raid6 1.00 60.0 min 1.00 50 % 10.0 ms 0.50"), "{text}");
 }
 
 #[test]

@@ -84,14 +84,14 @@ pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered 
 }
 
 /// The factors that some of the subject's values do not have.
-struct Partial<'a> {
+pub(super) struct Partial<'a> {
     /// Those of one value, which tell no workloads apart.
-    single: BTreeSet<&'a str>,
+    pub(super) single: BTreeSet<&'a str>,
     /// A sentence for each of several values: no workload of theirs has figures for every value.
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
-fn partial<'a>(cells: &[&'a CellResult], question: &Question<'_>) -> Partial<'a> {
+pub(super) fn partial<'a>(cells: &[&'a CellResult], question: &Question<'_>) -> Partial<'a> {
     let mut found = BTreeMap::<&str, BTreeSet<&str>>::new();
     let mut settings = BTreeMap::<&str, BTreeSet<&str>>::new();
     for cell in cells {

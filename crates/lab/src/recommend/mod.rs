@@ -6,7 +6,7 @@
 //! cells it has. A value is tied with the best if the interval of their ratio includes 1, or if they differ by less
 //! than [`MARGIN`]. The best is chosen from the same figures, so any two values may be the ones compared: the
 //! intervals of all pairs hold together (Bonferroni). Cells of a single drive are for reference and do not count. Where a recovery runs beside the jobs, speed
-//! alone is not what is sought: those studies are judged as a trade-off.
+//! alone is not what is sought: those studies are judged as a trade-off, whatever their subject.
 
 mod apply;
 mod bitmap;

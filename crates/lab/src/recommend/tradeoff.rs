@@ -1,12 +1,13 @@
 //! Studies of a recovery under load: no value is best, for what the recovery gains its users pay. Told is what each
-//! value gives and costs, and recommended by a rule that stands in the text.
+//! value gives and costs. Of a limit of the recovery's speed one value is named, by a rule that stands in the text; of
+//! other subjects none, since both the recovery and the jobs may gain or lose by them.
 //!
 //! A cell's p99 is that of its slower direction. Workloads of one family that keep as many requests in flight are told
 //! together, by their geometric mean; ratios are paired over replicates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{FAMILIES, Judgement, Question, commands, family, no_weight};
+use super::{FAMILIES, Judgement, Question, commands, family, groups::partial, no_weight};
 use crate::results::{CellResult, Recommendation, TradeOff, TradeOffRow};
 use crate::stats::{Interval, Mean};
 use crate::units::time;
@@ -60,21 +61,33 @@ struct Group {
     replicates: Vec<Vec<Sample>>,
 }
 
-/// Judges the cells as a trade-off, where they are one: jobs beside a recovery, compared by a limit of its speed.
+/// Judges the cells as a trade-off, where they are one: jobs beside a recovery.
 pub(super) fn judge(cells: &[CellResult], question: &Question<'_>) -> Option<Judgement> {
     let has_both = |c: &CellResult| c.figures.contains_key("sync_kib_s") && c.factors.contains_key("rw");
-    if !question.subject.starts_with("speed_limit_") || !cells.iter().any(has_both) {
+    if !cells.iter().any(has_both) {
         return None;
     }
+    let is_limit = question.subject.starts_with("speed_limit_");
     let mut values: Vec<&String> = question.values.iter().collect();
     values.sort_by_key(|v| v.parse::<u64>().unwrap_or(u64::MAX));
-    let (groups, incomplete) = groups(cells, question.subject, &values);
+    let cells: Vec<&CellResult> =
+        cells.iter().filter(|c| c.target == "array" && c.factors.contains_key("rw")).collect();
+    let is_beside = |c: &&CellResult| c.error.is_some() || c.figures.contains_key("sync_kib_s");
+    let (cells, alone): (Vec<_>, Vec<_>) = cells.into_iter().partition(is_beside);
+    let partial = partial(&cells, question);
+    let (groups, incomplete) = groups(&cells, question.subject, &values, &partial.single);
     let families: Vec<&str> =
         FAMILIES.into_iter().filter(|f| groups.iter().any(|g| g.family == *f)).collect();
     let rows = rows(&groups, &families, &values);
-    let mut notes = Vec::new();
-    if incomplete > 0 {
+    let mut notes = partial.notes;
+    if incomplete > 0 && notes.is_empty() {
         notes.push(format!("{incomplete} workloads lack figures for some value and were not judged."));
+    }
+    if !alone.is_empty() {
+        notes.push(
+            "Jobs that run beside no recovery are not judged with those that do; give them a plan of their own."
+                .to_owned(),
+        );
     }
     if rows.iter().any(|r| r.p99_ratio_ci.is_none()) {
         notes.push("Some cells ran only once, so there is no confidence interval.".to_owned());
@@ -86,20 +99,25 @@ pub(super) fn judge(cells: &[CellResult], question: &Question<'_>) -> Option<Jud
     }
     let is_acceptable =
         |value: &String| rows.iter().filter(|r| r.value == **value && counts(&r.family)).all(is_within);
-    let best = is_judged.then(|| values.iter().rev().find(|v| is_acceptable(v)).copied()).flatten();
+    let best =
+        (is_limit && is_judged).then(|| values.iter().rev().find(|v| is_acceptable(v)).copied()).flatten();
+    let rule = if is_limit { rule(question.subject) } else { NO_RULE.to_owned() };
     let recommendation = Recommendation {
         ranking: Vec::new(),
         best: best.cloned().unwrap_or_default(),
         tied_with: Vec::new(),
-        summary: best.map_or_else(
-            || format!("No {} can be recommended yet.", question.subject),
-            |best| summary(question, best, &values, &rows, &groups),
-        ),
+        summary: match best {
+            Some(best) => summary(question, best, &values, &rows, &groups),
+            None if is_limit || rows.is_empty() => {
+                format!("No {} can be recommended yet.", question.subject)
+            }
+            None => unnamed(question.subject),
+        },
         reasons: Vec::new(),
-        method: rule(question.subject),
+        method: rule.clone(),
         weights: families.iter().map(|f| ((*f).to_owned(), question.weights.of(f))).collect(),
         by_family: Vec::new(),
-        trade_off: Some(TradeOff { rule: rule(question.subject), rows }),
+        trade_off: Some(TradeOff { rule, rows }),
         commands: best.map_or_else(Vec::new, |b| commands(question.subject, b, question.fixed)),
     };
     Some(Judgement { recommendation, notes })
@@ -120,15 +138,33 @@ fn rule(subject: &str) -> String {
     )
 }
 
+/// What stands for the rule where there is none.
+const NO_RULE: &str = "None: the recovery's rate stands beside the throughput and p99 of the jobs, and nothing is ranked. Figures are \
+                       geometric means over the workloads of one family and load, p99 that of the slower direction.";
+
+/// What is said of a subject that is no limit of the recovery's speed.
+fn unnamed(subject: &str) -> String {
+    format!(
+        "This is a trade-off, and no {subject} is recommended: by the speed of the jobs alone, the value that holds the recovery \
+         back most would win. Compare the time of a whole member with the throughput and p99 of the jobs, value by value."
+    )
+}
+
 /// Samples by value, by replicate, by all factors but the subject.
 type Samples = BTreeMap<BTreeMap<String, String>, BTreeMap<u32, Vec<Option<Sample>>>>;
 
-/// Cells by all factors but the subject; and how many workloads are incomplete.
-fn groups(cells: &[CellResult], subject: &str, values: &[&String]) -> (Vec<Group>, usize) {
+/// Cells by all factors but the subject and those that tell no workloads apart; and how many workloads are incomplete.
+fn groups(
+    cells: &[&CellResult],
+    subject: &str,
+    values: &[&String],
+    single: &BTreeSet<&str>,
+) -> (Vec<Group>, usize) {
     let mut by_group = Samples::new();
-    for cell in cells.iter().filter(|c| c.target == "array" && c.factors.contains_key("rw")) {
+    for cell in cells {
         let mut factors = cell.factors.clone();
         let Some(value) = factors.remove(subject) else { continue };
+        factors.retain(|name, _| !single.contains(name.as_str()));
         let Some(place) = values.iter().position(|v| **v == value) else { continue };
         let replicates = by_group.entry(factors).or_default();
         replicates.entry(cell.replicate).or_insert_with(|| vec![None; values.len()])[place] =

@@ -113,6 +113,63 @@ fn a_workload_of_which_nothing_was_recovered_or_done_counts_all_the_same() {
     assert!((none.p99_ns - 1e9).abs() < 1.0 && (none.throughput_ratio - 0.001).abs() < 1e-9, "{none:?}");
 }
 
+/// By the job's speed the value that holds the recovery back most would win, whatever the subject is.
+#[test]
+fn no_value_of_another_subject_is_best_beside_a_recovery() {
+    let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    for cell in &mut cells {
+        let entries = cell.factors.remove("speed_limit_min").unwrap();
+        cell.factors.insert("stripe_cache_size".to_owned(), entries);
+        cell.member_ios = Some(crate::results::MemberIos {
+            requests: 10,
+            request_bytes: 1000,
+            reads: 1_000_000,
+            read_bytes: 1_000_000_000,
+            ..Default::default()
+        });
+    }
+    let advice = judged(&cells, "stripe_cache_size", &Weights::default()).recommendation;
+    assert_eq!((advice.best.as_str(), advice.commands.len()), ("", 0), "{}", advice.summary);
+    assert!(advice.ranking.is_empty() && advice.by_family.is_empty() && advice.reasons.is_empty());
+    assert!(
+        !advice.summary.contains("is best") && advice.summary.contains("trade-off"),
+        "{}",
+        advice.summary
+    );
+    let rows = advice.trade_off.unwrap().rows;
+    assert_eq!(rows.len(), 2 * 3);
+    assert_eq!((rows[2].value.as_str(), rows[2].sync_kib_s.round() as u64), ("50000", 50_000));
+}
+
+#[test]
+fn jobs_beside_no_recovery_are_told_of() {
+    let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    for cell in cells.iter_mut().filter(|c| c.factors["rw"] == "randwrite") {
+        cell.figures.clear();
+    }
+    let judgement = judged(&cells, "speed_limit_min", &Weights::default());
+    assert_eq!(judgement.recommendation.best, "50000");
+    assert!(judgement.notes[0].contains("beside no recovery"), "{:?}", judgement.notes);
+    assert_eq!(judgement.notes.len(), 1, "{:?}", judgement.notes);
+}
+
+/// raid1 has no chunk; where there is one chunk, that keeps no workloads apart.
+#[test]
+fn levels_that_lack_a_factor_of_one_value_stand_beside_each_other() {
+    let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    for cell in &mut cells {
+        let level = cell.factors.remove("speed_limit_min").unwrap();
+        if level != "1000" {
+            cell.factors.insert("chunk".to_owned(), "64K".to_owned());
+        }
+        cell.factors.insert("level".to_owned(), level);
+    }
+    let judgement = judged(&cells, "level", &Weights::default());
+    let rows = judgement.recommendation.trade_off.unwrap().rows;
+    assert_eq!((rows.len(), judgement.notes.len()), (2 * 3, 0), "{:?}", judgement.notes);
+    assert_eq!(judgement.recommendation.best, "");
+}
+
 #[test]
 fn other_studies_are_ranked_as_ever() {
     let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);

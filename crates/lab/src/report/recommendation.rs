@@ -17,7 +17,10 @@ fn hero(html: &mut Html, results: &StudyResults) {
     section(html, results, "recommendation", "Recommendation");
     if advice.best.is_empty() {
         let has_weight = advice.weights.is_empty() || advice.weights.values().any(|weight| *weight > 0.0);
-        html.raw(if has_weight {
+        let is_open = advice.trade_off.as_ref().is_some_and(|trade_off| !trade_off.rows.is_empty());
+        html.raw(if has_weight && is_open {
+            "<p class=\"empty\">No value is best: the table below says what each gives and costs.</p>"
+        } else if has_weight {
             "<p class=\"empty\">No recommendation: the study has too few figures to compare values.</p>"
         } else {
             "<p class=\"empty\">No recommendation: every workload that was studied has weight 0.</p>"

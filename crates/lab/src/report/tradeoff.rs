@@ -1,4 +1,4 @@
-//! What each value of a speed limit gives to a recovery and costs the jobs beside it.
+//! What each value of the subject gives to a recovery and costs the jobs beside it.
 
 use super::html::Html;
 use super::recommendation::{own_colour, value, words};
@@ -10,16 +10,22 @@ use crate::units::{three_digits, time};
 pub(super) fn write(html: &mut Html, results: &StudyResults) {
     let Some(TradeOff { rule, rows }) = &results.recommendation.trade_off else { return };
     super::section(html, results, "trade-off", "The trade-off");
+    let first = rows.first().map_or("", |row| row.value.as_str());
     html.raw("<p class=\"note\">The rule of the recommendation: ").text(rule);
     html.raw(
         " The time is that of a whole member at the rate that was found. Throughput and p99 stand beside ",
     );
-    html.raw("those with the smallest value.</p>");
+    html.raw("those with ").text(first).raw(".</p>");
     html.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"trade-off-title\">");
     html.raw("<table class=\"trade-off\"><thead><tr><th scope=\"col\">Family, requests in flight</th><th scope=\"col\">");
     html.text(&words(&results.subject)).raw("</th><th scope=\"col\">Recovery, MiB/s</th>");
-    html.raw("<th scope=\"col\">Whole member</th><th scope=\"col\">Throughput, MB/s</th><th scope=\"col\">of smallest</th>");
-    html.raw("<th scope=\"col\">p99</th><th scope=\"col\">of smallest</th></tr></thead><tbody>");
+    html.raw(
+        "<th scope=\"col\">Whole member</th><th scope=\"col\">Throughput, MB/s</th><th scope=\"col\">of ",
+    );
+    html.text(first)
+        .raw("</th><th scope=\"col\">p99</th><th scope=\"col\">of ")
+        .text(first)
+        .raw("</th></tr></thead><tbody>");
     let mut last = None;
     for row in rows {
         let is_first = last != Some((&row.family, row.in_flight));
