@@ -184,7 +184,10 @@ fn text(document: &Measurement<'_>) -> String {
             direction_lines(&mut text, name, direction, document.seconds);
         }
     }
-    let figures: Vec<String> = document.figures.iter().map(|(n, v)| format!("{n}={v:.4}")).collect();
+    flush_lines(&mut text, document.figures);
+    let is_told = |name: &str| FLUSH.contains(&name);
+    let figures = document.figures.iter().filter(|(name, _)| !is_told(name));
+    let figures: Vec<String> = figures.map(|(n, v)| format!("{n}={v:.4}")).collect();
     if !figures.is_empty() {
         let _ = writeln!(text, "        {}", figures.join(" "));
     }
@@ -192,6 +195,16 @@ fn text(document: &Measurement<'_>) -> String {
         let _ = writeln!(text, "note: {note}");
     }
     text
+}
+
+/// The figures of flushes, which have lines of their own.
+const FLUSH: [&str; 3] = ["flushes", "flush_mean_ms", "flush_p99_ms"];
+
+/// How long flushes took, where there were any.
+fn flush_lines(text: &mut String, figures: &BTreeMap<String, f64>) {
+    let [Some(flushes), Some(mean_ms), Some(p99_ms)] = FLUSH.map(|name| figures.get(name)) else { return };
+    let _ = writeln!(text, "  sync: {flushes:.0} flushes");
+    let _ = writeln!(text, "        sync (us): avg {:.1}, p99 {:.1}", mean_ms * 1e3, p99_ms * 1e3);
 }
 
 fn direction_lines(text: &mut String, name: &str, direction: &DirectionResult, seconds: f64) {

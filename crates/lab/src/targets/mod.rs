@@ -96,6 +96,7 @@ impl Measurement {
         measured: Measured,
         members: impl IntoIterator<Item = [u64; 4]>,
     ) -> std::result::Result<Self, CellError> {
+        let figures = measured.flush_figures().collect();
         let Measured { seconds, read, write, requests, request_bytes, first_error, .. } = measured;
         if read.errors + write.errors > 0 {
             let first = first_error.map_or_else(String::new, |e| format!(", the first with: {}", named(e)));
@@ -111,14 +112,7 @@ impl Measurement {
                 write_bytes: sum.write_bytes + write_bytes,
                 ..sum
             });
-        Ok(Self {
-            seconds,
-            read,
-            write,
-            member_ios: Some(member_ios),
-            figures: BTreeMap::new(),
-            notes: Vec::new(),
-        })
+        Ok(Self { seconds, read, write, member_ios: Some(member_ios), figures, notes: Vec::new() })
     }
 }
 

@@ -197,9 +197,9 @@ impl Target for ModelTarget {
         };
         let short = beyond(cell, sectors);
         let measured = runner.measured();
-        let (requests, flushes) = (measured.read.ios + measured.write.ios, measured.flushes);
+        let (requests, flushes) = (measured.read.ios + measured.write.ios, measured.flush.ios);
         let mut measurement = Measurement::of_job(&cell.parameters.job, measured, members(&ran.end))?;
-        measurement.figures = ran.figures;
+        measurement.figures.extend(ran.figures);
         measurement.notes.extend(short);
         if flushes > 0 {
             let each = requests as f64 / flushes as f64;
@@ -344,7 +344,7 @@ fn trace(cell: &Cell, config: &SimConfig, cancel: &Arc<AtomicBool>) -> Result<Me
     let mut replay = replay(cell, cancel)?;
     let report = world(cell, config)?.run(&mut replay, None).map_err(|e| CellError(e.to_string()))?;
     let mut measurement = Measurement::of(replay.measured(), members(&report))?;
-    measurement.figures = figures(None, &report);
+    measurement.figures.extend(figures(None, &report));
     measurement.figures.extend(replay.figures());
     Ok(measurement)
 }

@@ -140,7 +140,7 @@ impl Replay {
             seconds: self.start.map_or(0.0, |start| self.end.since(start).as_secs_f64()),
             requests: read.ios + write.ios,
             request_bytes: read.bytes + write.bytes,
-            flushes: self.flush.result().ios,
+            flush: self.flush.result(),
             read,
             write: crate::results::DirectionResult { errors, ..write },
             first_error: [&self.read, &self.write, &self.other, &self.flush]
@@ -149,16 +149,12 @@ impl Replay {
         }
     }
 
-    /// What else was measured, by name and unit.
+    /// What else was measured, by name and unit, beside the flushes.
     pub fn figures(&self) -> Vec<(String, f64)> {
-        let (flush, other) = (self.flush.result(), self.other.result());
+        let other = self.other.result();
         let mut figures = vec![("late_max_ms", self.late_max.0 as f64 / 1e6)];
         if self.speed == Speed::Asap {
             figures.clear();
-        }
-        if flush.ios > 0 {
-            figures.push(("flushes", flush.ios as f64));
-            figures.push(("flush_mean_ms", flush.latency_mean_ns / 1e6));
         }
         if other.ios > 0 {
             figures.push(("discards_and_zeroes", other.ios as f64));

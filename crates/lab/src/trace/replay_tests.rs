@@ -80,7 +80,7 @@ fn large_discards_go_in_pieces_one_after_another() {
     assert_eq!(flush[0].op, Op::Flush);
     end(&mut replay, 20, &flush[0]);
     assert_eq!(replay.next(Instant(20)), Next::Finished);
-    assert_eq!(replay.measured().flushes, 1);
+    assert_eq!(replay.measured().flush.ios, 1);
 }
 
 #[test]

@@ -20,14 +20,28 @@ pub struct Measured {
     pub read: DirectionResult,
     /// Writes; a failed flush counts among their errors.
     pub write: DirectionResult,
-    /// Flushes completed.
-    pub flushes: u64,
+    /// Flushes; those that failed count among the writes' errors.
+    pub flush: DirectionResult,
     /// Reads and writes that completed from the first to the last, ramp included.
     pub requests: u64,
     /// Bytes they moved.
     pub request_bytes: u64,
     /// What failed first with, where something failed.
     pub first_error: Option<IoError>,
+}
+
+impl Measured {
+    /// How long flushes took, by name and unit; nothing without flushes.
+    pub fn flush_figures(&self) -> impl Iterator<Item = (String, f64)> {
+        let millis = |nanos: f64| nanos / 1e6;
+        let figures = [
+            ("flushes", self.flush.ios as f64),
+            ("flush_mean_ms", millis(self.flush.latency_mean_ns)),
+            ("flush_p99_ms", millis(self.flush.latency_p99_ns as f64)),
+        ];
+        let is_any = self.flush.ios > 0;
+        figures.into_iter().filter(move |_| is_any).map(|(name, value)| (name.to_owned(), value))
+    }
 }
 
 /// The counters of one direction while a run goes on.

@@ -39,7 +39,7 @@ pub struct JobRunner {
     last_completion: Instant,
     read: Counters,
     write: Counters,
-    flushes: u64,
+    flush: Counters,
     completed: u64,
     cancel: Cancel,
 }
@@ -108,7 +108,7 @@ impl JobRunner {
             last_completion: Instant::ZERO,
             read: Counters::new(),
             write: Counters::new(),
-            flushes: 0,
+            flush: Counters::new(),
             completed: 0,
             cancel: Cancel::default(),
         })
@@ -153,7 +153,7 @@ impl JobRunner {
             sum.last_completion = sum.last_completion.max(other.last_completion);
             sum.read.add(&other.read);
             sum.write.add(&other.write);
-            sum.flushes += other.flushes;
+            sum.flush.add(&other.flush);
             sum.completed += other.completed;
         }
         sum.measured()
@@ -169,7 +169,7 @@ impl JobRunner {
             seconds: end.since(clock.measure_start).as_secs_f64(),
             read: self.read.result(),
             write: self.write.result(),
-            flushes: self.flushes,
+            flush: self.flush.result(),
             requests: self.completed,
             request_bytes: self.completed * self.block_bytes,
             first_error: self.read.first_error.or(self.write.first_error),
@@ -326,7 +326,7 @@ impl Workload for JobRunner {
         }
         self.last_completion = now;
         if request.op == Op::Flush {
-            self.flushes += 1;
+            self.flush.record(now.since(request.issued), 0);
         } else {
             counters.record(now.since(request.issued), self.block_bytes);
         }

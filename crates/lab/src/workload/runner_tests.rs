@@ -126,7 +126,13 @@ fn fsync_flushes_after_every_nth_write_of_a_job() {
     let mut runner = JobRunner::new(&spec, SECTORS).unwrap();
     let ops: Vec<Op> = drive(&mut runner, |_| 100_000).iter().map(|(_, r)| r.op).collect();
     assert!(ops.iter().enumerate().all(|(i, op)| (*op == Op::Flush) == (i % 4 == 3)), "{ops:?}");
-    assert_eq!(runner.measured().flushes, 25);
+    let flush = runner.measured().flush;
+    assert_eq!((flush.ios, flush.bytes, flush.latency_p99_ns), (25, 0, 100_000));
+    let figures: Vec<_> = runner.measured().flush_figures().collect();
+    let named = [("flushes", 25.0), ("flush_mean_ms", 0.1), ("flush_p99_ms", 0.1)];
+    assert_eq!(figures, named.map(|(name, value)| (name.to_owned(), value)));
+    let none = JobRunner::new(&job(Rw::RandWrite), SECTORS).unwrap().measured();
+    assert_eq!(none.flush_figures().count(), 0);
 }
 
 /// Of each job's requests, writes as `w` and flushes as `f`.
@@ -347,8 +353,8 @@ fn dealt_runners_measure_the_same_time() {
     let each: Vec<_> = dealt.iter().map(JobRunner::measured).collect();
     let sum = JobRunner::joined(&dealt);
     assert!((sum.seconds - 0.01).abs() < 1e-12, "{}", sum.seconds);
-    assert!(each.iter().all(|m| m.flushes > 0 && m.write.ios > 0));
-    assert_eq!(sum.flushes, each[0].flushes + each[1].flushes);
+    assert!(each.iter().all(|m| m.flush.ios > 0 && m.write.ios > 0));
+    assert_eq!(sum.flush.ios, each[0].flush.ios + each[1].flush.ios);
     assert_eq!(sum.write.ios, each[0].write.ios + each[1].write.ios);
     // One whose thread did nothing, and one that met errors.
     let mut dealt = JobRunner::new(&spec, SECTORS).unwrap().dealt(2);
