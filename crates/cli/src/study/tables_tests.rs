@@ -156,7 +156,7 @@ fn a_trade_off_stands_beside_its_first_value() {
     let text = text_with("level", &["raid5", "raid6"], &[], &trade_off);
     let heading = "family in flight level recovery MiB/s whole member job MB/s of raid5 p99 x raid5";
     assert!(text.contains(heading), "{text}");
-    assert!(text.contains("random-read 1 raid6 1.00 60.0 min 1.00 50 % 10.0 ms 0.50"), "{text}");
+    assert!(text.contains("random-read 1 raid6 1.00 1.00 h 1.00 50 % 10.0 ms 0.50"), "{text}");
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn rule(subject: &str) -> String {
 }
 
 /// What stands for the rule where there is none.
-const NO_RULE: &str = "None: the recovery's rate stands beside the throughput and p99 of the jobs, and nothing is ranked. Figures are \
+const NO_RULE: &str = "Nothing is ranked: the recovery's rate stands beside the throughput and p99 of the jobs. Figures are \
                        geometric means over the workloads of one family and load, p99 that of the slower direction.";
 
 /// What is said of a subject that is no limit of the recovery's speed.
