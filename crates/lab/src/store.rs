@@ -171,12 +171,33 @@ impl fmt::Display for StoreError {
                 path.display()
             ),
             Self::NoRun(path, what) => write!(f, "{} holds no run {what}", path.display()),
+            Self::Database(path, e) if is_of_space(e) => {
+                write!(f, "{}: {e}; see whether its file system is full or its drive fails", path.display())
+            }
             Self::Database(path, e) => write!(f, "{}: {e}", path.display()),
         }
     }
 }
 
 impl std::error::Error for StoreError {}
+
+impl StoreError {
+    /// Whether the folder may be one that takes no write: read-only, or on a full file system, where what even a reader writes
+    /// beside the store fails as I/O.
+    fn is_of_writing(&self) -> bool {
+        match self {
+            Self::ReadOnly(_) => true,
+            Self::Database(_, error) => is_of_space(error),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a full file system can be the cause.
+fn is_of_space(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode as Code;
+    matches!(error.sqlite_error_code(), Some(Code::SystemIoFailure | Code::DiskFull))
+}
 
 /// Which results folder would do.
 fn advice(error: &std::io::Error) -> &'static str {
@@ -220,7 +241,7 @@ impl Store {
         let opened = Self::connect(&path, &path, OpenFlags::SQLITE_OPEN_READ_ONLY)
             .and_then(|store| store.check_version().map(|()| store));
         match opened {
-            Err(StoreError::ReadOnly(_)) => Self::open_immutable(&path),
+            Err(error) if error.is_of_writing() => Self::open_immutable(&path),
             other => other,
         }
     }

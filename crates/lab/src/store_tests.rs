@@ -65,6 +65,22 @@ fn a_store_that_is_closed_is_read_without_a_write_whatever_its_name() {
     assert!(refused.contains("copy the folder"), "{refused}");
 }
 
+/// On a full file system a reader's own file beside the store cannot grow, which is an I/O error to `SQLite`.
+#[test]
+fn a_store_on_a_full_file_system_is_read_without_a_write() {
+    let of = |code| {
+        let error = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+        wrap(Path::new("r/store.sqlite"), error)
+    };
+    for code in
+        [rusqlite::ffi::SQLITE_IOERR_SHMSIZE, rusqlite::ffi::SQLITE_FULL, rusqlite::ffi::SQLITE_READONLY]
+    {
+        assert!(of(code).is_of_writing(), "{}", of(code));
+    }
+    assert!(of(rusqlite::ffi::SQLITE_FULL).to_string().contains("file system is full"));
+    assert!(!of(rusqlite::ffi::SQLITE_BUSY).is_of_writing());
+}
+
 #[test]
 fn what_is_put_is_loaded_again_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
