@@ -65,12 +65,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     let wall_seconds = started.elapsed().as_secs_f64();
     let results = study::results(&store, outcome.run, &weights)?;
     let report = folder.join("report.html");
-    write_file(&report, &render(&results)?)?;
-    if args.json {
-        Document::new(stored::RESULTS, &results).print()?;
+    // Neither waits for the other: a report that cannot be written costs no tables, a reader who leaves no report.
+    let written = render(&results).map_err(Into::into).and_then(|html| write_file(&report, &html));
+    let printed = if args.json {
+        Document::new(stored::RESULTS, &results).print()
     } else {
-        print(&tables::study(&results))?;
-    }
+        print(&tables::study(&results))
+    };
+    written.and(printed)?;
     if results.simulated && outcome.found == 0 && !outcome.cancelled {
         say!("{}", pace(&results, wall_seconds));
     }
