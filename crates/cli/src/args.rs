@@ -234,7 +234,7 @@ pub(crate) struct WeightArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StoredArgs {
-    /// Study name or results folder.
+    /// Study name, plan file or results folder.
     pub(crate) study: String,
     #[command(flatten)]
     pub(crate) weights: WeightArgs,
@@ -245,7 +245,7 @@ pub(crate) struct StoredArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Study name or results folder.
+    /// Study name, plan file or results folder.
     pub(crate) study: String,
     #[command(flatten)]
     pub(crate) weights: WeightArgs,
@@ -259,7 +259,7 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Study name or results folder.
+    /// Study name, plan file or results folder.
     pub(crate) study: String,
     #[command(flatten)]
     pub(crate) weights: WeightArgs,

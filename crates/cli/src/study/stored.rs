@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde::Serialize;
 use stripewise_lab::export::export_csv;
+use stripewise_lab::plan::Plan;
 use stripewise_lab::report::render;
 use stripewise_lab::results::StudyResults;
 use stripewise_lab::store::Store;
@@ -23,18 +24,38 @@ pub(crate) fn default_folder(study: &str) -> PathBuf {
     Path::new("stripewise-results").join(study)
 }
 
-/// The results of the latest run in a folder, or in the default folder of a study.
-fn load(study: &str, weight_args: &WeightArgs) -> Result<(PathBuf, StudyResults)> {
-    let weights = weights(weight_args)?;
+/// The folder with the results of a study: its default folder by its name or by the path of its plan, or the folder itself.
+fn folder_of(study: &str) -> Result<PathBuf> {
     let default = default_folder(study);
-    let folder = if default.is_dir() { default } else { PathBuf::from(study) };
-    if !folder.is_dir() {
+    let folder = [default.clone(), PathBuf::from(study)].into_iter().find(|folder| folder.is_dir());
+    if let Some(folder) = folder {
+        return Ok(folder);
+    }
+    if Path::new(study).is_file() {
+        let plan = Plan::read(Path::new(study))?;
+        let folder = default_folder(plan.name());
+        if folder.is_dir() {
+            return Ok(folder);
+        }
         let message = format!(
-            "no results of '{study}': there is neither {} nor a folder of that name; run `stripewise study run` first",
-            default_folder(study).display()
+            "no results of '{}', the study of {study}: there is no folder {}; run `stripewise study run {study}` first, or name \
+             the folder that --results named",
+            plan.name(),
+            folder.display()
         );
         return Err(Impossible(message).into());
     }
+    let message = format!(
+        "no results of '{study}': there is neither {} nor a folder of that name; run `stripewise study run` first",
+        default.display()
+    );
+    Err(Impossible(message).into())
+}
+
+/// The results of the latest run in the folder of a study.
+fn load(study: &str, weight_args: &WeightArgs) -> Result<(PathBuf, StudyResults)> {
+    let weights = weights(weight_args)?;
+    let folder = folder_of(study)?;
     let store = Store::open_existing(&folder)?;
     let run = store.latest_run(None)?;
     let results = results(&store, run, &weights)?;
@@ -89,4 +110,39 @@ pub(crate) fn export(args: &ExportArgs) -> Result<Exit> {
         None => print(&text)?,
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"
+name = "stored-by-path-of-plan"
+title = "t"
+question = "?"
+subject = "chunk"
+[rig]
+drive = "st31000333as"
+count = 3
+[array]
+level = "raid5"
+raid_devices = 3
+[job]
+rw = "read"
+runtime = "1s"
+[factors]
+chunk = ["64K"]
+"#;
+
+    #[test]
+    fn a_plan_is_taken_by_its_path_and_its_name_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("my-plan.toml");
+        std::fs::write(&path, PLAN).unwrap();
+        let error = folder_of(path.to_str().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("no results of 'stored-by-path-of-plan'"), "{error}");
+        let place = default_folder("stored-by-path-of-plan").display().to_string();
+        assert!(error.contains(&place) && error.contains("study run"), "{error}");
+        assert_eq!(folder_of(folder.path().to_str().unwrap()).unwrap(), folder.path());
+    }
 }
