@@ -125,7 +125,7 @@ fn the_command_is_of_the_arrays_that_were_studied() {
         // A RAID-1 has no chunk.
         (
             "chunk",
-            "level = 5",
+            "",
             &format!("level = [\"raid1\", \"raid0\"]\n{chunks}"),
             "--level=0 --raid-devices=5 --chunk=64K",
         ),

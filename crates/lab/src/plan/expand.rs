@@ -133,6 +133,7 @@ impl Plan {
         ];
         for (section, table) in of_plan {
             self.fix(&mut base, section, table)?;
+            self.refuse_both(section, table, &document.factors)?;
         }
         if let Some(part) = part {
             part.name.get_ref().clone_into(&mut base.part);
@@ -144,6 +145,7 @@ impl Plan {
             ];
             for (section, table) in of_part {
                 self.fix(&mut base, section, table)?;
+                self.refuse_both(section, table, &part.factors)?;
                 lists.retain(|name, _| !table.contains_key(name));
             }
             lists.extend(part.factors.clone());
@@ -187,6 +189,17 @@ impl Plan {
             self.set(base, parameter, value)?;
         }
         Ok(())
+    }
+
+    /// Refuses what is fixed and varied in the same place: one of the two would be without effect.
+    fn refuse_both(&self, section: Section, table: &Table, factors: &Factors) -> Result<(), PlanError> {
+        let Some((name, value)) = table.iter().find(|(name, _)| factors.contains_key(*name)) else {
+            return Ok(());
+        };
+        let section = format!("{section:?}").to_lowercase();
+        let message =
+            format!("'{name}' is fixed in [{section}] and varied in [factors]; leave one of them out");
+        Err(self.error(Some(value.span()), message))
     }
 
     fn set(

@@ -54,6 +54,16 @@ fn only_factors_that_apply_multiply() {
 }
 
 #[test]
+fn what_is_fixed_and_varied_in_one_place_is_refused() {
+    let said = fault("[job]\n", "[job]\nrw = \"write\"\n");
+    assert!(said.contains("11"), "the line is told: {said}");
+    assert!(said.contains("'rw' is fixed in [job] and varied in [factors]; leave one of them out"), "{said}");
+    let part = "[[part]]\nname = \"p\"\n[part.job]\nrw = \"write\"\n[part.factors]\nrw = [\"read\"]\n";
+    let said = fault("fill = \"random\"\n", &format!("fill = \"random\"\n{part}"));
+    assert!(said.contains("'rw' is fixed in [job]"), "{said}");
+}
+
+#[test]
 fn overrides_apply_in_order() {
     let quick = cells(Choices { quick: true, ..Choices::default() });
     assert_eq!(quick.len(), 3 * 2 + 3);
@@ -156,6 +166,7 @@ fn layouts_have_their_names_in_full_and_are_not_said_twice() {
         let text =
             SMALL.replace("chunk = [\"32K\", \"64K\", \"128K\"]", &format!("{levels}\nlayout = [{layouts}]"));
         let text = text.replace("subject = \"chunk\"", "subject = \"layout\"");
+        let text = if levels.is_empty() { text } else { text.replace("level = 5\n", "") };
         Plan::parse("small.toml", &text).and_then(|plan| plan.resolve(Choices::default()))
     };
     let values = |levels, layouts| of(levels, layouts).unwrap().subject_values;
