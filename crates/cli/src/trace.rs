@@ -92,12 +92,17 @@ fn show(args: &ShowArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// A number of things in words.
+fn counted(number: usize, name: &str) -> String {
+    format!("{number} {name}{}", if number == 1 { "" } else { "s" })
+}
+
 fn text(summary: &Summary) -> String {
     let mut text = format!(
-        "{}: {} requests of {} clients in {:.3} s on a device of {}; up to {} in flight at once, {:.2} on average\n",
+        "{}: {} of {} in {:.3} s on a device of {}; up to {} in flight at once, {:.2} on average\n",
         summary.file,
-        summary.requests,
-        summary.streams,
+        counted(summary.requests as usize, "request"),
+        counted(summary.streams as usize, "client"),
         summary.seconds,
         print_size(summary.device_bytes),
         summary.in_flight_max,

@@ -2,7 +2,7 @@
 // the mean over replicates; targets the subject does not touch are dashed. Without an axis the subject's
 // values themselves stand along it. A part of the plan without values of the subject has lines of its targets alone.
 
-/** Whiskers with caps; data rows are [x, low, high, colour]. */
+/** Whiskers, cut where the plot ends, with caps at the ends that lie in it; data rows are [x, low, high, colour]. */
 function whiskers(rows) {
   return {
     type: 'custom',
@@ -11,12 +11,15 @@ function whiskers(rows) {
     data: rows.map(([x, low, high, colour]) => ({ value: [x, low, high], itemStyle: { color: colour } })),
     encode: { x: 0, y: [1, 2] },
     tooltip: { show: false },
-    renderItem: (_, api) => {
-      const [x, top] = api.coord([api.value(0), api.value(2)]);
-      const bottom = api.coord([api.value(0), api.value(1)])[1];
+    renderItem: ({ coordSys }, api) => {
+      const [x, high] = api.coord([api.value(0), api.value(2)]);
+      const low = api.coord([api.value(0), api.value(1)])[1];
+      const inside = (y) => Math.min(Math.max(y, coordSys.y), coordSys.y + coordSys.height);
+      const [top, bottom] = [inside(high), inside(low)];
       const stroke = { stroke: api.visual('color'), lineWidth: 1, opacity: 0.75, fill: null };
       const line = (x1, y1, x2, y2) => ({ type: 'line', shape: { x1, y1, x2, y2 }, style: stroke });
-      return { type: 'group', children: [line(x, top, x, bottom), line(x - 3, top, x + 3, top), line(x - 3, bottom, x + 3, bottom)] };
+      const caps = [[top, high], [bottom, low]].filter(([drawn, y]) => Math.abs(drawn - y) < 0.5);
+      return { type: 'group', children: [line(x, top, x, bottom), ...caps.map(([y]) => line(x - 3, y, x + 3, y))] };
     },
   };
 }

@@ -46,6 +46,22 @@ impl Html {
         self.text(&text.replace(" %", "\u{a0}%"))
     }
 
+    /// Appends a text for the terminal, where back-ticks mark what is typed or named.
+    pub(super) fn marked(&mut self, text: &str) -> &mut Self {
+        let parts: Vec<&str> = text.split('`').collect();
+        if parts.len().is_multiple_of(2) {
+            return self.text(text);
+        }
+        for (index, part) in parts.into_iter().enumerate() {
+            if index % 2 == 0 {
+                self.text(part);
+            } else {
+                self.raw("<code>").text(part).raw("</code>");
+            }
+        }
+        self
+    }
+
     /// Appends a value as JSON that can stand in a `<script>` element: nothing in it can close the element
     /// or open a comment, because `<`, `>` and `&` are written as JSON escapes.
     pub(super) fn script_json<T: Serialize>(&mut self, value: &T) -> Result<&mut Self, serde_json::Error> {
@@ -87,6 +103,17 @@ mod tests {
         let json = html.finish();
         assert!(!json.contains(['<', '>', '&', '\u{2028}']));
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), nasty);
+    }
+
+    #[test]
+    fn what_stands_between_back_ticks_is_code() {
+        let marked = |text: &str| {
+            let mut html = Html::default();
+            html.marked(text);
+            html.finish()
+        };
+        assert_eq!(marked("as `a<b` and `c` show"), "as <code>a&lt;b</code> and <code>c</code> show");
+        assert_eq!(marked("a ` alone"), "a ` alone");
     }
 
     #[test]

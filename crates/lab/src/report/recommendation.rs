@@ -156,7 +156,7 @@ fn notes(html: &mut Html, results: &StudyResults) {
         html.raw("<li>A quick run: fewer values and shorter cells than the full plan.</li>");
     }
     for note in notes {
-        html.raw("<li>").text(note).raw("</li>");
+        html.raw("<li>").marked(note).raw("</li>");
     }
     html.raw("</ul></section>");
 }
