@@ -160,3 +160,13 @@ fn replay(args: &ReplayArgs) -> Result<Exit> {
 fn read(path: &Path, partial: bool) -> Result<Trace, TraceError> {
     if partial { Trace::read_partial(path) } else { Trace::read(path) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_is_one_client() {
+        assert_eq!([0, 1, 2].map(|number| counted(number, "client")), ["0 clients", "1 client", "2 clients"]);
+    }
+}
