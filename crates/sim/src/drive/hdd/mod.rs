@@ -311,22 +311,25 @@ impl Hdd {
     fn reads_on_until(&self, now_ns: u64) -> Option<u64> {
         let least_ns = self.reads.least_ns(now_ns, &self.geometry)?;
         let waits = |tag: &u8| {
-            let pending = &self.commands[*tag as usize];
-            now_ns.saturating_sub(pending.command.arrival_ns) <= self.limits.ageing_ns
-                && (pending.command.op != CommandOp::Read || self.read_through_ns(pending, now_ns).is_none())
+            let command = &self.commands[*tag as usize].command;
+            now_ns.saturating_sub(command.arrival_ns) <= self.limits.ageing_ns
         };
-        self.queue.iter().all(waits).then_some(least_ns)
+        let first = self.first_on_the_way();
+        let is_passed = first
+            .is_some_and(|tag| self.read_through_ns(&self.commands[tag as usize], now_ns, true).is_some());
+        (!is_passed && self.queue.iter().all(waits)).then_some(least_ns)
     }
 
     /// Begins the queued command that is reached first, or the oldest if it has waited too long.
     fn command(&mut self, now_ns: u64) -> u64 {
         let oldest = self.commands[self.queue[0] as usize].command;
+        let first = self.first_on_the_way();
         let mut best = 0;
         if self.queue.len() > 1 && now_ns.saturating_sub(oldest.arrival_ns) <= self.limits.ageing_ns {
             let mut best_ns = u64::MAX;
             for (index, &tag) in self.queue.iter().enumerate() {
                 let pending = &self.commands[tag as usize];
-                let reached_ns = self.reached_ns(pending, now_ns);
+                let reached_ns = self.reached_ns(pending, now_ns, first == Some(tag));
                 if reached_ns < best_ns {
                     (best, best_ns) = (index, reached_ns);
                 }
@@ -337,7 +340,7 @@ impl Hdd {
         let (start, end) = (pending.command.start, pending.command.end());
         let from_ns = now_ns.max(pending.ready_ns);
         let (work, media_ns, end_ns) = if pending.command.op == CommandOp::Read {
-            let (media_ns, end_ns) = if let Some(reached_ns) = self.read_through_ns(&pending, now_ns) {
+            let (media_ns, end_ns) = if let Some(reached_ns) = self.read_through_ns(&pending, now_ns, true) {
                 (reached_ns, self.reads.carry_on(end, &self.geometry).max(from_ns))
             } else {
                 let miss = self.reads.miss(start, pending.may_carry_on);
@@ -356,24 +359,35 @@ impl Hdd {
         end_ns
     }
 
-    /// When the head could be at the command's first sector.
-    fn reached_ns(&self, pending: &Pending, now_ns: u64) -> u64 {
+    /// The first of the queued reads that the run under way comes to.
+    fn first_on_the_way(&self) -> Option<u8> {
+        let start = |tag: &u8| self.commands[*tag as usize].command.start;
+        let is_passed = |tag: &&u8| {
+            self.commands[**tag as usize].command.op == CommandOp::Read
+                && self.reads.is_on_the_way(start(tag))
+        };
+        self.queue.iter().filter(is_passed).min_by_key(|tag| start(tag)).copied()
+    }
+
+    /// When the head could be at the command's first sector, which `is_first` on the way or not.
+    fn reached_ns(&self, pending: &Pending, now_ns: u64, is_first: bool) -> u64 {
         let from_ns = now_ns.max(pending.ready_ns);
         if pending.command.op == CommandOp::Read {
             return self
-                .read_through_ns(pending, now_ns)
+                .read_through_ns(pending, now_ns, is_first)
                 .unwrap_or_else(|| self.arm.access_ns(from_ns, pending.place, false));
         }
         self.arm.access_ns(from_ns, pending.place, true)
     }
 
     /// When the run under way has come to a read's first sector, if that is on its way and a seek over what lies between is not
-    /// quicker. Both come to the sector at the same angle, so they differ by whole revolutions or hardly at all. The arm must
-    /// have followed the run.
-    fn read_through_ns(&self, pending: &Pending, now_ns: u64) -> Option<u64> {
+    /// quicker. Both come to the sector at the same angle, so they differ by whole revolutions or hardly at all. Only to the first on
+    /// the way is a seek considered: what lies between the others is wanted too, and would be left behind. The arm must have
+    /// followed the run.
+    fn read_through_ns(&self, pending: &Pending, now_ns: u64, is_first: bool) -> Option<u64> {
         let from_ns = now_ns.max(pending.ready_ns);
         let read_ns = self.reads.on_the_way(pending.command.start, now_ns, &self.geometry)?.max(from_ns);
-        if read_ns < from_ns + self.limits.revolution_ns {
+        if !is_first || read_ns < from_ns + self.limits.revolution_ns {
             return Some(read_ns);
         }
         let sought_ns = self.arm.access_ns(from_ns, pending.place, false);

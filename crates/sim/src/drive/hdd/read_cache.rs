@@ -158,12 +158,17 @@ impl ReadCache {
     /// When the run under way comes to a sector ahead of it, if it does so before it stops; a time in the
     /// past if the segment has the sector.
     pub(super) fn on_the_way(&self, start: u64, now_ns: u64, geometry: &Geometry) -> Option<u64> {
-        let stream = self.stream?;
-        let segment = &self.segments[stream.segment];
-        if start < segment.start || start > stream.limit || stream.reached > stream.limit {
-            return None;
-        }
-        Some(if start < segment.end { now_ns } else { stream.run.end_ns(geometry, start + 1) })
+        let stream = self.stream.filter(|_| self.is_on_the_way(start))?;
+        let is_read = start < self.segments[stream.segment].end;
+        Some(if is_read { now_ns } else { stream.run.end_ns(geometry, start + 1) })
+    }
+
+    /// Whether the run under way comes to a sector before it stops, or its segment has it.
+    pub(super) fn is_on_the_way(&self, start: u64) -> bool {
+        self.stream.is_some_and(|stream| {
+            let from = self.segments[stream.segment].start;
+            from <= start && start <= stream.limit && stream.reached <= stream.limit
+        })
     }
 
     /// Carries the run under way on for a command that ends at `end`; returns when it gets there.

@@ -205,6 +205,21 @@ fn a_gap_is_sought_over_where_that_is_quicker_than_reading_through_it() {
     }
 }
 
+#[test]
+fn a_deep_queue_of_one_sequential_reader_is_served_in_order() {
+    for name in ["st31000333as", "st3000dm001", "exos-x20-20tb"] {
+        let model = HddModel::new(&Model::load(name).unwrap()).unwrap();
+        for (depth, sectors) in [(31, 128), (31, 512), (31, 2048), (8, 2048)] {
+            let mut drive = drive(&model);
+            drive.run(depth, sequential(CommandOp::Read, 0, 3000 * MIB, sectors));
+            // What is in front of it in the queue, at less than the medium's rate, and the first seek.
+            let bound_ms = depth as f64 * sectors as f64 * 512.0 / 100e3 + 60.0;
+            let most = drive.latency_max_ms();
+            assert!(most < bound_ms, "{name}, {depth} reads of {sectors} sectors: {most} ms");
+        }
+    }
+}
+
 /// Reads of so many KiB by readers that take turns, far from each other; the rate of all in MB/s.
 fn readers(model: &HddModel, count: u64, kib: u64) -> f64 {
     let mut drive = drive(model);
