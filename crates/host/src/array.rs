@@ -85,17 +85,11 @@ impl Array {
         if shards > 1 {
             volume.stripe_cache_size = (volume.stripe_cache_size / shards).max(CACHE_ENTRIES_MIN);
         }
-        let mut sectors = volume.geometry.member_sectors.clone();
         let journal = volume.metadata.as_ref().and_then(|metadata| metadata.journal);
-        if let Some(journal) = journal {
-            // It holds no slot: it may be shorter.
-            let least = sectors.iter().min().copied().unwrap_or(0);
-            sectors.resize(journal.place.member.index(), least);
-            sectors.push(0);
-        }
+        let journal = journal.map(|start| start.place.member.index());
+        let sectors = members::sizes_to_journal(&volume.geometry.member_sectors, journal);
         let members = members::open_all(&members, &sectors, shards)?;
-        let before_journal = journal.map_or(members.len(), |journal| journal.place.member.index());
-        volume.rotational = members::are_rotational(&members[..before_journal]);
+        volume.rotational = members::are_rotational(&members[..journal.unwrap_or(members.len())]);
         let members = members.into_iter().map(Arc::new).collect::<Vec<_>>();
         Ok(Self {
             shards: (0..shards)

@@ -2,14 +2,13 @@
 //! was acknowledged is there, what was being written is there or not, and parity agrees. The log is followed and written on, again
 //! and again. Without the log the same runs lose data, which shows that the test can fail.
 
-use std::collections::BTreeMap;
+mod power_cut;
+
+use std::ops::{Deref, DerefMut};
 
 use stripewise_engine::array::slots::SlotSet;
 use stripewise_engine::geometry::{Geometry, GeometrySpec, Shape};
-use stripewise_engine::io::{
-    Action, ActionQueue, AdminCommand, ArrayEvent, Compute, Flags, Input, IoError, IoResult, MemberIo, Op,
-    Request, RequestId, Role,
-};
+use stripewise_engine::io::{AdminCommand, ArrayEvent, Flags, Input, IoResult, Op, Request, RequestId, Role};
 use stripewise_engine::journal::{
     Head, JournalPlace, JournalStart, JournalStorage, RowBlock, RowMember, recover,
 };
@@ -28,6 +27,8 @@ use stripewise_parity::{Lost, Stripe, kernels};
 use stripewise_sim::Data;
 use stripewise_sim::bytes::BytesStore;
 use stripewise_sim::random::Random;
+
+use power_cut::{Load, Pending, content, put};
 
 const CHUNK: u64 = 32;
 const MEMBER_SECTORS: u64 = 8 * CHUNK;
@@ -89,33 +90,24 @@ impl Kind {
     }
 }
 
-enum Pending {
-    Io(MemberIo, ActionQueue),
-    Compute(Compute, ActionQueue),
-}
-
 struct Run {
     kind: Kind,
-    volume: Volume,
-    bytes: BytesStore,
-    pending: Vec<Pending>,
-    in_flight: BTreeMap<u32, SectorRange>,
-    /// What was acknowledged last, by sector: the write's number.
-    acknowledged: Vec<u32>,
-    /// Contents by a write's number, where it wrote.
-    random: Random,
-    now: Instant,
-    ids: u32,
+    load: Load,
     has_log: bool,
-    /// The journal takes no more writes.
-    is_journal_broken: bool,
-    journal_failures: u32,
 }
 
-/// The content of a sector: of the write that wrote it.
-fn content(sector: u64, write: u32) -> [u8; 512] {
-    let mut random = Random::new(sector << 32 | u64::from(write));
-    std::array::from_fn(|i| if write == 0 { 0 } else { (random.next_u64() >> (i % 7)) as u8 })
+impl Deref for Run {
+    type Target = Load;
+
+    fn deref(&self) -> &Load {
+        &self.load
+    }
+}
+
+impl DerefMut for Run {
+    fn deref_mut(&mut self) -> &mut Load {
+        &mut self.load
+    }
 }
 
 impl Run {
@@ -137,98 +129,18 @@ impl Run {
         let lost = if random.below(3) == 0 { kind.lost(&mut random, SlotSet::EMPTY) } else { SlotSet::EMPTY };
         kind.tell(&mut bytes, lost);
         let volume = start(kind, &mut bytes, lost, Some(next).filter(|_| has_log), seed);
-        let acknowledged = vec![0; volume.geometry().array_sectors() as usize];
-        Self {
-            kind,
-            volume,
-            bytes,
-            pending: Vec::new(),
-            in_flight: BTreeMap::new(),
-            acknowledged,
-            random,
-            now: Instant::ZERO,
-            ids: 0,
-            has_log,
-            is_journal_broken: false,
-            journal_failures: 0,
-        }
-    }
-
-    fn input(&mut self, input: Input) {
-        let mut out = ActionQueue::default();
-        self.volume.handle(self.now, input, &mut out);
-        self.volume.check_invariants();
-        for action in &out.actions {
-            match *action {
-                Action::Io(io) => self.pending.push(Pending::Io(io, out.clone())),
-                Action::Compute(compute) => self.pending.push(Pending::Compute(compute, out.clone())),
-                Action::Complete { id, result: Ok(()) } => {
-                    let range = self.in_flight.remove(&id.0).unwrap();
-                    for sector in range.start..range.end() {
-                        self.acknowledged[sector as usize] = id.0;
-                    }
-                }
-                // It may be there in part.
-                Action::Complete { result, .. } => {
-                    assert!(self.is_journal_broken && result == Err(IoError::ReadOnly), "{result:?}");
-                }
-                Action::Event(ArrayEvent::JournalFailed) => self.journal_failures += 1,
-                Action::Replied { .. } | Action::Event(_) => {}
-            }
-        }
-    }
-
-    fn write(&mut self) {
-        let sectors = self.volume.geometry().array_sectors();
-        let count = [1, 4, 8, 16, 32, 64, 96, 120][self.random.below(8) as usize];
-        let start = self.random.below(sectors - count);
-        let range = SectorRange::new(start, count);
-        if self.in_flight.values().any(|other| other.overlaps(range)) {
-            return;
-        }
-        self.ids += 1;
-        let id = RequestId(self.ids);
-        *self.bytes.request(id) = (start..range.end()).flat_map(|s| content(s, id.0)).collect();
-        self.in_flight.insert(id.0, range);
-        let flags =
-            Flags { sync: self.random.below(2) == 0, more: self.random.below(2) == 0, ..Flags::default() };
-        self.input(Input::Request(Request { id, op: Op::Write, range, flags }));
-    }
-
-    fn answer(&mut self) {
-        if self.pending.is_empty() {
-            if let Some(deadline) = self.volume.next_deadline() {
-                self.now = self.now.max(deadline);
-                self.input(Input::Timer);
-            }
-            return;
-        }
-        let index = self.random.below(self.pending.len() as u64) as usize;
-        match self.pending.swap_remove(index) {
-            Pending::Io(io, out) => {
-                let is_refused = self.is_journal_broken && io.member == self.kind.journal();
-                let result = if is_refused { Err(IoError::Media) } else { Ok(()) };
-                if !is_refused {
-                    self.bytes.io(&io, &out);
-                }
-                self.input(Input::IoDone { tag: io.tag, result });
-            }
-            Pending::Compute(compute, out) => {
-                let verdict = self.bytes.compute(&compute, &out);
-                self.input(Input::Computed { tag: compute.tag, verdict });
-            }
-        }
+        Self { kind, load: Load::new(volume, bytes, random), has_log }
     }
 
     /// Goes on for some steps; in one of so many a member fails, while the level survives it, or one that failed comes back.
     fn work(&mut self, steps_max: u64, fails_in: u64) {
         let steps = 50 + self.random.below(steps_max);
         for _ in 0..steps {
-            if self.in_flight.len() < 6 && self.random.below(6) == 0 && !self.is_journal_broken {
+            if self.in_flight.len() < 6 && self.random.below(6) == 0 && self.broken.is_none() {
                 self.write();
             }
             if self.random.below(fails_in) == 0 {
-                let slot = Slot(self.random.below(self.kind.slots.into()) as u16);
+                let slot = Slot(self.load.random.below(self.kind.slots.into()) as u16);
                 if self.volume.member_of(slot).is_none() {
                     self.take_back(slot);
                 } else if self.volume.survives_without(slot) {
@@ -263,7 +175,7 @@ impl Run {
             if let Pending::Io(io, out) = pending
                 && io.op == Op::Write
                 && self.random.below(2) == 0
-                && !(self.is_journal_broken && io.member == self.kind.journal())
+                && self.broken != Some(io.member)
             {
                 let is_log = io.member == self.kind.journal() && io.range.count > 8;
                 if !is_log {
@@ -311,7 +223,7 @@ impl Run {
         });
         self.volume = self::start(kind, &mut self.bytes, lost, start, seed);
         self.now = Instant::ZERO;
-        self.is_journal_broken = false;
+        self.broken = None;
     }
 
     /// What is wrong; of what was being written it is noted what is there.
@@ -434,11 +346,6 @@ fn block(bytes: &mut BytesStore, member: MemberIndex, sector: u64) -> Vec<u8> {
 
 fn superblock(bytes: &mut BytesStore, member: MemberIndex) -> Superblock1 {
     Superblock1::parse(&bytes.member(member)[(SUPERBLOCK * 512) as usize..], SUPERBLOCK).unwrap()
-}
-
-fn put(bytes: &mut BytesStore, member: MemberIndex, sector: u64, content: &[u8]) {
-    let start = (sector * 512) as usize;
-    bytes.member(member)[start..start + content.len()].copy_from_slice(content);
 }
 
 /// The array without these members, its log written on from here.
@@ -591,13 +498,14 @@ fn an_array_whose_journal_fails_takes_no_more_writes_and_its_log_is_followed() {
     for seed in 0..200 {
         let mut run = Run::new(seed, true);
         run.work(600, 1 << 40);
-        run.is_journal_broken = true;
+        run.load.broken = Some(run.kind.journal());
         while !run.pending.is_empty() {
             run.answer();
         }
-        failures += run.journal_failures;
+        let has_failed = run.events.contains(&ArrayEvent::JournalFailed);
+        failures += u32::from(has_failed);
         let range = SectorRange::new(0, 8);
-        if run.journal_failures > 0 {
+        if has_failed {
             let request = Request { id: RequestId(0), op: Op::Write, range, flags: Flags::default() };
             run.input(Input::Request(request));
             assert!(run.pending.is_empty(), "nothing is asked of the members");
@@ -628,10 +536,10 @@ fn writes_end_however_short_the_log_is() {
             run.answer();
         }
         assert_eq!(run.wrong(), [] as [String; 0], "seed {seed}");
-        let journal = superblock(&mut run.bytes, run.kind.journal());
+        let journal = superblock(&mut run.load.bytes, run.kind.journal());
         assert_eq!(journal.resync_offset_sectors, superblock_1::MAX_SECTOR, "seed {seed}");
         let tail = journal.journal_tail_sectors().unwrap();
-        let block = block(&mut run.bytes, run.kind.journal(), tail);
+        let block = block(&mut run.load.bytes, run.kind.journal(), tail);
         let block = MetaBlock::parse(&block, Seed::of(&UUID)).unwrap();
         assert!(block.payloads.is_empty(), "seed {seed}: a clean array's log has nothing to apply");
     }

@@ -1,17 +1,16 @@
 //! Power cuts on a RAID-5 with partial parity logs that loses a member at the same moment: what was acknowledged, and
 //! not being written to, is still there. Without the logs the same runs lose data, which shows that the test can fail.
 
-use std::collections::BTreeMap;
+mod power_cut;
+
+use std::ops::{Deref, DerefMut};
 
 use stripewise_engine::geometry::{Geometry, GeometrySpec};
-use stripewise_engine::io::{
-    Action, ActionQueue, AdminCommand, Area, Compute, Flags, Input, IoResult, MemberIo, Op, Request,
-    RequestId,
-};
+use stripewise_engine::io::{AdminCommand, Area, Input, IoResult, Op};
 use stripewise_engine::metadata::{MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::ppl::{LogPlace, MemberStorage, PplReport, recover};
-use stripewise_engine::units::{Instant, MemberIndex, SectorRange, Slot};
+use stripewise_engine::units::{MemberIndex, SectorRange, Slot};
 use stripewise_engine::volume::{Volume, VolumeConfig};
 use stripewise_format::level::{Layout, Level};
 use stripewise_format::ppl::{PplEntry, PplHeader, parity_checksum, signature};
@@ -22,6 +21,8 @@ use stripewise_format::uuid::Uuid;
 use stripewise_sim::Data;
 use stripewise_sim::bytes::BytesStore;
 use stripewise_sim::random::Random;
+
+use power_cut::{Load, Pending, content, put};
 
 const MEMBERS: u16 = 4;
 /// Waits for a slot.
@@ -55,28 +56,23 @@ fn superblock(member: u16, log_sectors: Option<u64>) -> MemberMetadata {
     MemberMetadata { superblock: Superblock::V1(Box::new(superblock)), sector: SUPERBLOCK, bad_blocks: None }
 }
 
-enum Pending {
-    Io(MemberIo, ActionQueue),
-    Compute(Compute, ActionQueue),
-}
-
 struct Run {
-    volume: Volume,
-    bytes: BytesStore,
-    pending: Vec<Pending>,
-    in_flight: BTreeMap<u32, SectorRange>,
-    /// What was acknowledged last, by sector: the write's number.
-    acknowledged: Vec<u32>,
-    random: Random,
-    now: Instant,
-    ids: u32,
+    load: Load,
     log_sectors: u64,
 }
 
-/// The content of a sector: of the write that wrote it.
-fn content(sector: u64, write: u32) -> [u8; 512] {
-    let mut random = Random::new(sector << 32 | u64::from(write));
-    std::array::from_fn(|i| if write == 0 { 0 } else { (random.next_u64() >> (i % 7)) as u8 })
+impl Deref for Run {
+    type Target = Load;
+
+    fn deref(&self) -> &Load {
+        &self.load
+    }
+}
+
+impl DerefMut for Run {
+    fn deref_mut(&mut self) -> &mut Load {
+        &mut self.load
+    }
 }
 
 impl Run {
@@ -119,78 +115,8 @@ impl Run {
         for member in (0..members).map(MemberIndex).filter(|_| log_sectors.is_some()) {
             put(&mut bytes, member, LOG, &log(0, Vec::new()));
         }
-        let acknowledged = vec![0; volume.geometry().array_sectors() as usize];
-        let (pending, in_flight) = (Vec::new(), BTreeMap::new());
-        Self {
-            volume,
-            bytes,
-            pending,
-            in_flight,
-            acknowledged,
-            random: Random::new(seed),
-            now: Instant::ZERO,
-            ids: 0,
-            log_sectors: log_sectors.unwrap_or_default(),
-        }
-    }
-
-    fn input(&mut self, input: Input) {
-        let mut out = ActionQueue::default();
-        self.volume.handle(self.now, input, &mut out);
-        self.volume.check_invariants();
-        for action in &out.actions {
-            match *action {
-                Action::Io(io) => self.pending.push(Pending::Io(io, out.clone())),
-                Action::Compute(compute) => self.pending.push(Pending::Compute(compute, out.clone())),
-                Action::Complete { id, result } => {
-                    assert_eq!(result, Ok(()));
-                    let range = self.in_flight.remove(&id.0).unwrap();
-                    for sector in range.start..range.end() {
-                        self.acknowledged[sector as usize] = id.0;
-                    }
-                }
-                Action::Replied { .. } | Action::Event(_) => {}
-            }
-        }
-    }
-
-    fn write(&mut self) {
-        self.ids += 1;
-        let sectors = self.volume.geometry().array_sectors();
-        let count = [1, 4, 8, 16, 32, 64, 96, 120][self.random.below(8) as usize];
-        let start = self.random.below(sectors - count);
-        let range = SectorRange::new(start, count);
-        // Overlaps would leave the order of two contents open; the checker of the swarm has them.
-        if self.in_flight.values().any(|other| other.overlaps(range)) {
-            return;
-        }
-        let id = RequestId(self.ids);
-        *self.bytes.request(id) = (start..range.end()).flat_map(|s| content(s, id.0)).collect();
-        self.in_flight.insert(id.0, range);
-        let flags =
-            Flags { sync: self.random.below(2) == 0, more: self.random.below(2) == 0, ..Flags::default() };
-        self.input(Input::Request(Request { id, op: Op::Write, range, flags }));
-    }
-
-    fn answer(&mut self) {
-        if self.pending.is_empty() {
-            if let Some(deadline) = self.volume.next_deadline() {
-                self.now = self.now.max(deadline);
-                self.input(Input::Timer);
-            }
-            return;
-        }
-        let index = self.random.below(self.pending.len() as u64) as usize;
-        match self.pending.swap_remove(index) {
-            Pending::Io(io, out) => {
-                self.bytes.io(&io, &out);
-                self.input(Input::IoDone { tag: io.tag, result: Ok(()) });
-            }
-            Pending::Compute(compute, out) => {
-                let verdict = self.bytes.compute(&compute, &out);
-                self.input(Input::Computed { tag: compute.tag, verdict });
-            }
-        }
+        let load = Load::new(volume, bytes, Random::new(seed));
+        Self { load, log_sectors: log_sectors.unwrap_or_default() }
     }
 
     /// Goes on for some steps, up to so many, and begins a write in one of so many.
@@ -287,11 +213,6 @@ fn log(generation: u64, entries: Vec<PplEntry>) -> Vec<u8> {
     PplHeader { signature: signature(&UUID), generation, entries }.to_bytes()
 }
 
-fn put(bytes: &mut BytesStore, member: MemberIndex, sector: u64, content: &[u8]) {
-    let start = (sector * 512) as usize;
-    bytes.member(member)[start..start + content.len()].copy_from_slice(content);
-}
-
 fn on_member(bytes: &mut BytesStore, member: MemberIndex, sector: u64) -> [u8; 512] {
     let start = ((DATA_OFFSET + sector) * 512) as usize;
     bytes.member(member)[start..start + 512].try_into().unwrap()
@@ -383,8 +304,8 @@ fn entries_say_that_parity_is_right_only_where_a_resync_has_made_it_so() {
         let mut run = Run::with(seed, true, Some(0));
         for member in 0..MEMBERS {
             let start = (DATA_OFFSET * 512) as usize;
-            let random = &mut run.random;
-            run.bytes.member(MemberIndex(member))[start..].fill_with(|| random.below(256) as u8);
+            let Load { bytes, random, .. } = &mut run.load;
+            bytes.member(MemberIndex(member))[start..].fill_with(|| random.below(256) as u8);
         }
         run.work(2_000, 8);
         run.cut();

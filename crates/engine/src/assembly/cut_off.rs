@@ -30,7 +30,7 @@ pub(super) fn explain(candidates: &[Candidate], error: AssemblyError) -> Assembl
     if untold.iter().any(has_slot) {
         return AssemblyError::ReshapeEnded { untold: named(untold) };
     }
-    let Some(freshest) = freshest(candidates) else { return error };
+    let Some(Candidate { superblock: freshest, .. }) = freshest(candidates) else { return error };
     let behind = left_behind(candidates, freshest);
     match behind.iter().find(|index| has_slot(index)) {
         Some(first) => {
@@ -67,10 +67,10 @@ fn untold_of_end(candidates: &[Candidate]) -> Vec<usize> {
     follow_reshape(&mut superblocks)
 }
 
-/// The superblock that the others are to follow.
-fn freshest(candidates: &[Candidate]) -> Option<&Superblock> {
+/// Whom the others are to follow. Of a spare with as many events nobody knows whether it has heard of the change.
+pub fn freshest(candidates: &[Candidate]) -> Option<&Candidate> {
     let has_slot = |one: &Superblock| matches!(one.role(), Role::Slot(_));
-    candidates.iter().map(|one| &one.superblock).max_by_key(|one| (one.events(), has_slot(one)))
+    candidates.iter().max_by_key(|one| (one.superblock.events(), has_slot(&one.superblock)))
 }
 
 /// Those that a change by superblocks alone did not reach.

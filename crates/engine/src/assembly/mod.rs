@@ -24,6 +24,7 @@ mod take_back;
 
 pub use candidate::{Candidate, Offered, Wanted, offered, wanted};
 pub use compare::{Difference, difference};
+pub use cut_off::freshest;
 pub use error::AssemblyError;
 pub use new::assemble_new;
 

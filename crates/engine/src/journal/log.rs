@@ -41,7 +41,7 @@ impl<'a> Log<'a> {
         let Shape::Parity(shape) = geometry.shape() else {
             panic!("only levels with parity have a write journal")
         };
-        let sectors = place.data_sectors / BLOCK_SECTORS * BLOCK_SECTORS;
+        let sectors = place.ring_sectors();
         Self { geometry, shape, seed: Seed::of(set_uuid), place, sectors }
     }
 

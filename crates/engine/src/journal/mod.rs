@@ -18,6 +18,7 @@ mod rows;
 mod tests;
 
 use stripewise_format::bad_blocks::BadRange;
+use stripewise_format::journal::BLOCK_SECTORS;
 
 use crate::geometry::{Geometry, Holds, Place};
 use crate::io::{IoResult, Role};
@@ -66,6 +67,13 @@ pub struct JournalPlace {
     pub data_sectors: u64,
     /// Where in it the log begins, as the superblock says.
     pub tail_sectors: u64,
+}
+
+impl JournalPlace {
+    /// Sectors of the ring: whole blocks.
+    pub(crate) const fn ring_sectors(&self) -> u64 {
+        self.data_sectors / BLOCK_SECTORS * BLOCK_SECTORS
+    }
 }
 
 /// The meta block that comes next: where it must be, and its sequence number.

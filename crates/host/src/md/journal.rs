@@ -110,10 +110,8 @@ impl Assembled {
         let candidates = table.iter().copied().chain(journal.map(Some));
         let specs = candidates.map(|candidate| candidate.map_or(Ok(MemberSpec::Missing), spec));
         let specs: Vec<MemberSpec> = specs.collect::<Result<_, _>>()?;
-        let mut sectors = self.assembly.geometry.member_sectors.clone();
-        sectors.resize(table.len(), sectors.iter().min().copied().unwrap_or(0));
-        // A journal holds no slot: it may be shorter.
-        sectors.extend(journal.map(|_| 0));
+        let slots = &self.assembly.geometry.member_sectors;
+        let sectors = members::sizes_to_journal(slots, journal.map(|_| table.len()));
         let devices = members::open_all(&specs, &sectors, 1)?;
         self.check_unchanged()?;
         Ok(devices)

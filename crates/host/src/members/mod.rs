@@ -156,6 +156,16 @@ pub(crate) fn open_all(specs: &[MemberSpec], sectors: &[u64], shards: u32) -> Re
         .collect()
 }
 
+/// The data sizes that members must have, of the slots first, up to a write journal in this place. It holds no slot: it may be shorter.
+pub(crate) fn sizes_to_journal(slots: &[u64], journal: Option<usize>) -> Vec<u64> {
+    let mut sectors = slots.to_vec();
+    if let Some(place) = journal {
+        sectors.resize(place, slots.iter().min().copied().unwrap_or(0));
+        sectors.push(0);
+    }
+    sectors
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]
 fn io_error(error: std::io::Error) -> IoError {
     error.raw_os_error().map_or(IoError::Range, io_error_from_errno)

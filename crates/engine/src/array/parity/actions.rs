@@ -10,7 +10,7 @@ use crate::io::{
     Action, ActionQueue, Buf, Compute, IoError, Kernel, Op, Operand, OperandList, Role, Seg, SegList, Tag,
 };
 use crate::mutation::{self, Mutation};
-use crate::units::{PAGE_SECTORS, SectorRange, Slot};
+use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
 impl Parity {
     /// The pages of a slot between two sectors of the window.
@@ -61,6 +61,25 @@ impl Parity {
             return self.page_segs(out, op, slot, op.sectors());
         }
         request_segs(core, out, op, SlotSet::one(slot))
+    }
+
+    /// Names the bytes of one row of that content.
+    pub(super) fn add_block(
+        &mut self,
+        core: &mut Core,
+        op: &StripeOp,
+        slot: Slot,
+        row: u32,
+        block: &mut Vec<Seg>,
+    ) {
+        if !op.covered.contains(slot) || op.drained(core).contains(slot) {
+            let entry = self.windows.get(op.window).entries[row as usize];
+            return block.push(Seg { buf: Buf::Page { entry, slot, offset: 0 }, bytes: PAGE_BYTES as u32 });
+        }
+        let of_slot = op.pieces.iter().filter(|p| op.map.data_slot(p.data) == slot);
+        for piece in of_slot.filter_map(|p| p.clip((row, row + 1))) {
+            block.push(core.request_seg(piece.request, piece.sector, u64::from(piece.count)));
+        }
     }
 
     #[inline]
@@ -268,17 +287,11 @@ impl Parity {
         whole: &IoRecord,
     ) {
         let slot = whole.slot;
-        let is_from_request = op.covered.contains(slot) && !op.drained(core).contains(slot);
         let fua = op.pieces.iter().any(|p| p.fua);
         for row in op.rows.0..op.rows.1 {
-            let segs = if is_from_request && !out.is_phantom {
-                let of_slot = op.pieces.iter().filter(|p| op.map.data_slot(p.data) == slot);
-                let of_row = of_slot.filter_map(|p| p.clip((row, row + 1)));
-                out.add_segs(of_row.map(|p| core.request_seg(p.request, p.sector, u64::from(p.count))))
-            } else {
-                let page = PAGE_SECTORS as u32;
-                self.page_segs(out, op, slot, (row * page, (row + 1) * page))
-            };
+            let mut block = Vec::new();
+            self.add_block(core, op, slot, row, &mut block);
+            let segs = out.add_segs(block);
             let start = op.range.start + u64::from(row - op.rows.0) * PAGE_SECTORS;
             op.pending += 1;
             let range = SectorRange::new(start, PAGE_SECTORS);

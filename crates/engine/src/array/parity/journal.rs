@@ -28,7 +28,7 @@ use super::op::{Step, StripeOp};
 use super::plan::parity_slots;
 use crate::array::core::{Core, Owner};
 use crate::array::slots::SlotSet;
-use crate::io::{ActionQueue, Buf, IoError, IoResult, Kernel, Op, Operand, OperandList, Seg, Verdict};
+use crate::io::{ActionQueue, IoError, IoResult, Kernel, Op, Operand, OperandList, Seg, Verdict};
 use crate::journal::{Head, JournalPlace, JournalStart, array_sector};
 use crate::metadata::StateChange;
 use crate::units::{MemberIndex, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, SectorRange, Slot};
@@ -69,7 +69,7 @@ pub(crate) enum LogEnd {
 
 impl JournalTail {
     /// The superblocks say that the log begins here.
-    pub(crate) const fn is_recorded(&mut self, tail_sectors: u64) {
+    pub(crate) const fn record(&mut self, tail_sectors: u64) {
         self.recorded_sectors = tail_sectors;
         self.is_recorded_anew = true;
     }
@@ -147,7 +147,7 @@ impl Journal {
     pub(super) fn new(start: &JournalStart, set_uuid: &Uuid) -> Self {
         let JournalStart { place, next } = *start;
         let seed = Seed::of(set_uuid);
-        let sectors = place.data_sectors / BLOCK_SECTORS * BLOCK_SECTORS;
+        let sectors = place.ring_sectors();
         let position_sectors = place.tail_sectors;
         let first = (next.position_sectors + sectors - position_sectors) % sectors;
         Self {
@@ -232,25 +232,12 @@ impl Parity {
         }
         let slot = logged_slot(op, number % slots.len());
         let mut block = Vec::new();
-        self.block(core, op, slot, row, &mut block);
+        self.add_block(core, op, slot, row, &mut block);
         let segs = out.add_segs(block);
         let first = out.operands.len() as u32;
         out.operands.push(Operand { role: op.map.operand_role(slot), segs });
         let sources = OperandList { first, count: 1 };
         Self::compute(out, key, op, Kernel::Checksum, PAGE_BYTES, sources, OperandList::default());
-    }
-
-    /// Names the bytes of a block of one row.
-    fn block(&mut self, core: &mut Core, op: &StripeOp, slot: Slot, row: u32, block: &mut Vec<Seg>) {
-        let is_from_request = op.covered.contains(slot) && !op.drained(core).contains(slot);
-        if !is_from_request {
-            let entry = self.windows.get(op.window).entries[row as usize];
-            return block.push(Seg { buf: Buf::Page { entry, slot, offset: 0 }, bytes: PAGE_BYTES as u32 });
-        }
-        let of_slot = op.pieces.iter().filter(|p| op.map.data_slot(p.data) == slot);
-        for piece in of_slot.filter_map(|p| p.clip((row, row + 1))) {
-            block.push(core.request_seg(piece.request, piece.sector, u64::from(piece.count)));
-        }
     }
 
     /// Writes a unit of what waits, if none is being written and there is room; or asks for some.
@@ -412,7 +399,7 @@ impl Parity {
             let mut blocks = Vec::new();
             for number in 0..per_row {
                 let slot = logged_slot(op, number);
-                self.block(core, op, slot, row, &mut blocks);
+                self.add_block(core, op, slot, row, &mut blocks);
             }
             unit.add(payloads, blocks, per_row as u64);
         }

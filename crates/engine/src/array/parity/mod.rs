@@ -27,10 +27,10 @@ mod window;
 
 use std::collections::VecDeque;
 
-use super::core::{Core, IoRecord, Owner, RequestKey, RequestState};
-use super::slab::Slab;
 use stripewise_format::uuid::Uuid;
 
+use super::core::{Core, IoRecord, Owner, RequestKey, RequestState};
+use super::slab::Slab;
 use crate::geometry::ParityShape;
 use crate::io::{ActionQueue, Flags, IoError, IoResult, Op, Request, SegList};
 use crate::journal::JournalStart;

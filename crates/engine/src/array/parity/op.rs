@@ -254,7 +254,7 @@ impl Parity {
             uptodate,
             lost: core.lost(rows.end()).union(core.bad(rows)).union(op.unreadable),
             failed: core.failed,
-            is_journaled: self.journal.is_some() && op.kind == Kind::Write,
+            is_journaled: !op.for_journal.is_empty(),
         }
     }
 
@@ -338,7 +338,6 @@ impl Parity {
     /// Plans, and asks for the pages that are missing.
     fn read_missing(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         if op.is_whole_write() && !core.read_only && !reads_beside_whole_writes(core, op) {
-            op.for_journal = self.for_journal(op);
             op.parity = parity_slots(op.map.p, op.map.q).minus(core.failed);
             op.plan = WritePlan::whole(!op.parity.union(op.for_journal).is_empty());
             return self.set_prereading(op, false);
@@ -362,7 +361,6 @@ impl Parity {
             }
             Ok(plan) => {
                 op.plan = plan;
-                op.for_journal = self.for_journal(op);
                 op.parity = view.parity().minus(core.failed);
                 for slot in plan.read.iter() {
                     let segs = self.page_segs(out, op, slot, op.sectors());
@@ -372,12 +370,6 @@ impl Parity {
         }
         let prereading = op.kind == Kind::Write && op.pending > 0;
         self.set_prereading(op, prereading);
-    }
-
-    /// Parity that a write journal is to have.
-    fn for_journal(&self, op: &StripeOp) -> SlotSet {
-        let is_journaled = self.journal.is_some() && op.kind == Kind::Write;
-        if is_journaled { parity_slots(op.map.p, op.map.q) } else { SlotSet::EMPTY }
     }
 
     /// Queues an operation's pieces again, to be done row by row.

@@ -3,6 +3,7 @@
 use super::Parity;
 use super::log::Logs;
 use super::op::{Kind, StripeOp};
+use super::plan::parity_slots;
 use super::single::Of;
 use super::window::{Owned, Piece, Rows, share};
 use crate::array::core::Core;
@@ -231,6 +232,9 @@ impl Parity {
         op.data = SlotSet::first(core.geometry.raid_disks());
         op.data.remove(map.p);
         map.q.iter().for_each(|q| op.data.remove(*q));
+        if kind == Kind::Write && self.journal.is_some() {
+            op.for_journal = parity_slots(map.p, map.q);
+        }
         let first_row = self.windows.number(window) * self.windows.rows + u64::from(rows.0);
         op.range = SectorRange::new(first_row * PAGE_SECTORS, u64::from(rows.1 - rows.0) * PAGE_SECTORS);
         op

@@ -144,7 +144,7 @@ impl Keeper {
         }
         self.members.iter_mut().flatten().for_each(|m| m.is_joining = false);
         if let (Some(journal), Some(tail)) = (&mut core.journal, self.state.journal_tail_sectors) {
-            journal.is_recorded(tail);
+            journal.record(tail);
         }
     }
 

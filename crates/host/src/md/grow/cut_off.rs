@@ -2,24 +2,17 @@
 
 use std::path::PathBuf;
 
-use stripewise_engine::assembly::Candidate as Offered;
+use stripewise_engine::assembly::{Candidate as Offered, freshest};
 use stripewise_format::bitmap::{BitmapSuperblock, Bits};
 use stripewise_format::grow::{Changed, bitmap_area, follow, is_dropped, is_left_behind};
-use stripewise_format::superblock_1::Role;
 
 use super::super::assemble::{Found, look};
 use super::super::probe;
 use super::{Area, Assembled, GrowProblem};
 
-/// Whom the others are to follow. Of a spare with as many events nobody knows whether it has heard of the change.
-fn freshest(candidates: &[Offered]) -> Option<Offered> {
-    let has_slot = |one: &Offered| matches!(one.superblock.role(), Role::Slot(_));
-    candidates.iter().max_by_key(|one| (one.superblock.events(), has_slot(one))).cloned()
-}
-
 /// Takes what a change that was cut off left an event behind as what it would have become. Answers which those are.
 pub(super) fn follow_all(candidates: &mut [Offered]) -> Vec<usize> {
-    let Some(freshest) = freshest(candidates) else {
+    let Some(freshest) = freshest(candidates).cloned() else {
         return Vec::new();
     };
     let mut followed = Vec::new();
@@ -40,7 +33,7 @@ pub(super) fn follow_all(candidates: &mut [Offered]) -> Vec<usize> {
 /// Takes out what a change of the level that was cut off left no place: their superblocks are still to be cleared. Answers their paths,
 /// and what they offered.
 pub(super) fn take_out_dropped(found: &mut Found) -> Vec<(PathBuf, Offered)> {
-    let Some(freshest) = freshest(&found.candidates) else {
+    let Some(freshest) = freshest(&found.candidates).cloned() else {
         return Vec::new();
     };
     let mut dropped = Vec::new();

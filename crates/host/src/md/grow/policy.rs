@@ -1,7 +1,6 @@
 //! What makes a RAID-5 whole after a crash: a resync, or partial parity logs.
 
 use stripewise_engine::assembly::Consistency;
-use stripewise_engine::level::Level;
 use stripewise_format::grow::{Update, check_ppl, with_ppl, without_bitmap};
 
 use super::{
@@ -19,20 +18,16 @@ pub(super) fn decide(assembled: &Assembled, policy: Policy, update: Update) -> R
                 "an array without redundancy has no consistency policy: nothing is resynced",
             ));
         }
-        (Policy::Ppl, Consistency::Bitmap) if assembly.geometry.level != Level::Raid5 => {
-            check_ppl(&candidates[assembly.freshest].superblock).map_err(GrowProblem::Bitmap)?;
-        }
-        (_, Consistency::Bitmap) => {
-            return Err(GrowProblem::refused(
-                "the array has a bitmap; take it away first, with --bitmap none",
-            ));
-        }
         // Decided before.
         (_, Consistency::Journal) => return Err(has_journal()),
-        (Policy::Resync, Consistency::Ppl) => {}
-        (Policy::Ppl, Consistency::None | Consistency::Resync) => {
+        (Policy::Resync, Consistency::Bitmap | Consistency::Ppl) => {}
+        // What can never be comes before what is in the way.
+        (Policy::Ppl, Consistency::None | Consistency::Resync | Consistency::Bitmap) => {
             check_ppl(&candidates[assembly.freshest].superblock).map_err(GrowProblem::Bitmap)?;
         }
+    }
+    if assembly.consistency == Consistency::Bitmap {
+        return Err(GrowProblem::refused("the array has a bitmap; take it away first, with --bitmap none"));
     }
     require_quiet(assembly, "the consistency policy")?;
     let changed = |index: usize| {
