@@ -12,6 +12,7 @@ use super::flash::Flash;
 use crate::models::SsdModel;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use stripewise_engine::units::SECTOR_BYTES;
 
 /// A program under way: when it ends, its die, and how many bytes of the host it holds.
 type Program = Reverse<(u64, usize, u64)>;
@@ -53,7 +54,7 @@ impl WriteBuffer {
             programs_max: model.programs_max as usize,
             collection_permille: model.collection_permille,
             block_bytes: model.block_bytes,
-            extents: Extents::new(model.streams),
+            extents: Extents::new(model.streams, model.write_buffer_bytes / SECTOR_BYTES),
             is_short: false,
             arriving_bytes: 0,
             held_bytes: 0,

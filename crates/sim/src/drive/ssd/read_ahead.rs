@@ -1,7 +1,8 @@
 //! Sequential streams and what is read ahead for them.
 //!
 //! A read that begins where an earlier one ended continues its stream; from then on the drive keeps so many
-//! sectors beyond it on their way. The stream used longest ago makes room for a new one.
+//! sectors beyond it on their way, and a read that begins among these continues it too, such as one behind a chunk of parity.
+//! The stream used longest ago makes room for a new one.
 
 use super::flash::Flash;
 use crate::models::SsdModel;
@@ -49,7 +50,10 @@ impl ReadAhead {
         end: u64,
         flash: &mut Flash,
     ) -> (u64, u64) {
+        let is_ahead =
+            |s: &Stream| !s.ready_ns.is_empty() && s.next < start && start / self.page_sectors < s.asked;
         let found = self.streams.iter().rposition(|s| s.next == start);
+        let found = found.or_else(|| self.streams.iter().rposition(is_ahead));
         let Some(place) = found.filter(|_| self.ahead_sectors > 0) else {
             self.begin(end);
             return self.pages(now_ns, from_ns, start, end, flash);
@@ -131,6 +135,24 @@ mod tests {
             assert!((waited_ns >= model.read_ns) == (number < 2), "read {number} waited {waited_ns} ns");
             now_ns = last_ns + 100_000;
         }
+    }
+
+    #[test]
+    fn what_is_skipped_within_what_was_read_ahead_ends_no_stream() {
+        let model = SsdModel::new(&Model::load("ssd-dc-s3700-800gb").unwrap()).unwrap();
+        let (mut flash, mut reads) = (Flash::new(&model), ReadAhead::new(&model));
+        let mut now_ns = 0;
+        // A RAID-5's member: four chunks of data, one of parity.
+        for number in (0..400).filter(|number| number % 5 != 4) {
+            let (_, last_ns) = reads.read(now_ns, now_ns, number * 128, number * 128 + 128, &mut flash);
+            let waited_ns = last_ns - now_ns;
+            assert!((waited_ns >= model.read_ns) == (number < 2), "read {number} waited {waited_ns} ns");
+            now_ns = last_ns + 1_000_000;
+        }
+        assert_eq!(reads.streams.len(), 1);
+        // Farther than that is another.
+        reads.read(now_ns, now_ns, 1 << 30, (1 << 30) + 128, &mut flash);
+        assert_eq!(reads.streams.len(), 2);
     }
 
     #[test]

@@ -128,6 +128,15 @@ fn random_writes_wear_the_drive_by_its_write_amplification_and_sequential_ones_d
     let bytes = 400.0 * 1_048_576.0;
     let sequential = programs(&mut sequential(Write, 0, 400 * MIB, 8), bytes);
     let random = programs(&mut random(Write, 400 * 256, &model), bytes);
+    // As an array's rows come that are not done in the order of their numbers: each 16 commands in some other order.
+    let mut next = 0_u64;
+    let mut shuffled = || {
+        let (round, turn) = (next / 16, next % 16);
+        next += 1;
+        (next <= 400 * 256).then_some((Write, (round * 16 + turn * 7 % 16) * 8, 8))
+    };
+    let shuffled = programs(&mut shuffled, bytes);
+    assert_near("programs of neighbours that come out of turn", shuffled / sequential, 1.0, 0.02);
     let expected = 1.0 + model.collection_permille as f64 / 1000.0;
     assert_near("programs of random to sequential writes", random / sequential, expected, 0.02);
 }
