@@ -341,6 +341,9 @@ bench_args! {
     layout "layout" "LAYOUT" "Array",
     /// Number of stripe cache entries [default: 256]
     stripe_cache_size "stripe-cache-size" "N" "Array",
+    /// Number of worker threads beside md's own that handle stripes, with --policy linux-6.1 on a model; locks between them
+    /// are not modelled [default: 0]
+    group_thread_cnt "group-thread-cnt" "N" "Array",
     /// Number of serving threads of a real array, each with its share of the stripes and of the stripe cache; jobs are
     /// assigned to them in turn, long requests of one job go to several [default: 1]
     shards "shards" "N" "Array",
@@ -402,11 +405,11 @@ bench_args! {
     ramp_time "ramp_time" "TIME" "Workload",
     /// Drive model [default: st31000333as]
     drive "drive" "MODEL" "Rig (--on model)",
-    /// Controller model, or several as MODEL:COUNT + MODEL [default: 88sx6081-pci32]
+    /// Controller model, or several as MODEL:COUNT + MODEL [default: the drive's]
     controller "controller" "MODEL" "Rig (--on model)",
-    /// CPU model [default: opteron-244]
+    /// CPU model [default: the drive's]
     cpu "cpu" "MODEL" "Rig (--on model)",
-    /// Block-layer model [default: linux-block-2.6.27]
+    /// Block-layer model [default: the drive's]
     block "block" "MODEL" "Rig (--on model)",
 }
 

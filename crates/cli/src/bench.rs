@@ -22,14 +22,8 @@ use crate::exit::{Exit, Impossible};
 use crate::output::{Document, print};
 use crate::progress::{Bar, cancel_flag};
 
-/// What holds unless an option says otherwise: the rig of the chunk-size study.
-const RIG: [(&str, &str); 5] = [
-    ("drive", "st31000333as"),
-    ("controller", "88sx6081-pci32"),
-    ("cpu", "opteron-244"),
-    ("block", "linux-block-2.6.27"),
-    ("runtime", "5s"),
-];
+/// What holds unless an option says otherwise: the drive of the chunk-size study. The rest of the rig is the drive's usual one.
+const DEFAULTS: [(&str, &str); 2] = [("drive", "st31000333as"), ("runtime", "5s")];
 
 #[derive(Serialize)]
 struct Measurement<'a> {
@@ -98,12 +92,13 @@ fn cell(
     besides: impl FnOnce(&mut Parameters) -> Result<(), String>,
 ) -> Result<Cell, String> {
     let mut parameters = Parameters::default();
-    for (name, value) in RIG.into_iter().chain(args.parameters()) {
+    for (name, value) in DEFAULTS.into_iter().chain(args.parameters()) {
         parameters.set(name, value).map_err(|e| format!("{}: {e}", option(name)))?;
         if name == "raid_devices" {
             parameters.set("count", value)?;
         }
     }
+    parameters.rig = parameters.rig.completed().map_err(|e| format!("the rig: {e}"))?;
     besides(&mut parameters)?;
     for (name, _) in args.parameters() {
         if parameters.work == Work::Trace && is_idle(name, &parameters) {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use serde::Serialize;
 use stripewise_lab::load_model;
-use stripewise_sim::models::{BUILT_IN, Model, Parameter, Value};
+use stripewise_sim::models::{BUILT_IN, Companions, Model, Parameter, Value};
 
 use crate::args::ModelsCommand;
 use crate::calibrate;
@@ -29,7 +29,16 @@ struct List<'a> {
 struct ModelDocument<'a> {
     #[serde(flatten)]
     line: ModelLine<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rig: Option<RigDocument<'a>>,
     parameters: Vec<ParameterDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct RigDocument<'a> {
+    controller: &'a str,
+    cpu: &'a str,
+    block: &'a str,
 }
 
 #[derive(Serialize)]
@@ -90,7 +99,12 @@ fn show(name: &str, json: bool) -> Result<Exit> {
     let model = load_model(name)?;
     if json {
         let parameters = model.parameters.iter().map(document).collect();
-        Document::new("stripewise.model/1", ModelDocument { line: line(&model), parameters }).print()?;
+        let rig = model.rig.as_ref().map(|r| RigDocument {
+            controller: &r.controller,
+            cpu: &r.cpu,
+            block: &r.block,
+        });
+        Document::new("stripewise.model/1", ModelDocument { line: line(&model), rig, parameters }).print()?;
         return Ok(Exit::Done);
     }
     let mut text = format!("{} ({}): {}\n{}\n\n", model.name, model.kind.name(), model.title, model.file);
@@ -108,6 +122,12 @@ fn show(name: &str, json: bool) -> Result<Exit> {
         if let Some(note) = &parameter.note {
             let _ = writeln!(text, "    note: {note}");
         }
+    }
+    if let Some(Companions { controller, cpu, block }) = &model.rig {
+        let _ = writeln!(
+            text,
+            "\nused with, where a rig does not say: controller {controller}, cpu {cpu}, block {block}"
+        );
     }
     let count = |kind: &str| model.parameters.iter().filter(|p| p.kind.name() == kind).count();
     let _ = write!(

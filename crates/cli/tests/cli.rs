@@ -247,7 +247,7 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
         (&["luks", "dump", "nosuch.img"], "nosuch.img"),
         (&["luks", "dump", "small.img"], "no LUKS header"),
         (&["bench", "--shards", "2"], "modelled"),
-        (&["bench", "--controller", "nvme-pcie4-x4"], "'nvme-pcie4-x4:1 + nvme-pcie4-x4'"),
+        (&["bench", "--raid-devices", "9"], "'88sx6081-pci32:8 + 88sx6081-pci32'"),
         (&["bench", "--on", "memory", "--member-size", "8m", "--shards", "2", "--direct", "0"], "page cache"),
     ];
     for (args, said) in cases {

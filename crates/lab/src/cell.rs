@@ -13,11 +13,11 @@ pub const ENGINE_HASH: &str = env!("STRIPEWISE_ENGINE_HASH");
 const KEY_SCHEMA: u32 = 3;
 
 /// How many threads serve the array, and what it keeps beside its data: the requests are the same.
-const SAME_REQUESTS: [&str; 4] = ["shards", "bitmap", "bitmap_chunk", "bitmap_delay"];
+const SAME_REQUESTS: [&str; 5] = ["group_thread_cnt", "shards", "bitmap", "bitmap_chunk", "bitmap_delay"];
 
 /// Parameters that came later, with the value that stands for what all arrays were before: where they have it they decide nothing
 /// new, and what was measured before them is found again.
-const LATER: [(&str, &str); 1] = [("bitmap", "none")];
+const LATER: [(&str, &str); 2] = [("bitmap", "none"), ("group_thread_cnt", "0")];
 
 /// The parameters every result names besides its factors, because families are told by them.
 const ALWAYS_NAMED: [&str; 7] = ["rw", "rwmixread", "bs", "numjobs", "iodepth", "trace", "speed"];
@@ -158,6 +158,14 @@ mod tests {
             parameters.set("shards", shards).unwrap();
             Cell::new(parameters, &["chunk"], &["chunk"], 0, 1)
         };
+        let workers = |threads: &str| {
+            let mut parameters = Parameters::default();
+            parameters.set("policy", "linux-6.1").unwrap();
+            parameters.set("group_thread_cnt", threads).unwrap();
+            Cell::new(parameters, &["chunk"], &["chunk"], 0, 1)
+        };
+        assert_eq!(workers("0").seed(), workers("4").seed());
+        assert_ne!(workers("0").key("a"), workers("4").key("a"));
         assert_eq!(shards("1").seed(), shards("2").seed());
         assert_ne!(shards("1").key("a"), shards("2").key("a"));
     }

@@ -1,5 +1,6 @@
 //! The CPU: cores that serve requests and commands as they come, and md's one thread of the array, which on the first core
-//! computes parity and sends what passes the stripe cache, one piece after another.
+//! computes parity and sends what passes the stripe cache, one piece after another; with workers (`group_thread_cnt`), these
+//! take pieces on the next cores.
 //!
 //! Requests of one stream come from one thread: what the kernel does for them until their commands are issued is done on
 //! that thread's time, one request after another; but what passes the stripe cache is md's thread's to send, and what dm-crypt
@@ -32,6 +33,8 @@ impl Thread {
 pub(crate) struct Cpu {
     model: CpuModel,
     free_ns: Vec<u64>,
+    /// The first cores: md's thread and its workers.
+    array_cores: usize,
     /// When each thread that submits is free.
     threads: Vec<u64>,
     /// The thread on whose time the world acts; none in an interrupt.
@@ -42,10 +45,11 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    pub(crate) fn new(model: &CpuModel) -> Self {
+    pub(crate) fn new(model: &CpuModel, group_thread_cnt: usize) -> Self {
         Self {
             model: model.clone(),
             free_ns: vec![0; model.cores],
+            array_cores: group_thread_cnt.saturating_add(1).min(model.cores),
             busy_ns: 0,
             parity_ns: 0,
             threads: Vec::new(),
@@ -105,10 +109,10 @@ impl Cpu {
     }
 
     fn serve_array(&mut self, now_ns: u64, cost_ns: u64) -> u64 {
-        let end = self.free_ns[0].max(now_ns) + cost_ns;
-        self.free_ns[0] = end;
+        let free_ns = self.free_ns[..self.array_cores].iter_mut().min().expect("a CPU has a core");
+        *free_ns = (*free_ns).max(now_ns) + cost_ns;
         self.busy_ns += cost_ns;
-        end
+        *free_ns
     }
 
     /// Copies between a caller's buffer and cached pages, on the thread acted for, and through the memory that all cores
@@ -172,6 +176,7 @@ impl Cpu {
             sources.saturating_sub(1) * m.xor_byte_ps
         };
         let rows = compute.bytes.div_ceil(PAGE_BYTES);
-        (compute.bytes * arithmetic_ps.max(touched * m.memory_byte_ps) / 1000, rows * m.row_ns)
+        let row_ns = if compute.kernel == Kernel::Update { m.row_update_ns } else { m.row_ns };
+        (compute.bytes * arithmetic_ps.max(touched * m.memory_byte_ps) / 1000, rows * row_ns)
     }
 }

@@ -46,7 +46,8 @@ impl<'a> RigNames<'a> {
     /// Members in turn on controllers written as `MODEL[:COUNT][@BUS]`, joined by `+`, each with at most as
     /// many members as its count says, the last without a count with all that are left. `sii3114-pci:2 +
     /// nforce4-sata:2` splits four members over two controllers; `sii3114-pci:4@pci-32-33 +
-    /// sii3114-pci:4@pci-32-33` has two controllers share a bus.
+    /// sii3114-pci:4@pci-32-33` has two controllers share a bus. A controller of one port stands for one of each of
+    /// its members: `nvme-pcie4-x4`.
     pub fn with_topology(
         drive: &'a str,
         topology: &'a str,
@@ -85,6 +86,8 @@ pub struct Rig {
     /// Nanoseconds each command is on its way to the drive, any number side by side. Zero in studies: it stands for what
     /// lies between kernel and drive where a rig is compared with a real one.
     pub way_ns: u64,
+    /// Threads beside md's own that handle stripes: Linux's `group_thread_cnt` (since 3.12). They share no lock here.
+    pub group_thread_cnt: usize,
 }
 
 /// Why a rig does not fit an array.
@@ -167,7 +170,10 @@ impl Rig {
                 (known, _) => known,
             };
             let model = ControllerModel::new(&load(controller.model)?)?;
-            controllers.push(Controller { model, members: controller.members.clone(), bus });
+            // One with a single port, as an NVMe drive's lanes, stands for one of each drive.
+            let each = if model.ports == 1 { 1 } else { controller.members.len().max(1) };
+            let shares = controller.members.chunks(each);
+            controllers.extend(shares.map(|m| Controller { model: model.clone(), members: m.to_vec(), bus }));
         }
         Ok(Self {
             drive: DriveModel::new(&load(names.drive)?)?,
@@ -176,6 +182,7 @@ impl Rig {
             cpu: CpuModel::new(&load(names.cpu)?)?,
             block: BlockModel::new(&load(names.block)?)?,
             way_ns: 0,
+            group_thread_cnt: 0,
         })
     }
 
@@ -193,6 +200,9 @@ impl Rig {
         self.models().for_each(|m| hash.word(m.hash()));
         if self.way_ns > 0 {
             hash.word(self.way_ns);
+        }
+        if self.group_thread_cnt > 0 {
+            hash.word(2 << 32 | self.group_thread_cnt as u64);
         }
         for controller in &self.controllers {
             hash.word(controller.members.len() as u64);

@@ -266,7 +266,7 @@ impl<D: Data> World<D> {
             out: ActionQueue { is_phantom: !D::HAS_BYTES, ..ActionQueue::default() },
             members,
             buses: Buses::new(rig),
-            cpu: Cpu::new(&rig.cpu),
+            cpu: Cpu::new(&rig.cpu, rig.group_thread_cnt),
             has_stripes,
             crypt: crypt.map(|c| Crypt::new(c, &rig.cpu, &rig.block)),
             schedule: Schedule::default(),

@@ -1,6 +1,7 @@
 //! Model files: what is built in is complete, and what is wrong is refused by name.
 
 use stripewise_sim::models::{BUILT_IN, DriveModel, Model, Problem, Provenance};
+use stripewise_sim::{Rig, RigNames};
 
 const ST31000333AS: &str = include_str!("../../../studies/models/st31000333as.toml");
 
@@ -28,9 +29,32 @@ fn every_built_in_model_loads_with_sources() {
 }
 
 #[test]
+fn every_drive_says_what_it_is_used_with_and_nothing_else_does() {
+    for built_in in BUILT_IN {
+        let model = Model::load(built_in.name).unwrap();
+        assert_eq!(model.rig.is_some(), model.kind.is_drive(), "{}", model.name);
+        let Some(usual) = &model.rig else { continue };
+        let names =
+            RigNames::with_topology(&model.name, &usual.controller, &usual.cpu, &usual.block, 4).unwrap();
+        let rig = Rig::load(&names).unwrap_or_else(|e| panic!("{}: {e}", model.name));
+        assert!(rig.controllers.iter().all(|c| c.members.len() <= c.model.ports), "{}", model.name);
+    }
+    let without = refused("block = \"linux-block-2.6.27\"\n", "");
+    assert!(without.contains("drive.toml:7") && without.contains("block"), "{without}");
+    let cpu = include_str!("../../../studies/models/opteron-244.toml");
+    let cpu = cpu.replacen(
+        "\n[parameter",
+        "\n[rig]\ncontroller = \"a\"\ncpu = \"b\"\nblock = \"c\"\n[parameter",
+        1,
+    );
+    let error = Model::parse("cpu.toml", &cpu).unwrap_err().to_string();
+    assert!(error.starts_with("cpu.toml:6: ") && error.contains("kind \"cpu\"; leave it out"), "{error}");
+}
+
+#[test]
 fn absurd_values_are_refused_by_name_and_line() {
     let rpm = refused("value = 7200", "value = 0");
-    assert_eq!(rpm, "drive.toml:13: rpm: 0 is not possible; give a number from 1000 to 30000");
+    assert_eq!(rpm, "drive.toml:19: rpm: 0 is not possible; give a number from 1000 to 30000");
     let heads = refused("value = 6\n", "value = 2.5\n");
     assert!(heads.contains("heads: 2.5 is not possible; give a whole number"), "{heads}");
     let negative = refused("value = 8.5", "value = -8.5");
@@ -38,7 +62,7 @@ fn absurd_values_are_refused_by_name_and_line() {
     let huge = refused("value = 7200", "value = 1e300");
     assert!(huge.contains("rpm: 1e300 is not possible"), "{huge}");
     let absent = refused("value = 7200\n", "");
-    assert_eq!(absent, "drive.toml:12: rpm: missing field `value`");
+    assert_eq!(absent, "drive.toml:18: rpm: missing field `value`");
 }
 
 #[test]
@@ -52,7 +76,7 @@ fn parameters_that_contradict_each_other_are_refused() {
     let fewer = refused("7896, 7896", "7896");
     assert!(fewer.contains("23 in zone_cylinders"), "{fewer}");
     let skew = refused("value = 0.9", "value = 0.5");
-    assert!(skew.contains("toml:91: track_skew: must be at least head_switch"), "{skew}");
+    assert!(skew.contains("toml:97: track_skew: must be at least head_switch"), "{skew}");
     let cache = refused("value = 32\nunit = \"MiB\"", "value = 16\nunit = \"MiB\"");
     assert!(cache.contains("cache: read segments and write cache take"), "{cache}");
 }
@@ -74,12 +98,12 @@ fn unknown_missing_and_ill_formed_parameters_are_refused() {
     );
     assert!(source.contains("rpm: the source is empty"), "{source}");
     let kind = refused("kind = \"quoted\"", "kind = \"guessed\"");
-    assert!(kind.contains("drive.toml:15") && kind.contains("guessed"), "{kind}");
+    assert!(kind.contains("drive.toml:21") && kind.contains("guessed"), "{kind}");
     let syntax = refused("value = 7200", "value = = 7200");
-    assert!(syntax.starts_with("drive.toml:13: rpm: "), "{syntax}");
+    assert!(syntax.starts_with("drive.toml:19: rpm: "), "{syntax}");
     for (value, words) in [("\"fast\"", "must be a number or a list"), ("1e400", "overflow"), ("", "")] {
         let what = refused("value = 7200", &format!("value = {value}"));
-        assert!(what.starts_with("drive.toml:13: rpm: ") && what.contains(words), "{what}");
+        assert!(what.starts_with("drive.toml:19: rpm: ") && what.contains(words), "{what}");
     }
     let physical = refused("value = 512\nunit = \"bytes\"", "value = 520\nunit = \"bytes\"");
     assert!(physical.contains("physical_sector: must be 512 bytes or a power of two of them"), "{physical}");

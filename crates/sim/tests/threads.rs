@@ -46,6 +46,22 @@ fn small_writes_to_parity_are_sent_by_one_thread_however_many_cores_there_are() 
 }
 
 #[test]
+fn worker_threads_send_more() {
+    let at = |workers| {
+        let mut config = quick(raid5(5, 64, 1), 16);
+        config.rig.group_thread_cnt = workers;
+        iops(&config, None, 0)
+    };
+    let (none, three) = (at(0), at(3));
+    assert!(
+        (2.0..4.1).contains(&(three / none)),
+        "{none} writes a second without workers, {three} with three"
+    );
+    // There are no more than cores.
+    assert!(at(1000) >= three);
+}
+
+#[test]
 fn reads_past_the_stripe_cache_are_sent_by_those_who_ask() {
     let at = |cores| iops(&quick(raid5(5, 64, 1), cores), None, 100);
     let (few, many) = (at(2), at(8));

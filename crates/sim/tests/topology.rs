@@ -104,11 +104,13 @@ fn controller_takes_no_more_commands_than_it_can() {
 
 #[test]
 fn every_controller_carries_what_it_says() {
-    // 24 fast drives in stripes, on as many controllers as they need.
+    // Fast drives in stripes.
     let cases = [
         ("sas2008-pcie2-x8", 8_u16, "ssd-dc-s3700-800gb", 2500.0),
         ("sas-hba-pcie3-x8", 8, "ssd-dc-s3700-800gb", 4000.0),
         ("nvme-pcie4-x4", 1, "ssd-d7-p5600-6.4tb", 7000.0),
+        // One port: one for each of them.
+        ("nvme-pcie4-x4", 3, "ssd-d7-p5600-6.4tb", 21_000.0),
     ];
     for (controller, members, drive, limit) in cases {
         let mut config = striped(drive, members, 128, 1);

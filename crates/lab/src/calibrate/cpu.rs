@@ -54,15 +54,19 @@ pub fn cpu(name: &str, circumstances: &Circumstances) -> Result<Model, Calibrate
     set(&mut model, "cores", cores as f64, Provenance::Measured, &source);
     let rates = rates();
     let rate_of = |name: &str| rates.iter().find(|r| r.0 == name).map_or(f64::INFINITY, |r| r.1);
-    // What the simulator charges for the xor of a row of four pages: the slower of arithmetic and memory.
-    let row_xor = 4096.0 * (3.0 / rate_of("xor_rate")).max(5.0 / rate_of("memory_rate"));
+    // What the simulator charges for the xor of a row of four pages, and for a change of one of them: the slower of arithmetic
+    // and memory.
+    let xor = |blocks: f64, touched: f64| {
+        4096.0 * (blocks / rate_of("xor_rate")).max(touched / rate_of("memory_rate"))
+    };
+    let (row_xor, update_xor) = (xor(3.0, 5.0), xor(1.0, 3.0));
     for (parameter, rate, how) in &rates {
         set(&mut model, parameter, rate.round(), Provenance::Measured, &format!("{source}: {how}"));
     }
     let traffic = (rate_of("memory_rate") / rate_of("copy_rate")).clamp(1.0, 10.0);
     let how = "memory_rate / copy_rate: a copy of one thread is taken to be as fast as the memory lets it be";
     set(&mut model, "copy_traffic", (traffic * 100.0).round() / 100.0, Provenance::Derived, how);
-    for (parameter, microseconds, how) in costs(row_xor)? {
+    for (parameter, microseconds, how) in costs(row_xor, update_xor)? {
         let rounded = (microseconds.max(0.0) * 1e4).round() / 1e4;
         set(&mut model, parameter, rounded, Provenance::Measured, &format!("{source}: {how}"));
     }
@@ -167,6 +171,18 @@ impl Case {
         Self { level, members, chunk: 4096, rw: Rw::RandWrite, bs: 16 << 10, is_cached: false }
     }
 
+    /// Pages written at random, each to one data member of five.
+    const fn updates() -> Self {
+        Self {
+            level: Level::Raid5,
+            members: 5,
+            chunk: 64 << 10,
+            rw: Rw::RandWrite,
+            bs: 4 << 10,
+            is_cached: false,
+        }
+    }
+
     /// The least microseconds a request takes, with so many in flight on one thread.
     fn microseconds(&self, member: &MemberSpec) -> Result<f64, CalibrateError> {
         let geometry = GeometrySpec {
@@ -206,8 +222,8 @@ impl Case {
     }
 }
 
-/// Costs in microseconds; `row_xor` is what computing a row of four pages takes by the rates.
-fn costs(row_xor: f64) -> Result<Vec<Measured>, CalibrateError> {
+/// Costs in microseconds; `row_xor` is what computing a row of four pages takes by the rates, `update_xor` what changing one does.
+fn costs(row_xor: f64, update_xor: f64) -> Result<Vec<Measured>, CalibrateError> {
     let memory = MemberSpec::Memory;
     let mut bytes = (vec![1_u8; 4096], vec![2_u8; 4096]);
     let copied = 4096.0 / rate(4096, || black_box(&mut bytes.0).copy_from_slice(&bytes.1));
@@ -221,6 +237,9 @@ fn costs(row_xor: f64) -> Result<Vec<Measured>, CalibrateError> {
     let plain = Case::rows(Level::Raid0, 4).microseconds(&memory)?;
     let parity = Case::rows(Level::Raid5, 5).microseconds(&memory)?;
     let row = parity - plain - member_io - copied - row_xor;
+    let update = Case::updates().microseconds(&memory)?;
+    // Both members are read and written, and the first of four I/Os is in what a read takes.
+    let row_update = update - small - 3.0 * (member_io + copied) - update_xor;
     let command = command(small - copied)?;
     let cached = |bs| Case { is_cached: true, ..Case::reads(64 << 10, bs) }.microseconds(&memory);
     let (cached_small, cached_large) = (cached(4 << 10)?, cached(64 << 10)?);
@@ -254,6 +273,12 @@ fn costs(row_xor: f64) -> Result<Vec<Measured>, CalibrateError> {
             "row_cost",
             row,
             "RAID-5 less RAID-0, whole rows of 4 data members written, without the parity's copy and what its xor takes by the rates"
+                .to_owned(),
+        ),
+        (
+            "row_update_cost",
+            row_update,
+            "4 KiB random writes to a RAID-5 less reads, without three more I/Os, their copies and what the xor takes by the rates"
                 .to_owned(),
         ),
     ])

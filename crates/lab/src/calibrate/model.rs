@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use stripewise_sim::models::{Model, ModelError, Provenance, Value};
+use stripewise_sim::models::{Companions, Model, ModelError, Provenance, Value};
 
 /// Gives a parameter a value and its source. The parameter is one of the model's kind.
 pub(super) fn set(model: &mut Model, name: &str, value: impl Into<f64>, kind: Provenance, source: &str) {
@@ -41,12 +41,16 @@ pub(super) fn checked(model: &Model) -> Result<Model, ModelError> {
 
 /// The text of a model's file.
 pub fn toml(model: &Model) -> String {
-    let Model { name, kind, title, parameters, .. } = model;
+    let Model { name, kind, title, rig, parameters, .. } = model;
     let mut text = format!(
         "# Made by `stripewise models calibrate`. Every value has a unit, a kind (measured, derived or assumed) and a \
          source.\nname = {name:?}\nmodel = \"{}\"\ntitle = {title:?}\n",
         kind.name()
     );
+    if let Some(Companions { controller, cpu, block }) = rig {
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n[rig]\ncontroller = {controller:?}\ncpu = {cpu:?}\nblock = {block:?}\n");
+    }
     for parameter in parameters {
         let value = match &parameter.value {
             Value::Number(number) => number.to_string(),

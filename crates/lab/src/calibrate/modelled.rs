@@ -41,6 +41,7 @@ fn rig(drive: DriveModel, cpu: &Model) -> Result<Rig, ModelError> {
         cpu: CpuModel::new(cpu)?,
         block: BlockModel::new(&Model::load(BLOCK)?)?,
         way_ns: 0,
+        group_thread_cnt: 0,
     })
 }
 

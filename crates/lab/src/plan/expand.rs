@@ -292,7 +292,11 @@ impl Plan {
                 let message = format!("more than {CELLS_MAX} cells; give fewer values or replicates");
                 self.error(None, message)
             })?;
-            for parameters in &combinations {
+            for parameters in &mut combinations {
+                // What is missing is the modelled target's to tell; others need no rig.
+                if let Ok(rig) = parameters.rig.completed() {
+                    parameters.rig = rig;
+                }
                 parameters.check().map_err(|e| self.error(self.place(e.key), e.message))?;
                 used.extend(part.factors_of(parameters));
             }

@@ -10,6 +10,7 @@ mod expand;
 mod own_work;
 mod parameter;
 mod preset;
+mod rig;
 mod table;
 
 use std::collections::BTreeMap;
@@ -21,10 +22,9 @@ use toml::Spanned;
 
 pub use error::PlanError;
 pub use expand::{CELLS_MAX, Choices, Expansion, ResolvedPlan};
-pub use parameter::{
-    ArraySpec, CellTarget, Fault, Parameter, Parameters, Rig, Section, StackSpec, Work, find,
-};
+pub use parameter::{ArraySpec, CellTarget, Fault, Parameter, Parameters, Section, StackSpec, Work, find};
 pub use preset::{PRESETS, Preset};
+pub use rig::Rig;
 pub use table::PARAMETERS;
 
 use error::Source;

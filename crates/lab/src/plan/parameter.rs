@@ -9,6 +9,7 @@ use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::policy::Policy;
 use stripewise_sim::{Cipher, CryptConfig};
 
+use super::Rig;
 use super::table::PARAMETERS;
 use crate::fs::{BLOCK_BYTES, BLOCK_SECTORS, ExtSpec, FsKind, MkfsYear, XfsSpec};
 use crate::trace::{Speed, Trace};
@@ -105,23 +106,6 @@ pub struct StackSpec {
     pub inode_size: u64,
 }
 
-/// The modelled rig, by the names of its models, and the kernel whose policy the array follows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rig {
-    /// Drive model.
-    pub drive: String,
-    /// Drives there are.
-    pub count: u16,
-    /// Controller model.
-    pub controller: String,
-    /// CPU model.
-    pub cpu: String,
-    /// Model of the block layer above a drive.
-    pub block: String,
-    /// Policy, one of [`Policy::ALL`].
-    pub policy: String,
-}
-
 /// The array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArraySpec {
@@ -135,6 +119,8 @@ pub struct ArraySpec {
     pub chunk: u64,
     /// Stripe cache entries.
     pub stripe_cache_size: u32,
+    /// Worker threads of a modelled Linux beside md's own.
+    pub group_thread_cnt: usize,
     /// Threads that serve a real array, each with stripes of its own.
     pub shards: u32,
     /// Members that have failed: the first that the layout survives the loss of together.
@@ -196,6 +182,7 @@ impl Default for Parameters {
                 raid_devices: None,
                 chunk: 512 * 1024,
                 stripe_cache_size: 256,
+                group_thread_cnt: 0,
                 shards: 1,
                 failed: 0,
                 has_bitmap: false,
@@ -245,6 +232,17 @@ impl Parameters {
     /// The policy.
     pub fn policy(&self) -> Result<Policy, String> {
         super::table::policy(&self.rig.policy)
+    }
+
+    /// Whether md can have worker threads beside its own: for stripes, since Linux 3.12.
+    pub(super) fn has_workers(&self) -> bool {
+        let has_parity = self.target == CellTarget::Array && self.array.level.parity_count() > 0;
+        has_parity && self.policy().is_ok_and(|policy| policy == Policy::linux_6_1())
+    }
+
+    /// Those threads, none where md has none.
+    pub fn group_thread_cnt(&self) -> usize {
+        if self.has_workers() { self.array.group_thread_cnt } else { 0 }
     }
 
     /// Every parameter that applies, as printed.

@@ -19,7 +19,7 @@ macro_rules! presets {
 
 /// Every built-in plan.
 pub static PRESETS: &[Preset] =
-    presets!["cache-size", "chunk-size", "monkey-house", "stride", "ssd-cached", "rebuild", "bitmap"];
+    presets!["cache-size", "chunk-size", "monkey-house", "stride", "ssd-cached", "rebuild", "bitmap", "nvme"];
 
 impl Preset {
     /// Reads the plan.

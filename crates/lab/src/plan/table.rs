@@ -32,6 +32,10 @@ fn with_parity(p: &Parameters) -> bool {
     on_array(p) && p.array.level.parity_count() > 0
 }
 
+fn with_workers(p: &Parameters) -> bool {
+    p.has_workers()
+}
+
 fn with_redundancy(p: &Parameters) -> bool {
     on_array(p) && p.array.level.is_redundant()
 }
@@ -137,6 +141,10 @@ pub static PARAMETERS: &[Parameter] = &[
     parameter!("stripe_cache_size", Array, with_parity, |p, v| p.array.stripe_cache_size = cache(v)?, |p| p
         .array
         .stripe_cache_size
+        .to_string()),
+    parameter!("group_thread_cnt", Array, with_workers, |p, v| p.array.group_thread_cnt = workers(v)?, |p| p
+        .array
+        .group_thread_cnt
         .to_string()),
     parameter!("chunk", Array, with_chunks, |p, v| p.array.chunk = chunk(v)?, |p| print_chunk(p.array.chunk)),
     parameter!("shards", Array, on_array, |p, v| p.array.shards = shards(v)?, |p| p.array.shards.to_string()),
@@ -334,6 +342,13 @@ fn cache(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(entries) if (17..=32_768).contains(&entries) => Ok(entries),
         _ => Err(format!("'{text}' is not a stripe_cache_size; md takes 17 to 32768 entries")),
+    }
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(workers) if workers <= 8192 => Ok(workers),
+        _ => Err(format!("'{text}' is not a group_thread_cnt; md takes 0 to 8192 threads")),
     }
 }
 

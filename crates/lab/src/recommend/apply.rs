@@ -15,6 +15,7 @@ const OF_CREATION: [&str; 4] = ["chunk", "level", "layout", "raid_devices"];
 /// value among them.
 static SETTINGS: &[(&str, Commands)] = &[
     ("stripe_cache_size", stripe_cache_size),
+    ("group_thread_cnt", group_thread_cnt),
     ("readahead", readahead),
     ("bitmap", bitmap),
     ("bitmap_chunk", other_bitmap),
@@ -72,6 +73,11 @@ fn create(values: &Values) -> Vec<String> {
 fn stripe_cache_size(values: &Values) -> Vec<String> {
     let entries = values.get("stripe_cache_size");
     entries.map(|n| format!("echo {n} > /sys/block/md0/md/stripe_cache_size")).into_iter().collect()
+}
+
+fn group_thread_cnt(values: &Values) -> Vec<String> {
+    let threads = values.get("group_thread_cnt");
+    threads.map(|n| format!("echo {n} > /sys/block/md0/md/group_thread_cnt")).into_iter().collect()
 }
 
 /// The bitmap that was measured. No command takes one away that mdadm gives by itself: whether to go without is not what was studied.

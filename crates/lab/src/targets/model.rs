@@ -39,11 +39,14 @@ pub(super) const KIND: TargetKind = TargetKind {
     },
 };
 
+/// A rig's models as the plan names them, and how many members it is for.
+type Named = ([String; 4], u16);
+
 /// Runs cells in the simulator.
 #[derive(Default)]
 struct ModelTarget {
     /// Rigs by the names and the members that make them.
-    rigs: Mutex<BTreeMap<[String; 5], Arc<Rig>>>,
+    rigs: Mutex<BTreeMap<Named, Arc<Rig>>>,
     /// A parameter of a model that is moved.
     change: Option<Change>,
 }
@@ -73,19 +76,13 @@ impl ModelTarget {
     fn rig(&self, cell: &Cell) -> Result<Arc<Rig>, String> {
         let rig = &cell.parameters.rig;
         let members = cell.parameters.members();
-        let names = [&rig.drive, &rig.controller, &rig.cpu, &rig.block];
-        for (name, what) in names.iter().zip(["drive", "controller", "cpu", "block"]) {
-            if name.is_empty() {
-                return Err(format!("the plan's [rig] names no {what} model"));
-            }
-        }
-        let [drive, controller, cpu, block] = names.map(Clone::clone);
-        let key = [drive, controller, cpu, block, members.to_string()];
+        let named = [&rig.drive, &rig.controller, &rig.cpu, &rig.block].map(Clone::clone);
         let mut rigs = self.rigs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = rigs.get(&key) {
+        if let Some(found) = rigs.get(&(named.clone(), members)) {
             return Ok(Arc::clone(found));
         }
-        let names = RigNames::with_topology(&key[0], &key[1], &key[2], &key[3], members);
+        let rig = rig.completed().map_err(|e| format!("the plan's [rig]: {e}"))?;
+        let names = RigNames::with_topology(&rig.drive, &rig.controller, &rig.cpu, &rig.block, members);
         let names = names.map_err(|e| format!("the plan's [rig]: {e}"))?;
         let load = |name: &str| {
             let model = crate::load_model(name)?;
@@ -95,7 +92,7 @@ impl ModelTarget {
             }
         };
         let loaded = Arc::new(Rig::load_with(&names, load).map_err(|e| e.to_string())?);
-        rigs.insert(key, Arc::clone(&loaded));
+        rigs.insert((named, members), Arc::clone(&loaded));
         Ok(loaded)
     }
 
@@ -114,10 +111,11 @@ impl ModelTarget {
     }
 
     fn config(&self, cell: &Cell) -> Result<SimConfig, String> {
-        let rig = self.rig(cell)?;
+        let mut rig = Rig::clone(&*self.rig(cell)?);
+        rig.group_thread_cnt = cell.parameters.group_thread_cnt();
         let mut volume = volume(cell, rig.drive.capacity_sectors())?;
         volume.rotational = rig.drive.is_rotational();
-        Ok(SimConfig { volume, rig: Rig::clone(&rig), seed: cell.seed() })
+        Ok(SimConfig { volume, rig, seed: cell.seed() })
     }
 }
 

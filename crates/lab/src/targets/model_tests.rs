@@ -72,6 +72,28 @@ fn an_unknown_model_or_too_many_members_are_refused_up_front() {
 }
 
 #[test]
+fn a_rig_is_completed_with_what_its_drive_is_used_with() {
+    let whole = run(RIG, 1);
+    let rest = "controller = \"88sx6081-pci32\"\ncpu = \"opteron-244\"\nblock = \"linux-block-2.6.27\"\n";
+    assert!(RIG.contains(rest));
+    let short = RIG.replace(rest, "");
+    let completed = run(&short, 1);
+    let rates = |r: &crate::results::StudyResults| {
+        r.cells.iter().map(crate::results::CellResult::bytes_per_second).collect::<Vec<_>>()
+    };
+    assert_eq!(rates(&whole), rates(&completed));
+    assert!(completed.environment.provenance.iter().any(|p| p.model == "opteron-244"));
+    // A model of one's own need not say it; the plan then has to.
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("own.toml");
+    let text = include_str!("../../../../studies/models/st31000333as.toml");
+    let (start, end) = (text.find("[rig]").unwrap(), text.find("[parameter").unwrap());
+    std::fs::write(&own, format!("{}{}", &text[..start], &text[end..])).unwrap();
+    let refused = study(&short.replace("st31000333as", own.to_str().unwrap()), 1).err().unwrap().to_string();
+    assert!(refused.contains("names no controller model, and its drive's model has no [rig]"), "{refused}");
+}
+
+#[test]
 fn the_quick_chunk_size_study_is_accepted_by_the_models() {
     let options = StudyOptions { quick: true, ..StudyOptions::default() };
     let study = Study::new(Plan::open("chunk-size").unwrap(), "model", options).unwrap();

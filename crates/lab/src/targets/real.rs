@@ -128,8 +128,14 @@ fn shards(cell: &Cell) -> u32 {
     }
 }
 
-/// Refuses several shards where only one can be.
+/// Refuses several shards where only one can be, and threads of the kernel's.
 fn check_shards(cell: &Cell) -> Result<(), String> {
+    let workers = cell.parameters.group_thread_cnt();
+    if workers > 0 {
+        return Err(format!(
+            "group_thread_cnt {workers}: those are threads of Linux's md, which is only modelled; here, use shards"
+        ));
+    }
     let shards = shards(cell);
     let of_one = match (cell.parameters.cache(), cell.parameters.work) {
         (Some(_), _) => "a page cache is of one thread; set shards to 1, or direct to 1",

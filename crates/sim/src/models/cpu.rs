@@ -41,6 +41,8 @@ pub struct CpuModel {
     pub command_ns: u64,
     /// Each row of which parity is computed.
     pub row_ns: u64,
+    /// Each row whose parity is brought up to date instead, which is handled before and after it is read.
+    pub row_update_ns: u64,
 }
 
 impl CpuModel {
@@ -66,6 +68,7 @@ impl CpuModel {
             member_io_ns: model.microseconds("member_io_cost"),
             command_ns: model.microseconds("command_cost"),
             row_ns: model.microseconds("row_cost"),
+            row_update_ns: model.microseconds("row_update_cost"),
             model: model.clone(),
         })
     }

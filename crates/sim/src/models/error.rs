@@ -27,6 +27,8 @@ pub enum Problem {
     Syntax(String),
     /// The `model` key names no kind of model.
     UnknownModelKind(String),
+    /// A `[rig]` in a model that is no drive; its kind.
+    RigOfNoDrive(&'static str),
     /// A model of another kind was needed.
     WrongKind {
         /// What the file is.
@@ -112,6 +114,12 @@ impl fmt::Display for Problem {
             Self::UnknownModelKind(found) => {
                 let names: Vec<_> = ModelKind::ALL.iter().map(|k| k.name()).collect();
                 write!(f, "model = \"{found}\" is not a kind of model; use one of {}", names.join(", "))
+            }
+            Self::RigOfNoDrive(kind) => {
+                write!(
+                    f,
+                    "[rig] says what a drive is used with, but this is a model of kind \"{kind}\"; leave it out"
+                )
             }
             Self::WrongKind { found, wanted } => {
                 write!(f, "this is a model of kind \"{found}\"; one of kind \"{wanted}\" is needed here")

@@ -4,7 +4,7 @@
 //! # Contract
 //! Whatever the simulator charges comes from a parameter of a model; nothing is hidden in code. A file is
 //! checked in full when it is loaded: unknown and missing parameters, units, bounds, and what must hold
-//! between parameters. A new model is one file in `studies/models/` and one line in [`BUILT_IN`].
+//! between parameters. A drive's file may name the rest of its usual rig ([`Companions`]). A new model is one file in `studies/models/` and one line in [`BUILT_IN`].
 
 mod block;
 mod controller;
@@ -45,7 +45,7 @@ macro_rules! built_in {
 }
 
 /// The models compiled into the program.
-pub const BUILT_IN: [BuiltIn; 24] = built_in![
+pub const BUILT_IN: [BuiltIn; 25] = built_in![
     "hdd-2006-7200",
     "st3320620as",
     "st31000333as",
@@ -66,6 +66,7 @@ pub const BUILT_IN: [BuiltIn; 24] = built_in![
     "opteron-4238",
     "xeon-e5-2600-2s",
     "zen3-2vcpu",
+    "epyc-7313",
     "linux-block-2.6.18",
     "linux-block-2.6.27",
     "linux-block-3.2",
@@ -92,6 +93,11 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
+    /// Whether it is a drive.
+    pub const fn is_drive(self) -> bool {
+        matches!(self, Self::Hdd | Self::Ssd | Self::Constant)
+    }
+
     /// All kinds.
     pub const ALL: [Self; 7] =
         [Self::Hdd, Self::Ssd, Self::Constant, Self::Controller, Self::Bus, Self::Cpu, Self::Block];
@@ -186,6 +192,18 @@ pub struct Parameter {
     pub line: usize,
 }
 
+/// The rest of the rig that a drive is usually in, by the names of its models.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Companions {
+    /// Controllers, as [`crate::RigNames::with_topology`] reads them.
+    pub controller: String,
+    /// CPU.
+    pub cpu: String,
+    /// Block layer.
+    pub block: String,
+}
+
 /// A model as loaded: what is listed, reported and hashed. The typed models are made from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
@@ -197,6 +215,8 @@ pub struct Model {
     pub title: String,
     /// The file it was loaded from.
     pub file: String,
+    /// Of a drive: what it is usually used with, for rigs that do not say.
+    pub rig: Option<Companions>,
     /// The parameters, in the order of the kind's table.
     pub parameters: Vec<Parameter>,
 }
@@ -277,8 +297,8 @@ impl Model {
         Ok(model)
     }
 
-    /// A hash of what the simulator reads from the model: kind, names, units and values. Titles, sources
-    /// and notes do not count.
+    /// A hash of what the simulator reads from the model: kind, names, units and values. Titles, sources,
+    /// notes and companions do not count.
     pub fn hash(&self) -> u64 {
         let mut hash = crate::trace::Fnv::new();
         hash.text(self.kind.name());

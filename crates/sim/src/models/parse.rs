@@ -2,7 +2,7 @@
 
 use super::error::{ModelError, Problem};
 use super::schema::{self, Shape, Spec};
-use super::{Model, ModelKind, Parameter, Provenance, Value};
+use super::{Companions, Model, ModelKind, Parameter, Provenance, Value};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -13,6 +13,7 @@ struct File {
     name: String,
     model: Spanned<String>,
     title: String,
+    rig: Option<Spanned<Companions>>,
     #[serde(default)]
     parameter: BTreeMap<String, Spanned<Entry>>,
 }
@@ -46,6 +47,14 @@ pub(super) fn model(file: &str, text: &str) -> Result<Model, ModelError> {
             problem: Problem::UnknownModelKind(parsed.model.get_ref().clone()),
         }
     })?;
+    if let Some(rig) = parsed.rig.as_ref().filter(|_| !kind.is_drive()) {
+        return Err(ModelError {
+            file: file.to_owned(),
+            line: line(rig.span().start),
+            parameter: None,
+            problem: Problem::RigOfNoDrive(kind.name()),
+        });
+    }
     let specs = schema::of(kind);
     let mut parameters = Vec::with_capacity(specs.len());
     for spec in specs {
@@ -68,7 +77,8 @@ pub(super) fn model(file: &str, text: &str) -> Result<Model, ModelError> {
             Problem::UnknownParameter { known },
         ));
     }
-    Ok(Model { name: parsed.name, kind, title: parsed.title, file: file.to_owned(), parameters })
+    let rig = parsed.rig.map(Spanned::into_inner);
+    Ok(Model { name: parsed.name, kind, title: parsed.title, file: file.to_owned(), rig, parameters })
 }
 
 /// The parameter whose table a place in the text is in.

@@ -222,6 +222,14 @@ const CPU: &[Spec] = &[
     spec("member_io_cost", "us", 0.0, 1e5, Number, "each I/O of the array to a member"),
     spec("command_cost", "us", 0.0, 1e5, Number, "each command to a drive, with its interrupt"),
     spec("row_cost", "us", 0.0, 1e5, Number, "each row of the stripe cache of which parity is computed"),
+    spec(
+        "row_update_cost",
+        "us",
+        0.0,
+        1e5,
+        Number,
+        "each row whose parity is brought up to date from what was read of it",
+    ),
 ];
 
 const BLOCK: &[Spec] = &[
