@@ -25,29 +25,38 @@ def load_disks(count, mib):
                 device.write(zeroes)
 
 
-def create(level, chunk_kib, stripe_cache, clean):
-    words = ["--level", str(level), "--raid-devices", str(len(disks)), "--chunk", str(chunk_kib), "--bitmap", "none"]
-    guest.run("mdadm", "--create", guest.ARRAY, "--run", *words, *(["--assume-clean"] if clean else []), *disks)
+def create(level, chunk_kib, stripe_cache, clean, members=None):
+    used = disks[:members]
+    words = ["--level", str(level), "--raid-devices", str(len(used)), "--chunk", str(chunk_kib), "--bitmap", "none"]
+    guest.run("mdadm", "--create", guest.ARRAY, "--run", *words, *(["--assume-clean"] if clean and level else []), *used)
     guest.hurry()
     if guest.attribute("stripe_cache_size") is not None:
         guest.attribute("stripe_cache_size", stripe_cache)
 
 
-def measure(level, chunk_kib, stripe_cache, jobs, seconds):
+def measure(level, chunk_kib, stripe_cache, jobs, seconds, members=None):
     """fio's answer, bytes and I/Os a second, for each of the jobs (fio's words) on a fresh array."""
-    create(level, chunk_kib, stripe_cache, True)
-    answers = []
-    for words in jobs:
-        command = ["fio", "--name=job", f"--filename={guest.ARRAY}", "--direct=1", "--ioengine=libaio", "--time_based",
-                   f"--runtime={seconds}", "--thread", "--randseed=1", "--output-format=json", *words]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
-        if done.returncode:
-            raise guest.Refused(f"{' '.join(command)}: {done.stderr.strip()}")
-        job = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
-        side = job["read"] if job["read"]["total_ios"] else job["write"]
-        answers.append({"bytes": side["bw_bytes"], "iops": side["iops"]})
+    create(level, chunk_kib, stripe_cache, True, members)
+    answers = [measure_disk(guest.ARRAY, words, seconds) for words in jobs]
     guest.stop()
     return answers
+
+
+def measure_disk(disk, words, seconds):
+    command = ["fio", "--name=job", f"--filename={disk}", "--direct=1", "--ioengine=libaio", "--time_based",
+               f"--runtime={seconds}", "--thread", "--randseed=1", "--output-format=json", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise guest.Refused(f"{' '.join(command)}: {done.stderr.strip()}")
+    job = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
+    side = job["read"] if job["read"]["total_ios"] else job["write"]
+    return {"bytes": side["bw_bytes"], "iops": side["iops"]}
+
+
+def symbols():
+    """The kernel's functions, modules' too."""
+    pathlib.Path("/proc/sys/kernel/kptr_restrict").write_text("0")
+    return pathlib.Path("/proc/kallsyms").read_text()
 
 
 def resync(level, chunk_kib):
@@ -80,7 +89,7 @@ def synced():
     return 512 * int(done) if done.isdigit() else 0
 
 
-guest.OPERATIONS = {"disks": load_disks, "measure": measure, "resync": resync}
+guest.OPERATIONS = {"disks": load_disks, "measure": measure, "measure_disk": measure_disk, "resync": resync, "symbols": symbols}
 
 if __name__ == "__main__":
     with open(sys.argv[1], "a") as log_file:

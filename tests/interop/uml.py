@@ -31,8 +31,8 @@ class RequestFailed(Exception):
 class Guest:
     """One booted kernel. Not thread-safe: one owner."""
 
-    def __init__(self, memory="512M", program=HERE / "guest.py"):
-        self.memory, self.program = memory, program
+    def __init__(self, memory="512M", program=HERE / "guest.py", words=()):
+        self.memory, self.program, self.words = memory, program, words
         self.process = None
         self.boot()
 
@@ -52,7 +52,7 @@ exec {os.path.realpath(sys.executable)} -B {self.program} {self.work.name}/guest
         self.console = open(f"{self.work.name}/console", "wb")
         self.process = subprocess.Popen(
             [sys.executable, LAUNCHER, "linux.uml", f"mem={self.memory}", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", f"init={init}",
-             "con=null", "con0=null,fd:2", f"con1=fd:{to_guest},fd:{from_guest}", "quiet", "panic=-1"],
+             "con=null", "con0=null,fd:2", f"con1=fd:{to_guest},fd:{from_guest}", "quiet", "panic=-1", *self.words],
             env={**os.environ, "TMPDIR": "/dev/shm"}, pass_fds=(to_guest, from_guest),
             stdin=subprocess.DEVNULL, stdout=self.console, stderr=self.console, start_new_session=True)
         os.close(to_guest)

@@ -209,7 +209,7 @@ impl Volume {
             let logs = metadata.as_ref().filter(|_| !config.read_only).and_then(MetadataConfig::logs);
             Machine::Parity(Box::new(parity(config, &geometry, shape, logs)?))
         } else {
-            Machine::Copies(Copies::new(&geometry, config.rotational))
+            Machine::Copies(Copies::new(&geometry, &config.policy, config.rotational))
         };
         let mut core = Core::new(geometry, config.policy.clone(), config.discard, config.spares);
         for slot in &config.failed {

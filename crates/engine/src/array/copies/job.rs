@@ -21,10 +21,8 @@ use crate::io::{
 use crate::mutation::{self, Mutation};
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SectorRange, Slot};
 
-/// Pages of each member for one job.
-pub(super) const JOB_PAGES: u32 = (JOB_SECTORS_MAX / PAGE_SECTORS) as u32;
-/// Jobs that have pages at once: as many as md has sectors under way.
-pub(super) const BUFFERS: u32 = 16;
+/// Pages of each member for all jobs together: as many as a RAID-1 of md has under way.
+pub(super) const PAGES: u32 = 512;
 /// Most rewrites that are under way or wait.
 const REWRITES_MAX: usize = 8;
 
@@ -340,7 +338,7 @@ impl Copies {
         }
         let mut sector = range.start;
         while sector < range.end() && self.rewrites < REWRITES_MAX {
-            let count = (range.end() - sector).min(JOB_SECTORS_MAX);
+            let count = (range.end() - sector).min(self.job_sectors);
             begin(core, SectorRange::new(sector, count), Job { kind: JobKind::Rewrite, slot: Some(slot) });
             self.rewrites += 1;
             sector += count;
@@ -442,7 +440,7 @@ fn compared(core: &mut Core, out: &mut ActionQueue, key: u64, job: &mut CopyJob,
         SectorRange::new(job.range.start + start, PAGE_SECTORS.min(job.range.count - start))
     };
     let next = match (page, job.verdict) {
-        (None, Verdict::Consistent) => JOB_PAGES,
+        (None, Verdict::Consistent) => (JOB_SECTORS_MAX / PAGE_SECTORS) as u32,
         (None, _) => 0,
         (Some(page), verdict) => {
             if verdict != Verdict::Consistent {

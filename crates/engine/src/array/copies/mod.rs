@@ -13,12 +13,14 @@ use std::collections::VecDeque;
 use crate::array::core::{Core, IoRecord, Owner, RequestKey};
 use crate::array::slab::Slab;
 use crate::array::slots::SlotSet;
+use crate::array::sync::{JOB_SECTORS_MAX, TURN_SECTORS, takes_turns};
 use crate::geometry::{Geometry, Place};
 use crate::io::{ActionQueue, IoError, IoResult, Op, Request, SegList};
+use crate::policy::Policy;
 use crate::units::{PAGE_SECTORS, SectorRange};
 
 use balance::Balance;
-use job::{BUFFERS, CopyJob, JOB_PAGES};
+use job::{CopyJob, PAGES};
 
 /// The machine of these levels.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(crate) struct Copies {
     tried: Slab<Tried>,
     /// Empty while it is being worked on.
     jobs: Slab<Option<Box<CopyJob>>>,
+    /// Sectors of a member that one job works on at most.
+    job_sectors: u64,
     /// First pages for jobs.
     buffers: Vec<u32>,
     /// Jobs that wait for pages.
@@ -51,16 +55,18 @@ struct Tried {
 
 impl Copies {
     /// The machine of an array; of members that have heads if they are `rotational`.
-    pub(crate) fn new(geometry: &Geometry, rotational: bool) -> Self {
+    pub(crate) fn new(geometry: &Geometry, policy: &Policy, rotational: bool) -> Self {
         let is_mirrored = geometry.copies() > 1;
-        let buffers = if is_mirrored { BUFFERS } else { 0 };
+        let job_sectors = if takes_turns(geometry, policy) { TURN_SECTORS } else { JOB_SECTORS_MAX };
+        let job_pages = job_sectors / PAGE_SECTORS;
         Self {
             is_mirrored,
             balance: Balance::of(geometry, rotational),
             last_end: vec![0; geometry.raid_disks().into()],
             tried: Slab::new(),
             jobs: Slab::new(),
-            buffers: (0..buffers).map(|b| b * JOB_PAGES).collect(),
+            job_sectors,
+            buffers: (0..Self::entries(is_mirrored)).step_by(job_pages as usize).collect(),
             waiting: VecDeque::new(),
             rewrites: 0,
         }
@@ -213,7 +219,7 @@ impl Copies {
 
     /// Stripe-cache entries that jobs use as buffers.
     pub(crate) const fn entries(is_mirrored: bool) -> u32 {
-        if is_mirrored { BUFFERS * JOB_PAGES } else { 0 }
+        if is_mirrored { PAGES } else { 0 }
     }
 
     /// A member answered.

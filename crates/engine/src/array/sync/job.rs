@@ -1,6 +1,8 @@
 //! The units of the array's own work, and what it finds.
 
+use crate::geometry::{Geometry, Shape};
 use crate::io::Verdict;
+use crate::policy::{Barrier, Policy};
 use crate::units::{SectorRange, Slot};
 
 /// Most jobs at once, whatever [room](super::room) there is.
@@ -9,6 +11,15 @@ pub(super) const JOBS_MAX: usize = 512;
 pub(crate) const JOB_SECTORS_MAX: u64 = 256;
 /// The same where requests and the array's own work take turns (md's `RESYNC_BLOCK_SIZE`).
 pub(crate) const TURN_SECTORS: u64 = 128;
+/// Whether requests and the array's own work take turns.
+pub(crate) fn takes_turns(geometry: &Geometry, policy: &Policy) -> bool {
+    match geometry.shape() {
+        Shape::Parity(_) => false,
+        Shape::Raid10(_) => policy.sync.barrier != Barrier::None,
+        _ => policy.sync.barrier == Barrier::All,
+    }
+}
+
 /// Located mismatches that are kept.
 pub const MISMATCHES_KEPT: usize = 64;
 

@@ -22,7 +22,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-pub(crate) use job::{Found, JOB_SECTORS_MAX, Job, JobKind, TURN_SECTORS};
+pub(crate) use job::{Found, JOB_SECTORS_MAX, Job, JobKind, TURN_SECTORS, takes_turns};
 pub use job::{MISMATCHES_KEPT, Mismatch};
 pub(crate) use lost::lost_ranges;
 pub use lost::{LOST_RANGES_MAX, LostRanges};
@@ -36,7 +36,6 @@ use crate::geometry::{Holds, Place, Shape};
 use crate::io::{Action, ActionQueue, ArrayEvent, Flags, IoError, Op, Request, RequestId, SyncAction};
 use crate::metadata::StateChange;
 use crate::mutation::{self, Mutation};
-use crate::policy::Barrier;
 use crate::units::{Instant, PAGE_SECTORS, SectorRange, Slot};
 use speed::Speed;
 
@@ -148,15 +147,10 @@ pub(crate) struct Sync {
 impl Sync {
     /// `returned` are recovering slots that lack only what the write-intent bitmap names.
     pub(crate) fn new(config: SyncConfig, returned: SlotSet, room: Room, core: &Core) -> Self {
-        let takes_turns = match core.geometry.shape() {
-            Shape::Parity(_) => false,
-            Shape::Raid10(_) => core.policy.sync.barrier != Barrier::None,
-            _ => core.policy.sync.barrier == Barrier::All,
-        };
         Self {
             speed: Speed::new(config.speed),
             room,
-            takes_turns,
+            takes_turns: takes_turns(&core.geometry, &core.policy),
             is_next: false,
             turn_began: None,
             run: None,
