@@ -27,7 +27,7 @@ def load_disks(count, mib):
 
 def create(level, chunk_kib, stripe_cache, clean, members=None):
     used = disks[:members]
-    words = ["--level", str(level), "--raid-devices", str(len(used)), "--chunk", str(chunk_kib), "--bitmap", "none"]
+    words = ["--level", str(level), "--raid-devices", str(len(used)), "--chunk", str(chunk_kib), *(["--bitmap", "none"] if level else [])]
     guest.run("mdadm", "--create", guest.ARRAY, "--run", *words, *(["--assume-clean"] if clean and level else []), *used)
     guest.hurry()
     if guest.attribute("stripe_cache_size") is not None:

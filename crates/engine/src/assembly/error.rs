@@ -160,8 +160,9 @@ impl fmt::Display for AssemblyError {
             Self::NeedsRun { absent, replaced, slots, present } => {
                 write!(
                     f,
-                    "{present} of {slots} members are present; slot {} is missing although the array last had it",
-                    numbers(absent)
+                    "{present} of {slots} members are present; {} missing although the array last had {}",
+                    that_are(absent),
+                    if absent.len() == 1 { "it" } else { "them" }
                 )?;
                 if !replaced.is_empty() {
                     write!(
@@ -176,9 +177,9 @@ impl fmt::Display for AssemblyError {
                 let slots: Vec<Slot> = missing.iter().chain(recovering).copied().collect();
                 write!(
                     f,
-                    "the array was not stopped cleanly and slot {} is not in sync, so data may be wrong where writes \
+                    "the array was not stopped cleanly and {} not in sync, so data may be wrong where writes \
                      were in flight; --force takes it as it is, --readonly only reads it",
-                    numbers(&slots)
+                    that_are(&slots)
                 )
             }
         }
@@ -194,6 +195,12 @@ fn journal_lost(f: &mut fmt::Formatter<'_>, stale: &[String]) -> fmt::Result {
         ", and may hold its last writes; name its device, too. --readonly reads the members as they are, \
          `stripewise assemble --force` gives the journal up and what it holds",
     )
+}
+
+/// "slot 0 is" or "slots 0, 1 are".
+fn that_are(slots: &[Slot]) -> String {
+    let (noun, verb) = if slots.len() == 1 { ("slot", "is") } else { ("slots", "are") };
+    format!("{noun} {} {verb}", numbers(slots))
 }
 
 fn numbers(slots: &[Slot]) -> String {
