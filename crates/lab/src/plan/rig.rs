@@ -13,7 +13,7 @@ pub struct Rig {
     pub cpu: String,
     /// Model of the block layer above a drive.
     pub block: String,
-    /// Policy, one of [`Policy::ALL`].
+    /// Policy, one of [`Policy::ALL`](stripewise_engine::policy::Policy::ALL).
     pub policy: String,
 }
 
