@@ -4,7 +4,7 @@ use stripewise_sim::models::{Model, Provenance};
 
 use super::drive::Guess;
 use super::findings::DEPTHS;
-use super::model::{all_assumed, checked, number, set};
+use super::model::{all_assumed, checked, number, of_today, set};
 use super::{CalibrateError, Circumstances, Findings};
 
 /// A flash drive as guessed so far; times in microseconds.
@@ -52,6 +52,7 @@ impl Guess for Flash {
         let mut model = self.like.clone();
         "fitted".clone_into(&mut model.name);
         "fitted.toml".clone_into(&mut model.file);
+        model.rig = Some(of_today("nvme-pcie4-x4"));
         model.title = format!("A flash drive of {:.0} GB", self.sectors as f64 * 512e-9);
         all_assumed(
             &mut model,

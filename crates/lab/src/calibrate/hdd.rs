@@ -4,7 +4,7 @@ use stripewise_sim::models::{Model, Provenance, Value};
 
 use super::drive::Guess;
 use super::findings::{DEPTHS, ZONES};
-use super::model::{all_assumed, checked, number, set, set_value};
+use super::model::{all_assumed, checked, number, of_today, set, set_value};
 use super::{CalibrateError, Circumstances, Findings};
 
 /// Revolutions a minute that drives are made with.
@@ -111,6 +111,7 @@ impl Guess for Mechanical {
         let mut model = self.like.clone();
         "fitted".clone_into(&mut model.name);
         "fitted.toml".clone_into(&mut model.file);
+        model.rig = Some(of_today("sas-hba-pcie3-x8"));
         model.title = format!("A drive of {:.0} GB at {:.0} rpm", self.sectors as f64 * 512e-9, self.rpm);
         all_assumed(
             &mut model,

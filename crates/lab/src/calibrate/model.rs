@@ -34,6 +34,12 @@ pub(super) fn all_assumed(model: &mut Model, why: &str) {
     }
 }
 
+/// What a drive that is measured here is used with: what machines of today have, and that controller.
+pub(super) fn of_today(controller: &str) -> Companions {
+    let [controller, cpu, block] = [controller, "epyc-7313", "linux-block-6.1"].map(str::to_owned);
+    Companions { controller, cpu, block }
+}
+
 /// The model as it is once written and read back, so that it is checked in full.
 pub(super) fn checked(model: &Model) -> Result<Model, ModelError> {
     Model::parse(&model.file, &toml(model))

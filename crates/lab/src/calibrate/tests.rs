@@ -62,7 +62,9 @@ fn a_flash_drive_comes_back_from_probes_of_its_model() {
 fn a_fitted_model_is_read_back_from_its_file() {
     let (_, fit) = fitted("st3320620as", "st31000333as");
     let read = Model::parse("my.toml", &toml(&fit.model)).unwrap();
-    assert_eq!(read.hash(), fit.model.hash());
+    assert_eq!((read.hash(), &read.rig), (fit.model.hash(), &fit.model.rig));
+    // Not those of the drive that it is like.
+    assert_eq!(read.rig.as_ref().map(|rig| rig.controller.as_str()), Some("sas-hba-pcie3-x8"));
     DriveModel::new(&read).unwrap();
 }
 

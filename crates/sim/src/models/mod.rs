@@ -4,7 +4,8 @@
 //! # Contract
 //! Whatever the simulator charges comes from a parameter of a model; nothing is hidden in code. A file is
 //! checked in full when it is loaded: unknown and missing parameters, units, bounds, and what must hold
-//! between parameters. A drive's file may name the rest of its usual rig ([`Companions`]). A new model is one file in `studies/models/` and one line in [`BUILT_IN`].
+//! between parameters. A drive's file may name the rest of its usual rig ([`Companions`]). A new model is
+//! one file in `studies/models/` and one line in [`BUILT_IN`].
 
 mod block;
 mod controller;
