@@ -37,6 +37,8 @@ pub struct SimReport {
     pub bus_bytes: Vec<u64>,
     /// Share of the time each bus that controllers share was taken.
     pub shared_bus_busy_share: Vec<f64>,
+    /// Bytes each of those moved.
+    pub shared_bus_bytes: Vec<u64>,
     /// Share of the time the array's thread computed parity, or data from it.
     pub parity_busy_share: f64,
     /// Share of the time of all cores together.

@@ -710,6 +710,7 @@ impl<D: Data> World<D> {
             let busy_share = share(m.drive.busy_ns());
             MemberReport { stats: m.queue.stats, metadata_writes, metadata_sectors, busy_share }
         };
+        let moved = |bus: &Bus| bus.bytes_until(self.now_ns);
         SimReport {
             trace_hash: self.trace.value(),
             end: Instant(self.now_ns),
@@ -718,8 +719,9 @@ impl<D: Data> World<D> {
             events: self.counts.events,
             members: self.members.iter().map(member).collect(),
             bus_busy_share: self.buses.controllers().iter().map(bus).collect(),
-            bus_bytes: self.buses.controllers().iter().map(|b| b.bytes_until(self.now_ns)).collect(),
+            bus_bytes: self.buses.controllers().iter().map(moved).collect(),
             shared_bus_busy_share: self.buses.shared().iter().map(bus).collect(),
+            shared_bus_bytes: self.buses.shared().iter().map(moved).collect(),
             parity_busy_share: share(self.cpu.parity_ns()),
             cpu_busy_share: share(self.cpu.busy_ns()) / self.cpu.cores() as f64,
         }

@@ -261,11 +261,16 @@ fn figures(from: Option<&SimReport>, to: &SimReport) -> BTreeMap<String, f64> {
     let elapsed = (seconds(to) - from.map_or(0.0, seconds)).max(1e-9);
     let rate = |total: &dyn Fn(&SimReport) -> f64| (total(to) - from.map_or(0.0, total)) / elapsed;
     let busy = |share: &dyn Fn(&SimReport) -> f64| rate(&|report| share(report) * seconds(report));
-    let buses = (0..to.bus_busy_share.len()).map(|bus| {
+    // Of each controller, and of each bus that several share.
+    let own = (0..to.bus_busy_share.len()).map(|bus| {
         let mb_s = rate(&|report| report.bus_bytes[bus] as f64 / 1e6);
         (busy(&|report| report.bus_busy_share[bus]), mb_s)
     });
-    let busiest = buses.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+    let shared = (0..to.shared_bus_busy_share.len()).map(|bus| {
+        let mb_s = rate(&|report| report.shared_bus_bytes[bus] as f64 / 1e6);
+        (busy(&|report| report.shared_bus_busy_share[bus]), mb_s)
+    });
+    let busiest = own.chain(shared).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
     let figures = [
         ("cpu_busy_share", busy(&|report| report.cpu_busy_share)),
         ("parity_busy_share", busy(&|report| report.parity_busy_share)),

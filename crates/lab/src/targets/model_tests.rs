@@ -102,6 +102,23 @@ fn the_quick_chunk_size_study_is_accepted_by_the_models() {
     assert_eq!(study.cells().len(), plan.expand(&resolved).unwrap().cells.len());
 }
 
+#[test]
+fn a_bus_that_controllers_share_counts_as_the_busiest() {
+    let figures = |controllers: &str| {
+        let plan = RIG.replace("\"88sx6081-pci32\"", &format!("\"{controllers}\""));
+        let plan = plan.replace("runtime = \"200ms\"", "runtime = \"200ms\"\niodepth = 8");
+        let is_long = |c: &crate::results::CellResult| {
+            c.target == "array" && c.factors["rw"] == "read" && c.factors["bs"] == "256k"
+        };
+        run(&plan, 1).cells.into_iter().find(is_long).unwrap().figures
+    };
+    let apart = figures("sii3114-pci:2 + sii3114-pci");
+    let shared = figures("sii3114-pci:2@pci-32-33 + sii3114-pci@pci-32-33");
+    assert!(shared["bus_busy_share"] > 0.9, "{shared:?}");
+    assert!((85.0..=100.0).contains(&shared["bus_mb_s"]), "{shared:?}");
+    assert!(apart["bus_busy_share"] > 0.5 && apart["bus_mb_s"] > 50.0, "{apart:?}");
+}
+
 /// A RAID-5 that recovers a member while it is used, at two bounds.
 const REBUILD: &str = r#"
 name = "tiny"
