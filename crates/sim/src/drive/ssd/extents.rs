@@ -43,7 +43,8 @@ impl Extents {
     /// Whether one begins within the other's last sectors or right behind it.
     fn is_beside(&self, one: &Extent, other: &Extent) -> bool {
         let goes_on = |before: &Extent, after: &Extent| {
-            after.start <= before.end && before.end - after.start <= self.window_sectors
+            (before.start..=before.end).contains(&after.start)
+                && before.end - after.start <= self.window_sectors
         };
         goes_on(one, other) || goes_on(other, one)
     }
@@ -76,5 +77,26 @@ mod tests {
         assert_eq!(add(0, 8), None);
         assert_eq!(add(1000, 1008), None);
         assert_eq!(add(2000, 2008), Some(32), "all four");
+    }
+
+    #[test]
+    fn what_lies_near_is_not_beside() {
+        let mut extents = Extents::new(2, 16);
+        let mut add = |start: u64, end: u64| extents.add(start, end, end - start);
+        assert_eq!(add(100, 108), None);
+        assert_eq!(add(94, 98), None);
+        assert_eq!(add(1000, 1008), Some(8), "the first alone");
+        assert_eq!(add(2000, 2008), Some(4), "and the second");
+    }
+
+    #[test]
+    fn what_is_written_anew_soon_after_belongs_to_its_extent() {
+        let mut extents = Extents::new(2, 16);
+        let mut add = |start: u64, end: u64| extents.add(start, end, end - start);
+        assert_eq!(add(0, 32), None);
+        assert_eq!(add(20, 24), None, "among the last sectors");
+        assert_eq!(add(8, 12), None, "longer ago: an extent of its own");
+        assert_eq!(add(1000, 1008), Some(36));
+        assert_eq!(add(2000, 2008), Some(4));
     }
 }
