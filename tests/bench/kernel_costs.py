@@ -4,9 +4,9 @@
     tests/bench/kernel_costs.py [--rounds N] [--ghz GHZ]
 
 Boots Linux as a process (user-mode-linux) with RAM disks, a disk behind the request queue and md arrays on the RAM disks, has fio
-read and write there by libaio in batches, and samples that process with perf meanwhile; the median of the rounds counts. Samples count by the kernel's
-function that they are in; copies, sums, RAM disks and what only user-mode-linux does are left out. Cycles are the samples' time by the
-clock rate that a loop of known length has on the other CPU meanwhile. `--ghz` adds microseconds at that rate.
+read and write there by libaio in batches, and samples that process with perf meanwhile; the median of the rounds counts. Samples
+count by the kernel's function that they are in; copies, sums, RAM disks and what only user-mode-linux does are left out. Cycles are the
+samples' time by the clock rate that a loop of known length has on the other CPU meanwhile. `--ghz` adds microseconds at that rate.
 Needs x86-64 and, on Debian: apt-get install fio mdadm user-mode-linux kmod linux-perf.
 """
 import argparse
@@ -31,7 +31,7 @@ SAMPLES_A_SECOND = 9000
 WARM_S, SAMPLED_S, RUN_S = 1.5, 4, 7
 BATCH = ["--iodepth=32", "--iodepth_batch_submit=16", "--iodepth_batch_complete_min=16", "--norandommap"]
 ROWS = ["--iodepth=16", "--iodepth_batch_submit=8", "--iodepth_batch_complete_min=8"]
-# Level (None: the disk itself), chunk in KiB, and fio's words.
+# Level and chunk in KiB of an array, or a disk and None, and fio's words.
 CASES = {
     "disk 4k": ("/dev/ram5", None, ["--rw=randread", "--bs=4k", *BATCH]),
     "disk 64k": ("/dev/ram5", None, ["--rw=randread", "--bs=64k", *BATCH]),

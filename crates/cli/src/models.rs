@@ -30,15 +30,8 @@ struct ModelDocument<'a> {
     #[serde(flatten)]
     line: ModelLine<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rig: Option<RigDocument<'a>>,
+    rig: Option<&'a Companions>,
     parameters: Vec<ParameterDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct RigDocument<'a> {
-    controller: &'a str,
-    cpu: &'a str,
-    block: &'a str,
 }
 
 #[derive(Serialize)]
@@ -99,12 +92,8 @@ fn show(name: &str, json: bool) -> Result<Exit> {
     let model = load_model(name)?;
     if json {
         let parameters = model.parameters.iter().map(document).collect();
-        let rig = model.rig.as_ref().map(|r| RigDocument {
-            controller: &r.controller,
-            cpu: &r.cpu,
-            block: &r.block,
-        });
-        Document::new("stripewise.model/1", ModelDocument { line: line(&model), rig, parameters }).print()?;
+        let document = ModelDocument { line: line(&model), rig: model.rig.as_ref(), parameters };
+        Document::new("stripewise.model/1", document).print()?;
         return Ok(Exit::Done);
     }
     let mut text = format!("{} ({}): {}\n{}\n\n", model.name, model.kind.name(), model.title, model.file);

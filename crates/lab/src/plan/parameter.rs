@@ -234,10 +234,14 @@ impl Parameters {
         super::table::policy(&self.rig.policy)
     }
 
+    /// Whether it is of an array with parity.
+    pub(super) fn has_parity(&self) -> bool {
+        self.target == CellTarget::Array && self.array.level.parity_count() > 0
+    }
+
     /// Whether md can have worker threads beside its own: for stripes, since Linux 3.12.
     pub(super) fn has_workers(&self) -> bool {
-        let has_parity = self.target == CellTarget::Array && self.array.level.parity_count() > 0;
-        has_parity && self.policy().is_ok_and(|policy| policy == Policy::linux_6_1())
+        self.has_parity() && self.policy().is_ok_and(|policy| policy == Policy::linux_6_1())
     }
 
     /// Those threads, none where md has none.

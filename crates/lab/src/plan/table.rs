@@ -28,14 +28,6 @@ fn with_chunks(p: &Parameters) -> bool {
     on_array(p) && p.array.level.has_chunks()
 }
 
-fn with_parity(p: &Parameters) -> bool {
-    on_array(p) && p.array.level.parity_count() > 0
-}
-
-fn with_workers(p: &Parameters) -> bool {
-    p.has_workers()
-}
-
 fn with_redundancy(p: &Parameters) -> bool {
     on_array(p) && p.array.level.is_redundant()
 }
@@ -138,14 +130,20 @@ pub static PARAMETERS: &[Parameter] = &[
     parameter!("raid_devices", Array, on_array, |p, v| p.array.raid_devices = Some(members(v)?), |p| p
         .members()
         .to_string()),
-    parameter!("stripe_cache_size", Array, with_parity, |p, v| p.array.stripe_cache_size = cache(v)?, |p| p
-        .array
-        .stripe_cache_size
-        .to_string()),
-    parameter!("group_thread_cnt", Array, with_workers, |p, v| p.array.group_thread_cnt = workers(v)?, |p| p
-        .array
-        .group_thread_cnt
-        .to_string()),
+    parameter!(
+        "stripe_cache_size",
+        Array,
+        Parameters::has_parity,
+        |p, v| p.array.stripe_cache_size = cache(v)?,
+        |p| p.array.stripe_cache_size.to_string()
+    ),
+    parameter!(
+        "group_thread_cnt",
+        Array,
+        Parameters::has_workers,
+        |p, v| p.array.group_thread_cnt = workers(v)?,
+        |p| p.array.group_thread_cnt.to_string()
+    ),
     parameter!("chunk", Array, with_chunks, |p, v| p.array.chunk = chunk(v)?, |p| print_chunk(p.array.chunk)),
     parameter!("shards", Array, on_array, |p, v| p.array.shards = shards(v)?, |p| p.array.shards.to_string()),
     parameter!("failed", Array, on_array, |p, v| p.array.failed = number(v, 0, MEMBERS_MAX as u64)?, |p| p

@@ -255,6 +255,9 @@ fn members(report: &SimReport) -> impl Iterator<Item = [u64; 4]> {
     stats.map(move |s| [s.reads, bytes(s.sectors_read), s.writes, bytes(s.sectors_written)])
 }
 
+/// The shares and bytes of one kind of buses.
+type Buses = fn(&SimReport) -> (&[f64], &[u64]);
+
 /// The figures of what went on between two reports, the first at the start if there is none.
 fn figures(from: Option<&SimReport>, to: &SimReport) -> BTreeMap<String, f64> {
     let seconds = |report: &SimReport| report.end.0 as f64 / 1e9;
@@ -262,15 +265,14 @@ fn figures(from: Option<&SimReport>, to: &SimReport) -> BTreeMap<String, f64> {
     let rate = |total: &dyn Fn(&SimReport) -> f64| (total(to) - from.map_or(0.0, total)) / elapsed;
     let busy = |share: &dyn Fn(&SimReport) -> f64| rate(&|report| share(report) * seconds(report));
     // Of each controller, and of each bus that several share.
-    let own = (0..to.bus_busy_share.len()).map(|bus| {
-        let mb_s = rate(&|report| report.bus_bytes[bus] as f64 / 1e6);
-        (busy(&|report| report.bus_busy_share[bus]), mb_s)
-    });
-    let shared = (0..to.shared_bus_busy_share.len()).map(|bus| {
-        let mb_s = rate(&|report| report.shared_bus_bytes[bus] as f64 / 1e6);
-        (busy(&|report| report.shared_bus_busy_share[bus]), mb_s)
-    });
-    let busiest = own.chain(shared).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+    let kinds: [Buses; 2] =
+        [|r| (&r.bus_busy_share, &r.bus_bytes), |r| (&r.shared_bus_busy_share, &r.shared_bus_bytes)];
+    let all = kinds.into_iter().flat_map(|buses| (0..buses(to).0.len()).map(move |bus| (buses, bus)));
+    let of = |(buses, bus): (Buses, usize)| {
+        let mb_s = rate(&|report| buses(report).1[bus] as f64 / 1e6);
+        (busy(&|report| buses(report).0[bus]), mb_s)
+    };
+    let busiest = all.map(of).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
     let figures = [
         ("cpu_busy_share", busy(&|report| report.cpu_busy_share)),
         ("parity_busy_share", busy(&|report| report.parity_busy_share)),

@@ -194,7 +194,7 @@ pub struct Parameter {
 }
 
 /// The rest of the rig that a drive is usually in, by the names of its models.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Companions {
     /// Controllers, as [`crate::RigNames::with_topology`] reads them.
