@@ -133,6 +133,39 @@ fn a_member_that_comes_back_may_be_left_half_way() {
     starts_with(folder, &bytes);
 }
 
+/// 0.90 has no place for how far a member is: until it is filled, it is a spare.
+#[test]
+fn a_member_of_metadata_0_90_that_comes_back_is_no_member_until_it_is_filled() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (level, members) in [("1", "a.img b.img"), ("5", "a.img b.img c.img")] {
+        MEMBERS.iter().for_each(|name| drop(fs::remove_file(folder.join(name))));
+        blanks(folder, &MEMBERS, 16 << 20);
+        let count = members.split(' ').count();
+        let how = "--metadata 0.90 --bitmap internal --assume-clean";
+        ok(folder, &format!("create -l {level} -n {count} {how} {members}"), b"");
+        let others = members.strip_prefix("a.img ").unwrap();
+        let bytes = pattern(8 << 20);
+        ok(folder, &format!("write --run {others}"), &bytes);
+        ok(folder, &format!("assemble --no-sync {members}"), b"");
+        let read = format!("read {members} --length 8M");
+        assert!(ok(folder, &read, b"") == bytes, "level {level}: what it lacks is not read from it");
+        let alone = run(folder, "read a.img --run --length 8M", b"");
+        assert!(
+            alone.status.code() != Some(0) || alone.stdout == bytes,
+            "level {level}: it does not hold it"
+        );
+        let detail = json(folder, &format!("detail --json {members}"));
+        assert!(detail["state"].as_array().unwrap().contains(&"degraded".into()), "level {level}: {detail}");
+        ok(folder, &format!("assemble {members}"), b"");
+        let detail = json(folder, &format!("detail --json {members}"));
+        assert_eq!(detail["state"], serde_json::json!(["clean"]), "level {level}");
+        let without = members.rsplit_once(' ').unwrap().0;
+        let read = format!("read {without} --run --length 8M");
+        assert!(ok(folder, &read, b"") == bytes, "level {level}: it is filled");
+    }
+}
+
 /// Waits until the array is put together, and a little longer.
 fn begun(child: &mut Child) -> BufReader<std::process::ChildStdout> {
     let mut said = BufReader::new(child.stdout.take().unwrap());

@@ -31,6 +31,14 @@ pub struct BadRange {
     pub length_sectors: u64,
 }
 
+impl BadRange {
+    /// Whether one of so many sectors is in it.
+    pub const fn overlaps(&self, start_sector: u64, sectors: u64) -> bool {
+        self.start_sector < start_sector.saturating_add(sectors)
+            && start_sector < self.start_sector.saturating_add(self.length_sectors)
+    }
+}
+
 /// Reads the log's entries in the order in which they stand, up to the one that ends it.
 pub fn parse(log: &[u8], shift: u8) -> Result<Vec<BadRange>, BadBlocksError> {
     if log.is_empty() || !log.len().is_multiple_of(512) {

@@ -153,6 +153,7 @@ impl Run {
             log_sectors: self.log_sectors,
             data_offset_sectors: DATA_OFFSET,
             valid_sectors: MEMBER_SECTORS,
+            bad: Vec::new(),
         };
         vec![Some(place); MEMBERS.into()]
     }
@@ -341,7 +342,7 @@ fn wrong_with_an_old_log(seed: u64, is_known: bool) -> Vec<u64> {
     put(&mut run.bytes, SPARE, LOG + 16, &log(1_000_000, vec![entry]));
     put(&mut run.bytes, SPARE, LOG + 24, &partial_parity);
     let mut places = run.places();
-    places.extend(is_known.then_some(places[0]));
+    places.extend(is_known.then(|| places[0].clone()));
     run.start(&places, true, None);
     run.work(100, 4);
     run.input(Input::Admin { id: 0, command: AdminCommand::Fail(slot) });

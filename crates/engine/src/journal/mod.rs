@@ -109,6 +109,13 @@ pub struct RowMember {
     pub bad: Vec<BadRange>,
 }
 
+impl RowMember {
+    /// Whether a block of the device is listed as bad.
+    fn lists(&self, sector: u64) -> bool {
+        self.bad.iter().any(|bad| bad.overlaps(sector, BLOCK_SECTORS))
+    }
+}
+
 /// What a recovery did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalReport {

@@ -60,11 +60,16 @@ impl Rows<'_> {
         data.chain(parity).map(|(slot, position)| Ok((slot, self.log.read(storage, position)?))).collect()
     }
 
-    /// Writes blocks of a row to every member of their slots.
+    /// Writes blocks of a row to every member of their slots. One may refuse what it is listed not to hold: the array goes
+    /// by what the others hold.
     pub(super) fn write(&self, storage: &mut impl JournalStorage, sector: u64, blocks: &Blocks) -> IoResult {
         for (slot, bytes) in blocks {
             for member in self.members.iter().filter(|member| member.slot == *slot) {
-                storage.write(member.member, member.data_offset_sectors + sector, bytes)?;
+                let at = member.data_offset_sectors + sector;
+                match storage.write(member.member, at, bytes) {
+                    Err(IoError::Media) if member.lists(at) => {}
+                    other => other?,
+                }
             }
         }
         Ok(())
@@ -151,11 +156,7 @@ impl Rows<'_> {
     ) -> Result<Option<Vec<u8>>, IoError> {
         let holds = |member: &&RowMember| {
             let at = member.data_offset_sectors + sector;
-            let is_bad = member.bad.iter().any(|bad| {
-                bad.start_sector < at + BLOCK_SECTORS
-                    && at < bad.start_sector.saturating_add(bad.length_sectors)
-            });
-            member.slot == slot && sector + BLOCK_SECTORS <= member.valid_sectors && !is_bad
+            member.slot == slot && sector + BLOCK_SECTORS <= member.valid_sectors && !member.lists(at)
         };
         let Some(member) = self.members.iter().find(holds) else { return Ok(None) };
         let mut bytes = vec![0; BLOCK_BYTES];

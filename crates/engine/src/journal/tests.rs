@@ -28,6 +28,8 @@ struct Bytes {
     tail: u64,
     /// Writes, flushes and tails until power is cut.
     left: Option<u64>,
+    /// A block that takes no writes.
+    refused: Option<(MemberIndex, u64)>,
 }
 
 impl Bytes {
@@ -71,6 +73,9 @@ impl MemberStorage for Bytes {
 
     fn write(&mut self, member: MemberIndex, sector: u64, bytes: &[u8]) -> IoResult {
         self.step()?;
+        if self.refused == Some((member, sector)) {
+            return Err(IoError::Media);
+        }
         let index = member.index();
         let start = (sector * SECTOR_BYTES) as usize;
         let volatile = self.volatile[index].as_mut().ok_or(IoError::Gone)?;
@@ -145,6 +150,7 @@ impl World {
             durable: devices,
             tail: 0,
             left: None,
+            refused: None,
         };
         let count = geometry.array_sectors() / BLOCK_SECTORS;
         let content: Vec<_> = (0..count).map(pattern).collect();
@@ -424,6 +430,31 @@ fn parity_is_made_of_what_a_recovering_or_bad_member_has_not() {
         recover(&world.geometry, &UUID, &world.journal(), &garbage, &mut world.bytes).unwrap();
         world.lose(neighbour.slot);
         world.assert_whole(what);
+    }
+}
+
+/// The array had gone on when the member refused what it lists since.
+#[test]
+fn a_log_is_followed_past_a_listed_block_that_takes_no_writes() {
+    for (has_parity, is_listed) in [(true, true), (false, true), (true, false)] {
+        let mut world = World::new();
+        world.log(&[3], has_parity, 1);
+        let place = world.geometry.place(3 * 8, 0);
+        let member = MemberIndex(place.slot.0);
+        world.bytes.refused = Some((member, DATA + place.sector));
+        let mut members = world.places();
+        if is_listed {
+            members[member.index()].bad =
+                vec![BadRange { start_sector: DATA + place.sector, length_sectors: 8 }];
+        }
+        let report = recover(&world.geometry, &UUID, &world.journal(), &members, &mut world.bytes);
+        if is_listed {
+            assert!(report.is_ok(), "{report:?}");
+            world.lose(place.slot);
+            world.assert_whole("its block is in parity");
+        } else {
+            assert_eq!(report, Err(IoError::Media));
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 //! machine: nothing else happens at that time. It may be cut short and begun again at any point: the logs are emptied
 //! after every parity they speak of is durable.
 
+use std::ops::Range;
+
+use stripewise_format::bad_blocks::BadRange;
 use stripewise_format::ppl::{HEADER_BYTES, PplEntry, PplHeader, signature};
 use stripewise_format::uuid::Uuid;
 
@@ -23,7 +26,7 @@ pub trait MemberStorage {
 }
 
 /// Where a member keeps its log and its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPlace {
     /// The device's sector where the log's area begins.
     pub log_sector: u64,
@@ -33,6 +36,8 @@ pub struct LogPlace {
     pub data_offset_sectors: u64,
     /// Sectors of the data that hold; all for a member in sync.
     pub valid_sectors: u64,
+    /// Sectors of the device that it is listed not to hold.
+    pub bad: Vec<BadRange>,
 }
 
 /// What a recovery did.
@@ -71,7 +76,7 @@ pub fn recover(
     let mut generations = vec![0; places.len()];
     let (slots, others): (Vec<_>, Vec<_>) =
         members(places).partition(|(member, _)| member.0 < geometry.raid_disks());
-    for &(member, ref place) in &slots {
+    for &(member, place) in &slots {
         let Some((sector, header)) = recovery.newest(member, place, signature)? else {
             recovery.report.damaged += u64::from(!is_clean);
             continue;
@@ -88,7 +93,7 @@ pub fn recover(
     for (member, place) in others.into_iter().chain(slots) {
         let generation = generations[member.index()].wrapping_add(1);
         // Older headers further on would be taken for newer than an empty one.
-        recovery.zero(member, &place)?;
+        recovery.zero(member, place)?;
         let empty = PplHeader { signature, generation, entries: Vec::new() };
         recovery.storage.write(member, place.log_sector, &empty.to_bytes())?;
         recovery.storage.flush(member)?;
@@ -96,8 +101,11 @@ pub fn recover(
     Ok(recovery.report)
 }
 
-fn members(places: &[Option<LogPlace>]) -> impl Iterator<Item = (MemberIndex, LogPlace)> + '_ {
-    places.iter().enumerate().filter_map(|(member, place)| Some((MemberIndex(member as u16), (*place)?)))
+fn members(places: &[Option<LogPlace>]) -> impl Iterator<Item = (MemberIndex, &LogPlace)> {
+    places
+        .iter()
+        .enumerate()
+        .filter_map(|(member, place)| Some((MemberIndex(member as u16), place.as_ref()?)))
 }
 
 /// The member of a slot.
@@ -206,8 +214,9 @@ impl<S: MemberStorage> Recovery<'_, S> {
         (fits && is_own).then_some(Strip { first_sector, data_disks, sectors })
     }
 
-    /// Writes the parity of a strip: its partial parity and what its members hold now. Where one of them holds nothing the
-    /// parity is left alone: what it makes of the others is that member's content by definition.
+    /// Writes the parity of a strip: its partial parity and what its members hold now. Where one of them holds nothing, for it is
+    /// missing, is not filled yet, or lists or answers that it does not have it, the parity is left alone: what it makes of
+    /// the others is that member's content by definition.
     fn make_right(&mut self, slot: Slot, place: &LogPlace, strip: &Strip, partial_parity: &[u8]) -> IoResult {
         let chunk = self.geometry.chunk_sectors();
         let mut sectors = strip.sectors;
@@ -218,22 +227,63 @@ impl<S: MemberStorage> Recovery<'_, S> {
             sectors = sectors.min(from.valid_sectors.saturating_sub(at.sector));
             sources.push((at.slot, from.data_offset_sectors + at.sector));
         }
-        if sectors == 0 {
-            return Ok(());
+        let row = place.data_offset_sectors + self.geometry.place(strip.first_sector, 0).sector;
+        let is_listed =
+            |run: &Range<u64>| [(slot, row)].iter().chain(&sources).any(|place| self.lists(*place, run));
+        let to_write: Vec<_> = if is_listed(&(0..sectors)) {
+            pages_of(0..sectors).filter(|page| !is_listed(page)).collect()
+        } else {
+            vec![0..sectors]
+        };
+        for run in to_write {
+            if !self.make_run_right((slot, row), &sources, run.clone(), partial_parity)? {
+                for page in pages_of(run) {
+                    self.make_run_right((slot, row), &sources, page, partial_parity)?;
+                }
+            }
         }
-        let bytes = (sectors * SECTOR_BYTES) as usize;
-        let mut parity = partial_parity.to_vec();
-        parity.resize(bytes, 0);
-        let mut block = vec![0; bytes];
-        for (slot, sector) in sources {
-            self.storage.read(of_slot(slot), sector, &mut block)?;
-            xor(&mut parity, &block);
-        }
-        let row = self.geometry.place(strip.first_sector, 0).sector;
-        self.storage.write(of_slot(slot), place.data_offset_sectors + row, &parity)?;
-        self.report.rows += (bytes as u64).div_ceil(PAGE_BYTES);
         Ok(())
     }
+
+    /// Writes the parity of some of a strip's sectors; answers whether all its members could be read there.
+    fn make_run_right(
+        &mut self,
+        (slot, row): (Slot, u64),
+        sources: &[(Slot, u64)],
+        run: Range<u64>,
+        partial_parity: &[u8],
+    ) -> Result<bool, IoError> {
+        let bytes = |sectors: u64| (sectors * SECTOR_BYTES) as usize;
+        let mut parity = vec![0; bytes(run.end - run.start)];
+        if !partial_parity.is_empty() {
+            parity.copy_from_slice(&partial_parity[bytes(run.start)..bytes(run.end)]);
+        }
+        let mut block = vec![0; parity.len()];
+        for &(slot, sector) in sources {
+            match self.storage.read(of_slot(slot), sector + run.start, &mut block) {
+                Err(IoError::Media) => return Ok(false),
+                read => read?,
+            }
+            xor(&mut parity, &block);
+        }
+        self.storage.write(of_slot(slot), row + run.start, &parity)?;
+        self.report.rows += (parity.len() as u64).div_ceil(PAGE_BYTES);
+        Ok(true)
+    }
+
+    /// Whether a slot's member is listed not to hold one of these sectors, counted from one of its device.
+    fn lists(&self, (slot, sector): (Slot, u64), run: &Range<u64>) -> bool {
+        let place = self.places.get(slot.index()).and_then(Option::as_ref);
+        place.is_some_and(|place| {
+            place.bad.iter().any(|bad| bad.overlaps(sector + run.start, run.end - run.start))
+        })
+    }
+}
+
+/// The pages of a run of sectors, the last of which may be shorter.
+fn pages_of(run: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let page = PAGE_BYTES / SECTOR_BYTES;
+    run.clone().step_by(page as usize).map(move |start| start..(start + page).min(run.end))
 }
 
 fn xor(into: &mut [u8], with: &[u8]) {
@@ -255,10 +305,15 @@ mod tests {
     const MEMBER: u64 = 128;
     const UUID: Uuid = Uuid([3; 16]);
 
-    struct Bytes(Vec<Option<Vec<u8>>>);
+    /// The members, and a sector of one that does not read.
+    struct Bytes(Vec<Option<Vec<u8>>>, Option<(MemberIndex, u64)>);
 
     impl MemberStorage for Bytes {
         fn read(&mut self, member: MemberIndex, sector: u64, bytes: &mut [u8]) -> IoResult {
+            let sectors = sector..sector + bytes.len() as u64 / SECTOR_BYTES;
+            if self.1.is_some_and(|(bad, at)| bad == member && sectors.contains(&at)) {
+                return Err(IoError::Media);
+            }
             let member = self.0[member.index()].as_ref().ok_or(IoError::Gone)?;
             let start = (sector * SECTOR_BYTES) as usize;
             bytes.copy_from_slice(&member[start..start + bytes.len()]);
@@ -291,7 +346,7 @@ mod tests {
             let sectors = 0..(DATA + MEMBER) * SECTOR_BYTES;
             sectors.map(|i| (i / SECTOR_BYTES * 7 + member * 31 + i % 5) as u8).collect()
         };
-        let mut bytes = Bytes((0..4).map(|number| Some(member(number))).collect());
+        let mut bytes = Bytes((0..4).map(|number| Some(member(number))).collect(), None);
         (0..4).for_each(|number| bytes.write(MemberIndex(number), 8, &header(0, Vec::new())).unwrap());
         bytes
     }
@@ -306,7 +361,8 @@ mod tests {
                 log_sector: 8,
                 log_sectors: 40,
                 data_offset_sectors: DATA,
-                valid_sectors: MEMBER
+                valid_sectors: MEMBER,
+                bad: Vec::new(),
             });
             4
         ]
@@ -421,7 +477,7 @@ mod tests {
         let waiting = bytes.0[0].clone();
         bytes.0.push(waiting);
         let mut places = places();
-        places.push(places[0]);
+        places.push(places[0].clone());
         let mut damaged = |missing: Option<usize>, is_clean: bool| {
             for member in [1, 4] {
                 bytes.write(MemberIndex(member), 8, &[0x55; 512]).unwrap();
@@ -448,7 +504,7 @@ mod tests {
         let before = bytes.0.clone();
         bytes.0.push(before[0].clone());
         let mut places = places();
-        places.push(places[0]);
+        places.push(places[0].clone());
         let waiting = Slot(4);
         log(&mut bytes, waiting, PplEntry { parity_disk: 4, ..entry }, &parity);
         bytes.write(of_slot(waiting), 24, &header(1_000, vec![entry])).unwrap();
@@ -461,6 +517,52 @@ mod tests {
             let data = (DATA * SECTOR_BYTES) as usize;
             assert!(after.as_ref().unwrap()[data..] == before.as_ref().unwrap()[data..]);
         }
+    }
+
+    /// What it was to hold is in parity alone: it was acknowledged when its member had refused it.
+    #[test]
+    fn where_a_written_member_holds_nothing_parity_is_left_as_it_is() {
+        let geometry = geometry();
+        let (p, entry, _) = partial(&geometry);
+        // Three pages of chunks 0 and 1; chunk 2 holds nothing but zeroes.
+        let parity = vec![0; 24 * 512 / 2];
+        let entry = PplEntry {
+            data_sector: 0,
+            partial_parity_bytes: 12 * 512,
+            data_bytes: 24 * 512,
+            checksum: parity_checksum(&parity),
+            ..entry
+        };
+        let (written, alone) = (geometry.place(0, 0).slot, geometry.place(2 * CHUNK, 0).slot);
+        let left = |is_listed: bool, slot: Slot, at: u64| -> Vec<u64> {
+            let mut bytes = members();
+            bytes.write(of_slot(alone), DATA, &[0; CHUNK as usize * 512]).unwrap();
+            log(&mut bytes, p, entry, &parity);
+            let before: Vec<_> = (0..12).map(|row| sector(&mut bytes, p, row)).collect();
+            let mut places = places();
+            if is_listed {
+                let bad = BadRange { start_sector: DATA + at, length_sectors: 1 };
+                places[slot.index()].as_mut().unwrap().bad = vec![bad];
+            } else {
+                bytes.1 = Some((of_slot(slot), DATA + at));
+            }
+            recover(&geometry, &UUID, &places, false, &mut bytes).unwrap();
+            bytes.1 = None;
+            let mut left = Vec::new();
+            for row in 0..12 {
+                if !agrees(&mut bytes, row) {
+                    assert_eq!(sector(&mut bytes, p, row), before[row as usize]);
+                    left.push(row);
+                }
+            }
+            left
+        };
+        for is_listed in [true, false] {
+            assert_eq!(left(is_listed, written, 3), (0..8).collect::<Vec<_>>());
+            assert_eq!(left(is_listed, written, 9), (8..12).collect::<Vec<_>>());
+        }
+        assert_eq!(left(true, p, 8), (8..12).collect::<Vec<_>>(), "nor is what cannot be read of parity");
+        assert_eq!(left(true, alone, 3), [0_u64; 0], "it is in the log");
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl Volume {
             .as_ref()
             .filter(|_| !config.read_only && keeps_state(core.geometry.level()))
             .map(|metadata| {
-                let keeper = Keeper::new(metadata, &core.geometry, core.resync_from);
+                let keeper = Keeper::new(metadata, &core.geometry, core.resync_from, &config.recovering);
                 let needs_resync = core.resync_from != u64::MAX;
                 let sectors = sync::sync_sectors(&core, SyncAction::Resync);
                 let events = keeper.events();

@@ -111,7 +111,11 @@ impl Candidate {
         let number = metadata.rdev();
         let device_number = if is_device { (libc::major(number), libc::minor(number)) } else { (0, 0) };
         let probe = probe_source(path, device_sectors, &file)?;
-        let signatures = signature::find(&file, device_sectors).map_err(problem)?;
+        // A member is known by its superblock, whatever of its other places does not read.
+        let signatures = match signature::find(&file, device_sectors) {
+            Err(_) if probe.superblock().is_some() => Vec::new(),
+            found => found.map_err(problem)?,
+        };
         Ok(Self { storage: storage(file), probe, signatures, device_number })
     }
 

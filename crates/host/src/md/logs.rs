@@ -36,8 +36,10 @@ impl Assembled {
         let specs: Vec<MemberSpec> = specs.collect::<Result<_, _>>()?;
         let members = members::open_all(&specs, &self.assembly.geometry.member_sectors, 1)?;
         self.check_unchanged()?;
-        let places: Vec<_> =
-            table.iter().enumerate().map(|(index, candidate)| self.log_place(index, (*candidate)?)).collect();
+        let place = |(index, candidate): (usize, &Option<usize>)| {
+            candidate.map_or(Ok(None), |candidate| self.log_place(index, candidate))
+        };
+        let places: Vec<_> = table.iter().enumerate().map(place).collect::<Result<_, _>>()?;
         let is_clean = self.assembly.is_clean;
         let mut devices = Devices::new(&members);
         let report = recover(&geometry, &self.assembly.uuid, &places, is_clean, &mut devices);
@@ -63,20 +65,25 @@ impl Assembled {
     }
 
     /// Where a member of the table keeps its log.
-    fn log_place(&self, index: usize, candidate: usize) -> Option<LogPlace> {
+    fn log_place(&self, index: usize, candidate: usize) -> Result<Option<LogPlace>, AssembleError> {
+        let bad = self.bad_blocks(candidate)?.unwrap_or_default();
         let candidate = &self.found.candidates[candidate];
-        let Superblock::V1(superblock) = &candidate.superblock else { return None };
-        let area = superblock.ppl()?;
+        let Superblock::V1(superblock) = &candidate.superblock else { return Ok(None) };
+        let Some(area) = superblock.ppl() else { return Ok(None) };
+        let Some(log_sector) = candidate.at_sector.checked_add_signed(area.offset_sectors.into()) else {
+            return Ok(None);
+        };
         let valid_sectors = match self.assembly.slots.get(index) {
             Some(SlotState::Recovering { offset_sectors, .. }) => *offset_sectors,
             Some(SlotState::InSync { .. } | SlotState::Missing) | None => u64::MAX,
         };
-        Some(LogPlace {
-            log_sector: candidate.at_sector.checked_add_signed(area.offset_sectors.into())?,
+        Ok(Some(LogPlace {
+            log_sector,
             log_sectors: area.size_sectors.into(),
             data_offset_sectors: superblock.data_offset_sectors,
             valid_sectors,
-        })
+            bad,
+        }))
     }
 }
 

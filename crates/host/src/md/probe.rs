@@ -80,15 +80,18 @@ pub fn probe(path: &Path) -> Result<Probe, HostError> {
     probe_source(path, device_sectors, &file)
 }
 
-/// Finds the superblocks among the bytes of a source that stands for the device of a path.
+/// Finds the superblocks among the bytes of a source that stands for the device of a path. A place that does not read is passed over
+/// if there is one that reads well in another.
 pub fn probe_source(path: &Path, device_sectors: u64, source: &dyn Source) -> Result<Probe, HostError> {
     let mut found = Vec::new();
+    let mut unread = None;
     for (metadata, at_sector) in superblock::places(device_sectors) {
         let length = ((device_sectors - at_sector) * SECTOR_BYTES).min(BLOCK_BYTES);
         let mut block = vec![0; length as usize];
-        source
-            .read_exact_at(&mut block, at_sector * SECTOR_BYTES)
-            .map_err(|e| MemberProblem::from_io(&e, 0).at(path))?;
+        if let Err(e) = source.read_exact_at(&mut block, at_sector * SECTOR_BYTES) {
+            unread = Some(MemberProblem::from_io(&e, 0).at(path));
+            continue;
+        }
         let superblock = Superblock::parse(metadata, &block, at_sector).and_then(|superblock| {
             superblock.check_on_device(device_sectors)?;
             Ok(superblock)
@@ -104,7 +107,11 @@ pub fn probe_source(path: &Path, device_sectors: u64, source: &dyn Source) -> Re
             Err(_) => None,
         })
     });
-    Ok(Probe { path: path.to_owned(), device_sectors, found })
+    let probe = Probe { path: path.to_owned(), device_sectors, found };
+    match unread {
+        Some(error) if probe.superblock().is_none() => Err(error),
+        _ => Ok(probe),
+    }
 }
 
 /// Why what a superblock points to cannot be read.
@@ -227,9 +234,44 @@ pub fn read_bad_blocks(
 
 #[cfg(test)]
 mod tests {
+    use stripewise_format::level::Level;
+    use stripewise_format::superblock_1::Superblock1;
     use stripewise_format::uuid::Uuid;
 
     use super::*;
+
+    /// Bytes of which one sector does not read.
+    struct Worn(Vec<u8>, u64);
+
+    impl Source for Worn {
+        fn read_exact_at(&self, bytes: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+            let (bad, end) = (self.1 * SECTOR_BYTES, offset_bytes + bytes.len() as u64);
+            if (offset_bytes..end).contains(&bad) {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            bytes.copy_from_slice(&self.0[offset_bytes as usize..end as usize]);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_member_is_known_though_the_place_of_another_superblock_does_not_read() {
+        let sectors = 4096;
+        let mut superblock = Superblock1::new(Level::Raid1, 2, 0, Uuid([3; 16]));
+        (superblock.super_offset_sectors, superblock.data_offset_sectors) = (8, 64);
+        (superblock.size_sectors, superblock.data_size_sectors) = (2048, 2048);
+        let mut bytes = vec![0; (sectors * SECTOR_BYTES) as usize];
+        let block = Superblock::V1(Box::new(superblock)).to_bytes();
+        bytes[4096..4096 + block.len()].copy_from_slice(&block);
+        let mut worn = Worn(bytes, 0);
+        for (_, place) in superblock::places(sectors) {
+            worn.1 = place;
+            let found = probe_source(Path::new("x"), sectors, &worn);
+            assert_eq!(found.is_ok_and(|probe| probe.superblock().is_some()), place != 8, "{place}");
+        }
+        let none = Worn(vec![0; worn.0.len()], worn.1);
+        assert!(probe_source(Path::new("x"), sectors, &none).is_err(), "there may be one");
+    }
 
     #[test]
     fn the_file_of_an_external_bitmap_ends_with_its_bits() {

@@ -60,7 +60,13 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// A keeper for what was found, of an array that is in sync up to `resync_from`. Nothing is written until
     /// something changes, unless the superblocks are of different times.
-    pub(crate) fn new(config: &MetadataConfig, geometry: &Geometry, resync_from: u64) -> Self {
+    /// `recovering` are slots whose members are not filled yet, and how far each is.
+    pub(crate) fn new(
+        config: &MetadataConfig,
+        geometry: &Geometry,
+        resync_from: u64,
+        recovering: &[(Slot, u64)],
+    ) -> Self {
         let superblocks = || config.members.iter().flatten().map(|m| &m.superblock);
         let events = superblocks().map(Superblock::events).max().unwrap_or(0);
         // A spare may be of a time that the members have lost, with as many events.
@@ -75,7 +81,7 @@ impl Keeper {
             .enumerate()
             .map(|(index, member)| {
                 let metadata = member.clone()?;
-                let standing = standing(&metadata, index, geometry);
+                let standing = standing(&metadata, index, geometry, recovering);
                 let has_bad_blocks = metadata.bad_blocks.as_ref().is_some_and(|list| !list.is_empty());
                 let is_behind = metadata.superblock.events() != events;
                 Some(Known { metadata, standing, has_bad_blocks, is_behind, is_joining: false })
@@ -355,18 +361,27 @@ impl Keeper {
     }
 }
 
-/// What a member is, by its own superblock: those in the table's first places hold the slots, behind them are
-/// replacements, which their superblocks call so, and spares.
-fn standing(metadata: &super::MemberMetadata, index: usize, geometry: &Geometry) -> Standing {
+/// What a member is: those in the table's first places hold the slots, behind them are replacements, which their superblocks
+/// call so, and spares. How far a slot's member is its superblock says, if it is of version 1: one of 0.90 that comes back is
+/// filled all the same.
+fn standing(
+    metadata: &super::MemberMetadata,
+    index: usize,
+    geometry: &Geometry,
+    recovering: &[(Slot, u64)],
+) -> Standing {
     let (recovered, replaces) = match &metadata.superblock {
         Superblock::V1(superblock) => {
             (superblock.recovered_sectors(), superblock.features.contains(Features::REPLACEMENT))
         }
-        Superblock::V0(_) => (None, false),
+        Superblock::V0(_) => {
+            let own = recovering.iter().find(|(slot, _)| slot.index() == index);
+            (own.map(|(_, sectors)| *sectors), false)
+        }
     };
     let slot = u16::try_from(index).ok().filter(|index| *index < geometry.raid_disks());
     match (slot, metadata.superblock.role(), recovered) {
-        (Some(slot), Role::Slot(_), Some(sectors)) => Standing::Recovering(Slot(slot), sectors),
+        (Some(slot), _, Some(sectors)) => Standing::Recovering(Slot(slot), sectors),
         (Some(slot), _, _) => Standing::InSync(Slot(slot)),
         (None, Role::Slot(slot), recovered) if replaces => {
             Standing::Replacing(Slot(slot), recovered.unwrap_or(MAX_SECTOR))
