@@ -65,6 +65,15 @@ pub enum HostError {
         /// Shards of the array.
         given: u32,
     },
+    /// A LUKS container is to be served by several shards, whose parts of the array would end within its encrypted sectors.
+    ShardsWithCrypt {
+        /// Shards of the array.
+        given: u32,
+        /// The array's sector that the encrypted sectors begin at.
+        start_sector: u64,
+        /// Sectors of the array in an encrypted one.
+        unit_sectors: u64,
+    },
     /// More workloads than shards.
     Workloads {
         /// Workloads given.
@@ -332,6 +341,15 @@ impl fmt::Display for HostError {
             Self::Stack(e) => e.fmt(f),
             Self::ShardsWithCache { given } => {
                 write!(f, "{given} shards are asked for; an array with a page cache runs on 1")
+            }
+            Self::ShardsWithCrypt { given, start_sector, unit_sectors } => {
+                write!(
+                    f,
+                    "{given} shards are asked for; a LUKS container whose encrypted sectors of {} bytes begin at byte {}, which is no \
+                     multiple of that, runs on 1",
+                    unit_sectors * 512,
+                    start_sector * 512
+                )
             }
             Self::Workloads { given, shards } => {
                 write!(f, "{given} workloads are given to {shards} shards; each shard runs at most one")

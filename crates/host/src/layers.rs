@@ -71,13 +71,25 @@ impl Array {
     /// Puts layers above the array, once, while nothing uses it. Afterwards requests count sectors from the start of
     /// the encrypted payload, and buffered ones go through the page cache.
     ///
-    /// A page cache is of one shard: readahead would fetch what another serves.
+    /// A page cache is of one shard: readahead would fetch what another serves. So are encrypted sectors that shards' parts of the
+    /// array would cut.
     ///
     /// # Errors
     /// A layer that cannot be, or no memory for it.
     pub fn raise(&mut self, layers: &Layers) -> Result<(), HostError> {
         if layers.cache.is_some() && self.shard_count() > 1 {
             return Err(HostError::ShardsWithCache { given: self.shard_count() as u32 });
+        }
+        if let Some(crypt) = layers.crypt.as_ref().map(CryptLayer::config)
+            && self.shard_count() > 1
+            && !crypt.start_sector.is_multiple_of(crypt.unit_sectors)
+        {
+            let CryptConfig { start_sector, unit_sectors, .. } = crypt;
+            return Err(HostError::ShardsWithCrypt {
+                given: self.shard_count() as u32,
+                start_sector,
+                unit_sectors,
+            });
         }
         self.raise_shards(layers)
     }

@@ -22,6 +22,9 @@ use crate::units::{PAGE_SECTORS, SectorRange};
 use balance::Balance;
 use job::{CopyJob, PAGES};
 
+/// Sectors of a part at most: members' I/Os have their bytes as 32 bits.
+const PART_SECTORS_MAX: u64 = 1 << 22;
+
 /// The machine of these levels.
 #[derive(Debug)]
 pub(crate) struct Copies {
@@ -86,7 +89,8 @@ impl Copies {
         let request = state.request;
         let mut sector = request.range.start;
         while sector < request.range.end() {
-            let mut count = core.geometry.contiguous(sector).min(request.range.end() - sector);
+            let mut count =
+                core.geometry.contiguous(sector).min(request.range.end() - sector).min(PART_SECTORS_MAX);
             if request.op == Op::Read && core.has_bad_blocks() {
                 count = count.min(to_bad_edge(core, sector));
             }

@@ -136,6 +136,28 @@ fn reads_spare_members_that_are_write_mostly_and_writes_do_not() {
 }
 
 #[test]
+fn zeroes_of_four_gibibytes_are_written_in_parts_whose_lengths_fit() {
+    let sectors = (4 << 30) / 512;
+    let mut config = config(Level::Raid1, 2, &[false; 2]);
+    config.metadata = None;
+    config.geometry.member_sectors = vec![sectors + 8; 2];
+    let mut bench = Bench::new(&config);
+    let range = SectorRange::new(0, sectors + 8);
+    bench.input(Input::Request(Request {
+        id: RequestId(1),
+        op: Op::WriteZeroes,
+        range,
+        flags: Flags::default(),
+    }));
+    assert_eq!(bench.completed, [Ok(())]);
+    let counts = |member: u16| {
+        bench.writes.iter().filter(move |(io, _)| io.member.0 == member).map(|(io, _)| io.range.count)
+    };
+    assert_eq!(counts(0).sum::<u64>(), sectors + 8);
+    assert!(counts(1).all(|count| count * 512 < 1 << 32));
+}
+
+#[test]
 fn the_first_of_those_to_be_spared_is_read_when_nobody_else_is_left() {
     assert_eq!(bench(Level::Raid1, &[true; 3]).readers(), [0]);
     for (refusing, asked) in
