@@ -126,9 +126,9 @@ def costs(cycles):
         "page_cost": page,
         "member_io_cost": member_io,
         "a command, without scheduler, driver and interrupt": cycles["queue 4k"] - cycles["disk 4k"],
-        # 64 rows of four pages and a parity; a request's own part is next to nothing. A row's I/Os have their bios ready, and may take
-        # less than the pieces of a RAID-0.
-        "row_cost": max(0, cycles["raid5 rows"] / 64 - 5 * member_io - 4 * page),
+        # 64 rows of four pages and a parity; a request's own part is next to nothing. A row's I/Os have their bios ready, and
+        # take less than the pieces of a RAID-0; what the row itself takes is not told apart from them.
+        "row_io_cost": (cycles["raid5 rows"] / 64 - 4 * page) / 5,
         "row_update_cost": cycles["raid5 update"] - cycles["disk 4k"] - 4 * member_io,
     }
 

@@ -30,6 +30,24 @@ fn an_interrupted_read_ends_with_130() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
+/// 0.90 counts KiB in 32 bits. Linux uses no more of a linear member, whose level it takes for an unsigned number, and all of a
+/// RAID-0's (seen with Linux 6.1 on members of 5 TiB).
+#[test]
+fn metadata_0_90_uses_four_tebibytes_of_a_linear_member_and_all_of_a_raid0s() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (level, bytes) in [("linear", 2 * u64::from(u32::MAX) * 1024), ("0", 2 * (5 * 1024 - 1) * (1 << 30))]
+    {
+        MEMBERS.iter().for_each(|name| drop(fs::remove_file(folder.join(name))));
+        blanks(folder, &["a.img", "b.img"], 5 << 40);
+        ok(folder, &format!("create -l {level} -n 2 -e 0.90 a.img b.img"), b"");
+        let size = json(folder, "detail --json a.img b.img")["array_bytes"].as_u64().unwrap();
+        assert!(size == bytes || level == "0" && size > bytes, "level {level}: {size}");
+    }
+    let far = ok(folder, "read a.img b.img --offset 9T --length 1M", b"");
+    assert!(far.iter().all(|byte| *byte == 0));
+}
+
 /// Several pieces are under way when the one who takes them is gone.
 #[test]
 fn a_read_whose_output_ends_early_is_told_or_quiet_but_ends() {

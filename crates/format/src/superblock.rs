@@ -9,6 +9,9 @@ use crate::superblock_1::{MAX_SECTOR, Minor, PplArea, Role, Superblock1, Superbl
 use crate::time::Timestamp;
 use crate::uuid::Uuid;
 
+/// KiB counted in 32 bits, in sectors.
+const SECTORS_MAX_0: u64 = (u32::MAX as u64) * 2;
+
 /// A superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Superblock {
@@ -185,9 +188,15 @@ impl Superblock {
         }
     }
 
-    /// Sectors of the member that can hold data; for 0.90 all before the superblock at `at_sector`.
+    /// Sectors of the member that can hold data; for 0.90 all before the superblock at `at_sector`, but of those no more than
+    /// it can count, save for RAID-0 (the kernel's `super_90_load`, which takes the level for an unsigned number).
     pub const fn data_size_sectors(&self, at_sector: u64) -> u64 {
         match self {
+            Self::V0(superblock)
+                if !matches!(superblock.level, Level::Raid0) && at_sector > SECTORS_MAX_0 =>
+            {
+                SECTORS_MAX_0
+            }
             Self::V0(_) => at_sector,
             Self::V1(superblock) => superblock.data_size_sectors,
         }

@@ -87,9 +87,15 @@ impl Cpu {
         self.serve(now_ns, self.model.request_complete_ns)
     }
 
-    /// Hands over I/Os to members, by the array's thread or the one acted for; returns when the drives can have them.
-    pub(crate) fn member_ios(&mut self, now_ns: u64, ios: u64, by_array: bool) -> u64 {
-        self.serve_by(by_array, now_ns, ios * self.model.member_io_ns)
+    /// Hands over I/Os to members by the thread acted for; returns when the drives can have them.
+    pub(crate) fn member_ios(&mut self, now_ns: u64, ios: u64) -> u64 {
+        self.serve_thread(now_ns, ios * self.model.member_io_ns)
+    }
+
+    /// The same for those that pass the stripe cache, by the array's thread; `pages` are all of theirs.
+    pub(crate) fn stripe_ios(&mut self, now_ns: u64, ios: u64, pages: u64) -> u64 {
+        let more = pages.saturating_sub(ios);
+        self.serve_array(now_ns, ios * self.model.member_io_ns + more * self.model.row_io_ns)
     }
 
     /// Issues a command to a drive, its interrupt included, by either; returns when the drive has it.

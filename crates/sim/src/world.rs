@@ -29,7 +29,7 @@ use stripewise_engine::io::{
     Request, RequestId, Tag, Verdict,
 };
 use stripewise_engine::stack::{Stack, StackError};
-use stripewise_engine::units::{Instant, SECTOR_BYTES, SectorRange};
+use stripewise_engine::units::{Instant, PAGE_SECTORS, SECTOR_BYTES, SectorRange};
 use stripewise_engine::volume::{Volume, VolumeConfig, VolumeError};
 use stripewise_engine::workload::{Next, Workload};
 
@@ -197,6 +197,8 @@ struct Sent {
     directly: u64,
     /// On md's thread: they pass the stripe cache.
     by_array: u64,
+    /// Pages of the latter.
+    pages: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -542,6 +544,7 @@ impl<D: Data> World<D> {
                     Action::Io(io) => {
                         if self.is_of_stripe(io) {
                             sent.by_array += 1;
+                            sent.pages += io.range.count.div_ceil(PAGE_SECTORS);
                             self.members[io.member.index()].has_stripes = true;
                         } else {
                             sent.directly += 1;
@@ -668,10 +671,10 @@ impl<D: Data> World<D> {
     fn send(&mut self, sent: Sent) {
         let mut ready_ns = self.now_ns;
         if sent.directly > 0 {
-            ready_ns = self.cpu.member_ios(ready_ns, sent.directly, false);
+            ready_ns = self.cpu.member_ios(ready_ns, sent.directly);
         }
         if sent.by_array > 0 {
-            ready_ns = self.cpu.member_ios(ready_ns, sent.by_array, true);
+            ready_ns = self.cpu.stripe_ios(ready_ns, sent.by_array, sent.pages);
         }
         for index in 0..self.touched.len() {
             let slot = self.touched[index];

@@ -61,6 +61,20 @@ fn worker_threads_send_more() {
     assert!(at(1000) >= three);
 }
 
+/// Linux makes an I/O for each page of a row, however many pages go to the drive in one command.
+#[test]
+fn every_page_that_passes_the_stripe_cache_is_sent_by_itself() {
+    const STRIPE_BYTES: u64 = 4 * 64 << 10;
+    let mut config = quick(raid5(5, 64, 1), 16);
+    config.rig.cpu.row_io_ns = 20_000;
+    let mut workload = ClosedLoop::new(8, STRIPE_BYTES, false, 0, SECTORS, 0.5);
+    World::new(&config, Phantom).unwrap().run(&mut workload, None).unwrap();
+    let stripes = workload.requests as f64 / 0.5;
+    // Sixteen rows of four blocks and parity; of each member's run of pages the first is counted as any I/O.
+    let bound = 1e9 / ((16.0 - 1.0) * 5.0 * config.rig.cpu.row_io_ns as f64);
+    assert!((0.8..1.02).contains(&(stripes / bound)), "{stripes} stripes a second; one thread sends {bound}");
+}
+
 #[test]
 fn reads_past_the_stripe_cache_are_sent_by_those_who_ask() {
     let at = |cores| iops(&quick(raid5(5, 64, 1), cores), None, 100);

@@ -66,6 +66,8 @@ pub fn cpu(name: &str, circumstances: &Circumstances) -> Result<Model, Calibrate
     let traffic = (rate_of("memory_rate") / rate_of("copy_rate")).clamp(1.0, 10.0);
     let how = "memory_rate / copy_rate: a copy of one thread is taken to be as fast as the memory lets it be";
     set(&mut model, "copy_traffic", (traffic * 100.0).round() / 100.0, Provenance::Derived, how);
+    let how = "stripewise makes one I/O of the pages of several rows";
+    set(&mut model, "row_io_cost", 0.0, Provenance::Derived, how);
     for (parameter, microseconds, how) in costs(row_xor, update_xor)? {
         let rounded = (microseconds.max(0.0) * 1e4).round() / 1e4;
         set(&mut model, parameter, rounded, Provenance::Measured, &format!("{source}: {how}"));

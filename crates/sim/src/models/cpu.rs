@@ -37,6 +37,8 @@ pub struct CpuModel {
     pub cached_page_ns: u64,
     /// Each I/O to a member.
     pub member_io_ns: u64,
+    /// Each page beyond the first of one that passes the stripe cache.
+    pub row_io_ns: u64,
     /// Each command to a drive.
     pub command_ns: u64,
     /// Each row of which parity is computed.
@@ -66,6 +68,7 @@ impl CpuModel {
             cached_request_ns: model.microseconds("cached_request"),
             cached_page_ns: model.microseconds("cached_page"),
             member_io_ns: model.microseconds("member_io_cost"),
+            row_io_ns: model.microseconds("row_io_cost"),
             command_ns: model.microseconds("command_cost"),
             row_ns: model.microseconds("row_cost"),
             row_update_ns: model.microseconds("row_update_cost"),

@@ -220,6 +220,14 @@ const CPU: &[Spec] = &[
     spec("cached_request", "us", 0.0, 1e5, Number, "a request through the page cache, from call to return"),
     spec("cached_page", "us", 0.0, 1e4, Number, "finding each 4 KiB page of it, without the copy"),
     spec("member_io_cost", "us", 0.0, 1e5, Number, "each I/O of the array to a member"),
+    spec(
+        "row_io_cost",
+        "us",
+        0.0,
+        1e5,
+        Number,
+        "each page beyond the first of an I/O that passes the stripe cache, of which Linux makes one for each page",
+    ),
     spec("command_cost", "us", 0.0, 1e5, Number, "each command to a drive, with its interrupt"),
     spec("row_cost", "us", 0.0, 1e5, Number, "each row of the stripe cache of which parity is computed"),
     spec(
