@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{all, command, fails, finish, json, made, ok, stderr};
+use common::{all, command, fails, finish, json, made, ok, run, stderr};
 use tempfile::TempDir;
 
 /// What the first member says of a reshape, and whether it says so.
@@ -360,6 +360,49 @@ fn put_events(folder: &Path, name: &str, events: u64) {
     let sum = ((sum & 0xffff_ffff) + (sum >> 32)) as u32;
     block[216..220].copy_from_slice(&sum.to_le_bytes());
     fs::write(folder.join(name), image).unwrap();
+}
+
+/// Two members dropped out of a RAID-5, one after the other, and the array stopped with the second.
+#[test]
+fn what_too_many_members_dropped_out_of_goes_on_by_force() {
+    let (folder, names, content) = made("-l 5 -n 3 -x 1 -c 64", 4, 96);
+    let path = folder.path();
+    let (ended, said) = cut(path, &format!("grow -n 4{names}"), "-INT", |position| position >= 1000);
+    assert_eq!(ended, Some(130), "{said}");
+    let then = events(path, "1.img");
+    for (name, later) in [("2.img", 8), ("0.img", 12), ("3.img", 12)] {
+        put_events(path, name, then + later);
+    }
+    let refused = fails(path, &format!("grow --continue{names}"), b"", 2);
+    assert!(
+        refused.contains("out of date: 1.img, 2.img (`stripewise grow --continue --force` uses"),
+        "{refused}"
+    );
+    let unheard = fails(path, &format!("assemble --force{names}"), b"", 2);
+    assert!(unheard.contains("`stripewise grow --continue` ends the reshape"), "{unheard}");
+    ok(path, &format!("grow --continue --force{names}"), b"");
+    assert!(ok(path, &format!("read --run{names}"), b"")[..content.len()] == content);
+    let left_out = stderr(&run(path, &format!("assemble --run{names}"), b""));
+    assert!(left_out.contains("1.img is left out"), "{left_out}");
+}
+
+#[test]
+fn a_member_that_was_not_filled_so_far_is_not_taken_by_force() {
+    let (folder, names, _) = made("-l 5 -n 3 -x 1 -c 64", 4, 96);
+    let path = folder.path();
+    let (ended, said) = cut(path, &format!("grow -n 4{names}"), "-INT", |position| position >= 1000);
+    assert_eq!(ended, Some(130), "{said}");
+    let then = events(path, "1.img");
+    // 3.img is new, and says how far it is filled.
+    let mut image = fs::read(path.join("3.img")).unwrap();
+    image[4096 + 152..4096 + 160].copy_from_slice(&64_u64.to_le_bytes());
+    image[4096 + 8] |= 2;
+    fs::write(path.join("3.img"), image).unwrap();
+    for (name, later) in [("3.img", 8), ("0.img", 12), ("2.img", 12)] {
+        put_events(path, name, then + later);
+    }
+    let refused = fails(path, &format!("grow --continue --force{names}"), b"", 2);
+    assert!(refused.contains("3.img: it dropped out when it had been filled up to sector 64"), "{refused}");
 }
 
 #[test]

@@ -92,7 +92,8 @@ pub(crate) struct GrowArgs {
     /// How a raid5 array becomes consistent after a crash: ppl (partial parity logs) or resync
     #[arg(long, short = 'k', value_enum, group = "change")]
     consistency_policy: Option<PolicyArg>,
-    /// With --raid-devices: leave added slots of a raid1 empty, or go down to 1; with --add: overwrite what is on the devices
+    /// With --raid-devices: leave added slots of a raid1 empty, or go down to 1; with --add: overwrite what is on the devices; with
+    /// --continue: use members that are out of date, where it cannot go on without
     #[arg(long, short = 'f')]
     force: bool,
     /// Take the part that --size adds as in sync
@@ -107,7 +108,10 @@ impl GrowArgs {
     fn change(&self) -> Result<Change> {
         let misplaced = [
             (self.assume_clean && self.size.is_none(), "--assume-clean needs --size"),
-            (self.force && self.raid_devices.is_none(), "--force needs --raid-devices"),
+            (
+                self.force && self.raid_devices.is_none() && !self.resume,
+                "--force needs --raid-devices or --continue",
+            ),
             (!self.add.is_empty() && self.raid_devices.is_none(), "--add needs --raid-devices"),
             (self.array_size.is_some() && self.raid_devices.is_none(), "--array-size needs --raid-devices"),
             (
@@ -178,6 +182,7 @@ impl GrowArgs {
             uuid: self.uuid,
             name: self.name.clone(),
             run: self.run,
+            force: self.resume && self.force,
             destroy: self.destroy.clone(),
             ..SelectArgs::default()
         }

@@ -57,7 +57,15 @@ pub enum AssemblyError {
     /// No member has a bitmap that can be used.
     Bitmap { label: String, problem: String },
     /// More members are missing than the level survives.
-    NotEnough { level: Level, slots: usize, missing: Vec<Slot>, recovering: Vec<Slot>, stale: Vec<String> },
+    NotEnough {
+        level: Level,
+        slots: usize,
+        missing: Vec<Slot>,
+        recovering: Vec<Slot>,
+        stale: Vec<String>,
+        /// What uses those that are out of date.
+        by_force: &'static str,
+    },
     /// Members are missing that were there when the array was last used; of `replaced`, some of the absent ones, there is a
     /// replacement that is copied in part.
     NeedsRun { absent: Vec<Slot>, replaced: Vec<Slot>, slots: usize, present: usize },
@@ -122,7 +130,9 @@ impl fmt::Display for AssemblyError {
                 // One that is only just being begun may not be on all superblocks yet, which mdadm refuses.
                 match done_percent {
                     Some(0) => Ok(()),
-                    _ => f.write_str(", and so does Linux (`mdadm --assemble`)"),
+                    _ => f.write_str(
+                        ", and so does Linux (`mdadm --assemble`, with its --backup-file if it has one)",
+                    ),
                 }
             }
             Self::ReshapeEnded { untold } => write!(
@@ -150,10 +160,14 @@ impl fmt::Display for AssemblyError {
             Self::Bitmap { label, problem } => {
                 write!(f, "{label}: {problem}; --readonly reads the array without it")
             }
-            Self::NotEnough { level, slots, missing, recovering, stale } => {
+            Self::NotEnough { level, slots, missing, recovering, stale, by_force } => {
                 not_enough(f, *level, *slots, missing, recovering)?;
                 if !stale.is_empty() {
-                    write!(f, "; out of date: {} (--force uses those that are needed)", stale.join(", "))?;
+                    write!(
+                        f,
+                        "; out of date: {} (`{by_force}` uses those that are needed)",
+                        stale.join(", ")
+                    )?;
                 }
                 Ok(())
             }
@@ -178,7 +192,7 @@ impl fmt::Display for AssemblyError {
                 write!(
                     f,
                     "the array was not stopped cleanly and {} not in sync, so data may be wrong where writes \
-                     were in flight; --force takes it as it is, --readonly only reads it",
+                     were in flight; `stripewise assemble --force` takes it as it is, --readonly only reads it",
                     that_are(&slots)
                 )
             }

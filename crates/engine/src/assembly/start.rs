@@ -82,7 +82,15 @@ pub(super) fn decide(
     if !has_enough(candidates, chosen)? {
         let stale: Vec<String> =
             chosen.stale.iter().map(|stale| candidates[stale.candidate].label.clone()).collect();
-        return Err(AssemblyError::NotEnough { level, slots: states.len(), missing, recovering, stale });
+        let by_force = "stripewise assemble --force";
+        return Err(AssemblyError::NotEnough {
+            level,
+            slots: states.len(),
+            missing,
+            recovering,
+            stale,
+            by_force,
+        });
     }
     // As mdadm, which starts with what there is where it is forced.
     if !options.run && !options.force {

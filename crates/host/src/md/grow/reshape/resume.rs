@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use stripewise_engine::assembly::{Assembly, Options, SlotState};
+use stripewise_engine::assembly::{AssemblyError, Options, SlotState};
 use stripewise_format::grow::{Changed, ReshapeError, Update, follow_reshape};
 use stripewise_format::level::Level;
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::{Role, Superblock1};
 
-use super::super::super::assemble::Found;
+use super::super::super::assemble::{AssembleError, Assembled, Found};
 use super::super::{GrowProblem, members, write_all};
 use super::run::check_supported;
 use super::{ReshapeChange, Reshaped, Slots, Watch, changed, ended, fewer, open, raid10, require_room, run};
@@ -29,14 +29,18 @@ pub fn resume(
     for (candidate, superblock) in found.candidates.iter_mut().zip(as_if_ended(&before)) {
         candidate.superblock = Superblock::V1(Box::new(superblock));
     }
-    let assembled = found.assemble(options)?;
+    let mut assembled = found.assemble(options).map_err(by_continuing)?;
+    // Those that left during the reshape lack more than a bitmap names.
+    assembled.assembly.stale.iter_mut().for_each(|stale| stale.re_addable = None);
+    let forced: Vec<usize> = assembled.assembly.forced.iter().map(|forced| forced.candidate).collect();
     let (assembly, members) = (&assembled.assembly, members(&assembled.assembly));
-    let array = members.iter().map(|index| &before[*index]).max_by_key(|one| one.events);
+    let up_to_date = members.iter().filter(|index| !forced.contains(index));
+    let array = up_to_date.map(|index| &before[*index]).max_by_key(|one| one.events);
     let array = array.unwrap_or(&before[assembly.freshest]).clone();
     let is_ended = array.reshape().is_none();
     let is_resync_due = !assembly.is_clean;
     let (read, written) =
-        if is_ended { (Vec::new(), Vec::new()) } else { slots(assembly, &members, &array, &before)? };
+        if is_ended { (Vec::new(), Vec::new()) } else { slots(&assembled, &members, &array, &before)? };
     fewer::require_going(&array, &read, options)?;
     let numbers: Vec<usize> = members.iter().map(|index| before[*index].dev_number as usize).collect();
     let mut roles = vec![Role::Spare; array.dev_roles.len()];
@@ -76,6 +80,19 @@ pub fn resume(
     }
     let change = ReshapeChange::of(&array);
     run(assembled, &members, (superblocks, change), &opened, &(read, written), is_resync_due, watch)
+}
+
+/// Names the command that goes on by force.
+fn by_continuing(mut error: AssembleError) -> AssembleError {
+    let inner = match &mut error {
+        AssembleError::Assembly(inner) => Some(inner),
+        AssembleError::Skipped(inner, _) => Some(&mut **inner),
+        _ => None,
+    };
+    if let Some(AssemblyError::NotEnough { by_force, .. }) = inner {
+        *by_force = "stripewise grow --continue --force";
+    }
+    error
 }
 
 /// The superblocks as if the reshape had ended, but for what it fills. A member that it fills may say alone how far it came, an event
@@ -121,7 +138,7 @@ fn follow(found: &mut Found) -> Result<Vec<Superblock1>, GrowProblem> {
 }
 
 fn slots(
-    assembly: &Assembly,
+    Assembled { assembly, found, .. }: &Assembled,
     members: &[usize],
     array: &Superblock1,
     before: &[Superblock1],
@@ -149,6 +166,17 @@ fn slots(
             SlotState::Recovering { offset_sectors, .. } => Some(*offset_sectors),
             _ => recovered,
         };
+        let lacks = |candidate: &usize| {
+            let is_forced = assembly.forced.iter().any(|forced| forced.candidate == *candidate);
+            is_forced && !is_backwards && recovered.is_some_and(|offset| offset < come_to)
+        };
+        if let Some(candidate) = state.candidate().filter(lacks) {
+            return Err(GrowProblem::Refused(format!(
+                "{}: it dropped out when it had been filled up to sector {}, and the reshape went on without it up to {come_to}; leave it out",
+                found.candidates[candidate].label,
+                recovered.unwrap_or(0)
+            )));
+        }
         if offset_sectors.is_some_and(|offset| offset > if is_backwards { 0 } else { come_to }) {
             return Err(GrowProblem::refused(
                 "a member is being recovered beside the reshape; that is Linux's work (`mdadm --assemble`)",
