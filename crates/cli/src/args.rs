@@ -26,6 +26,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Study(StudyCommand),
     /// Run one workload on one array or drive (with fio's option names).
+    #[command(allow_negative_numbers = true)]
     Bench(Box<BenchArgs>),
     /// Create an md array on files or block devices (mdadm --create).
     Create(Box<crate::array::create::CreateArgs>),

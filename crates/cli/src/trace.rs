@@ -26,6 +26,7 @@ pub(crate) enum TraceCommand {
     ///
     /// A request starts once every request has completed that had completed before it in the recording; requests that
     /// overlapped may overlap again. Data are not recorded: writes send pseudo-random bytes.
+    #[command(mut_arg("of_itself", |arg| arg.hide(true)), mut_arg("quick", |arg| arg.hide(true)))]
     Replay(Box<ReplayArgs>),
 }
 
@@ -78,6 +79,9 @@ pub(crate) fn run(command: &TraceCommand) -> Result<Exit> {
             None => run_traced(&args.serve, Some(&args.output)),
         },
         TraceCommand::Show(args) => show(args),
+        TraceCommand::Replay(args) if args.bench.of_itself.is_some() || args.bench.quick => {
+            Err(Impossible("--self and --quick are for `stripewise bench`; leave them out".to_owned()).into())
+        }
         TraceCommand::Replay(args) => replay(args),
     }
 }

@@ -401,11 +401,14 @@ impl Store {
             .map_err(|e| self.error(e))
     }
 
-    /// The mean real seconds the stored cells took; `None` if there are none.
-    pub fn mean_wall_seconds(&self) -> Result<Option<f64>> {
-        self.connection
-            .query_row("SELECT avg(wall_seconds) FROM cell WHERE failed = 0", [], |row| row.get(0))
-            .map_err(|e| self.error(e))
+    /// The real seconds the stored cells took on average, and for each second that they measured; `None` if there are none.
+    pub fn mean_wall_seconds(&self) -> Result<Option<(f64, f64)>> {
+        let query = "SELECT avg(wall_seconds), sum(wall_seconds) / sum(json_extract(result, '$.seconds'))
+             FROM cell WHERE failed = 0 AND json_extract(result, '$.seconds') > 0";
+        let both =
+            |row: &rusqlite::Row<'_>| Ok((row.get::<_, Option<f64>>(0)?, row.get::<_, Option<f64>>(1)?));
+        let (mean, rate) = self.connection.query_row(query, [], both).map_err(|e| self.error(e))?;
+        Ok(mean.zip(rate))
     }
 
     /// The runs, oldest first.

@@ -144,8 +144,22 @@ impl Study {
             target.check(cell).map_err(|e| anyhow::anyhow!("{}: {}: {e}", plan.file, cell.label()))?;
         }
         let keys = expansion.cells.iter().map(|c| c.key(&target.identity(c))).collect();
+        if expansion.unused.iter().any(|name| *name == resolved.subject) {
+            bail!(
+                "{}: no cell uses the subject '{}', so that its values cannot differ; choose a level and layers that have it, or another \
+                 subject",
+                plan.file,
+                resolved.subject
+            );
+        }
         let unused = expansion.unused.iter().map(|name| format!("No cell uses the factor '{name}'."));
-        let (notes, arguments) = (unused.collect(), Vec::new());
+        let mut notes: Vec<String> = unused.collect();
+        notes.extend(rigs_note(resolved.subject, &expansion.cells));
+        let is_same = choices.quick && !plan.shortens(choices);
+        notes.extend(
+            is_same.then(|| "The plan says of no shorter one (`[quick]`): --quick ran all of it.".to_owned()),
+        );
+        let arguments = Vec::new();
         Ok(Self { plan, choices, resolved, target, cells: expansion.cells, keys, notes, arguments })
     }
 
@@ -185,8 +199,12 @@ impl Study {
     pub fn estimate(&self, store: Option<&Store>) -> Result<Estimate> {
         let missing = self.missing(store)?;
         let seconds = if self.target.is_simulated() {
-            let mean = store.map_or(Ok(None), Store::mean_wall_seconds)?;
-            mean.map(|mean| mean * missing.len() as f64 / cores() as f64)
+            let known = store.map_or(Ok(None), Store::mean_wall_seconds)?;
+            known.map(|(mean, rate)| {
+                let each =
+                    missing.iter().map(|i| self.cells[*i].seconds().map_or(mean, |seconds| rate * seconds));
+                each.sum::<f64>() / cores() as f64
+            })
         } else {
             missing.iter().try_fold(0.0, |sum, i| Some(sum + self.cells[*i].seconds()?))
         };
@@ -313,7 +331,7 @@ impl Study {
             title: self.plan.title().to_owned(),
             question: self.plan.question().to_owned(),
             plan: self.plan.text.clone(),
-            quick: self.choices.quick,
+            quick: self.choices.quick && self.plan.shortens(self.choices),
             simulated: self.target.is_simulated(),
             seed: self.resolved.seed,
             subject: self.resolved.subject.to_owned(),
@@ -376,6 +394,26 @@ pub fn results(store: &Store, run: RunId, weights: &Weights) -> Result<StudyResu
     };
     results.claims = claims::judge(&results, &header.plan);
     Ok(results)
+}
+
+/// What is told where drives are compared that are used with different rigs.
+fn rigs_note(subject: &str, cells: &[Cell]) -> Option<String> {
+    let rigs: BTreeMap<&str, [&str; 3]> = cells
+        .iter()
+        .map(|cell| &cell.parameters.rig)
+        .map(|rig| (&rig.drive[..], [&rig.controller[..], &rig.cpu, &rig.block]))
+        .collect();
+    let differ = (1..3).any(|part| {
+        rigs.values().any(|rig| Some(rig[part]) != rigs.values().next().map(|first| first[part]))
+    });
+    (subject == "drive" && differ).then(|| {
+        let each: Vec<String> =
+            rigs.iter().map(|(drive, [controller, cpu, block])| format!("{drive} with {controller}, {cpu} and {block}")).collect();
+        format!(
+            "The drives are compared on the rigs that their models name: {}. To compare the drives alone, name cpu and block in [rig].",
+            each.join("; ")
+        )
+    })
 }
 
 /// What the cells' notes say, each once; with how many cells it is of, where that is not all that have figures.

@@ -102,6 +102,26 @@ fn the_best_chunk_is_found_through_noise() {
     assert_eq!(results.cells.len(), CELLS);
 }
 
+#[test]
+fn a_plan_without_a_shorter_one_is_not_called_short() {
+    let quick = Choices { quick: true, ..Choices::default() };
+    let (_, whole) = Lab::new(FakeTarget::new(best_64k, 0.0)).run(PLAN, quick);
+    assert!(
+        !whole.quick && whole.environment.notes.iter().any(|note| note.contains("--quick ran all of it"))
+    );
+    let shorter = format!("{PLAN}\n[quick]\nreplicates = 2\n");
+    let (outcome, short) = Lab::new(FakeTarget::new(best_64k, 0.0)).run(&shorter, quick);
+    assert!(short.quick && outcome.ran < CELLS, "{}", outcome.ran);
+}
+
+#[test]
+fn a_subject_that_no_cell_uses_is_refused() {
+    let plan = Plan::parse("fake.toml", &PLAN.replace("[job]", "[array]\nlevel = 1\n[job]")).unwrap();
+    let fake = Box::new(Shared(Arc::new(FakeTarget::new(best_64k, 0.0))));
+    let refused = Study::with_target(plan, Choices::default(), fake).err().unwrap().to_string();
+    assert!(refused.contains("no cell uses the subject 'chunk'"), "{refused}");
+}
+
 /// The command of a study with these factors in place of [`PLAN`]'s chunks.
 fn command(subject: &str, array: &str, factors: &str) -> String {
     let plan = PLAN.replace("subject = \"chunk\"", &format!("subject = \"{subject}\""));

@@ -73,6 +73,14 @@ pub struct Expansion {
 }
 
 impl Plan {
+    /// Whether a shortened plan is another than the whole one.
+    pub(crate) fn shortens(&self, choices: Choices) -> bool {
+        let document = &self.document;
+        let of_parts = document.part.iter().map(|part| &part.quick);
+        let of_real = choices.real.then_some(&document.real.quick);
+        of_parts.chain([&document.quick]).chain(of_real).any(|overrides| !overrides.is_empty())
+    }
+
     /// Applies a variant's overrides and reads every value.
     pub fn resolve(&self, choices: Choices) -> Result<ResolvedPlan, PlanError> {
         let document = &self.document;

@@ -95,6 +95,14 @@ type Table = BTreeMap<String, Spanned<Scalar>>;
 /// Factors by name.
 type Factors = BTreeMap<String, Spanned<Vec<Spanned<Scalar>>>>;
 
+impl Overrides {
+    fn is_empty(&self) -> bool {
+        let Self { replicates, runtime, ramp_time, policy, factors } = self;
+        let are_set = [runtime.is_some(), ramp_time.is_some(), policy.is_some(), !factors.is_empty()];
+        replicates.is_none() && !are_set.contains(&true)
+    }
+}
+
 /// What a shortened or a real run replaces.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]

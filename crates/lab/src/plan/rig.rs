@@ -30,7 +30,15 @@ impl Rig {
         if ![&rig.controller, &rig.cpu, &rig.block].iter().any(|name| name.is_empty()) {
             return Ok(rig);
         }
-        let companions = crate::load_model(&rig.drive).map_err(|e| e.to_string())?.rig;
+        let drive = crate::load_model(&rig.drive).map_err(|e| e.to_string())?;
+        if !drive.kind.is_drive() {
+            return Err(format!(
+                "{} is a model of kind \"{}\"; a drive is needed",
+                rig.drive,
+                drive.kind.name()
+            ));
+        }
+        let companions = drive.rig;
         let parts = [
             ("controller", &mut rig.controller, companions.as_ref().map(|c| &c.controller)),
             ("cpu", &mut rig.cpu, companions.as_ref().map(|c| &c.cpu)),

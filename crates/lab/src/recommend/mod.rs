@@ -91,6 +91,7 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
     notes.extend(sizes_differ.then(|| mkfs_sizes(question.subject)));
     let ties = ties(&ranking, question.values);
     let best = ranking.first().map_or_else(String::new, |s| question.values[s.value].clone());
+    notes.extend((question.subject == "bitmap" && best == "none").then(|| bitmap::WITHOUT.to_owned()));
     let by_family: Vec<FamilyBest> =
         present_families(&groups).filter_map(|f| family_best(&groups, f, question.values)).collect();
     let recommendation = Recommendation {
@@ -208,8 +209,8 @@ fn ranked(scored: Scored, values: &[String]) -> RankedValue {
     let (score, ratio) = (scored.log_score.exp(), scored.ratio.exp());
     RankedValue {
         value: values[scored.value].clone(),
-        score: score.value,
-        score_ci: score.bounds.map(|(low, high)| (low, high.min(1.0).max(score.value))),
+        score: score.value.min(1.0),
+        score_ci: score.bounds.map(|(low, high)| (low, high.min(1.0).max(score.value.min(1.0)))),
         worst: scored.worst.0,
         worst_cell: scored.worst.1,
         ratio_to_best: ratio.value,
@@ -222,12 +223,12 @@ fn family_best(groups: &[Group], family: &'static str, values: &[String]) -> Opt
     let best = ranking.first()?;
     let mut scores = vec![0.0; values.len()];
     for scored in &ranking {
-        scores[scored.value] = scored.log_score.value.exp();
+        scores[scored.value] = scored.log_score.value.exp().min(1.0);
     }
     Some(FamilyBest {
         family: family.to_owned(),
         best: values[best.value].clone(),
-        score: best.log_score.value.exp(),
+        score: best.log_score.value.exp().min(1.0),
         tied_with: ties(&ranking, values),
         scores,
     })

@@ -114,7 +114,7 @@ fn because(best: Cost, worst: Cost, writes: bool) -> &'static str {
     } else if worst.bytes > best.bytes * (1.0 + TELLING) {
         " Its members move more for the same bytes."
     } else if worst.ios > best.ios * (1.0 + TELLING) {
-        " Its requests are cut into more pieces, each a command of its own, before which a disk positions."
+        " Its requests are cut into more pieces, each a command of its own; before each a mechanical drive positions."
     } else if worst.ios < best.ios * (1.0 - TELLING) {
         " Its requests keep fewer members busy at a time."
     } else {

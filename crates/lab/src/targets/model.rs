@@ -274,9 +274,10 @@ fn figures(from: Option<&SimReport>, to: &SimReport) -> BTreeMap<String, f64> {
     };
     let busiest = all.map(of).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
     let figures = [
-        ("cpu_busy_share", busy(&|report| report.cpu_busy_share)),
+        // Sums of many parts may come to a little more than all.
+        ("cpu_busy_share", busy(&|report| report.cpu_busy_share).min(1.0)),
         ("parity_busy_share", busy(&|report| report.parity_busy_share)),
-        ("bus_busy_share", busiest.0),
+        ("bus_busy_share", busiest.0.min(1.0)),
         ("bus_mb_s", busiest.1),
     ];
     figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

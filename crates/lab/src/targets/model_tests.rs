@@ -91,6 +91,8 @@ fn a_rig_is_completed_with_what_its_drive_is_used_with() {
     std::fs::write(&own, format!("{}{}", &text[..start], &text[end..])).unwrap();
     let refused = study(&short.replace("st31000333as", own.to_str().unwrap()), 1).err().unwrap().to_string();
     assert!(refused.contains("names no controller model, and its drive's model has no [rig]"), "{refused}");
+    let refused = study(&short.replace("st31000333as", "epyc-7313"), 1).err().unwrap().to_string();
+    assert!(refused.contains("epyc-7313 is a model of kind \"cpu\"; a drive is needed"), "{refused}");
 }
 
 #[test]
