@@ -139,7 +139,9 @@ fn a_member_of_metadata_0_90_that_comes_back_is_no_member_until_it_is_filled() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for (level, members) in [("1", "a.img b.img"), ("5", "a.img b.img c.img")] {
-        MEMBERS.iter().for_each(|name| drop(fs::remove_file(folder.join(name))));
+        for name in MEMBERS {
+            drop(fs::remove_file(folder.join(name)));
+        }
         blanks(folder, &MEMBERS, 16 << 20);
         let count = members.split(' ').count();
         let how = "--metadata 0.90 --bitmap internal --assume-clean";

@@ -38,7 +38,9 @@ fn metadata_0_90_uses_four_tebibytes_of_a_linear_member_and_all_of_a_raid0s() {
     let folder = folder.path();
     for (level, bytes) in [("linear", 2 * u64::from(u32::MAX) * 1024), ("0", 2 * (5 * 1024 - 1) * (1 << 30))]
     {
-        MEMBERS.iter().for_each(|name| drop(fs::remove_file(folder.join(name))));
+        for name in MEMBERS {
+            drop(fs::remove_file(folder.join(name)));
+        }
         blanks(folder, &["a.img", "b.img"], 5 << 40);
         ok(folder, &format!("create -l {level} -n 2 -e 0.90 a.img b.img"), b"");
         let size = json(folder, "detail --json a.img b.img")["array_bytes"].as_u64().unwrap();

@@ -144,7 +144,7 @@ impl Study {
             target.check(cell).map_err(|e| anyhow::anyhow!("{}: {}: {e}", plan.file, cell.label()))?;
         }
         let keys = expansion.cells.iter().map(|c| c.key(&target.identity(c))).collect();
-        if expansion.unused.iter().any(|name| *name == resolved.subject) {
+        if expansion.unused.contains(&resolved.subject) {
             bail!(
                 "{}: no cell uses the subject '{}', so that its values cannot differ; choose a level and layers that have it, or another \
                  subject",

@@ -64,7 +64,7 @@ fn worker_threads_send_more() {
 /// Linux makes an I/O for each page of a row, however many pages go to the drive in one command.
 #[test]
 fn every_page_that_passes_the_stripe_cache_is_sent_by_itself() {
-    const STRIPE_BYTES: u64 = 4 * 64 << 10;
+    const STRIPE_BYTES: u64 = 4 * (64 << 10);
     let mut config = quick(raid5(5, 64, 1), 16);
     config.rig.cpu.row_io_ns = 20_000;
     let mut workload = ClosedLoop::new(8, STRIPE_BYTES, false, 0, SECTORS, 0.5);

@@ -230,17 +230,13 @@ impl<S: MemberStorage> Recovery<'_, S> {
         let row = place.data_offset_sectors + self.geometry.place(strip.first_sector, 0).sector;
         let is_listed =
             |run: &Range<u64>| [(slot, row)].iter().chain(&sources).any(|place| self.lists(*place, run));
-        let to_write: Vec<_> = if is_listed(&(0..sectors)) {
-            pages_of(0..sectors).filter(|page| !is_listed(page)).collect()
-        } else {
-            vec![0..sectors]
-        };
-        for run in to_write {
-            if !self.make_run_right((slot, row), &sources, run.clone(), partial_parity)? {
-                for page in pages_of(run) {
-                    self.make_run_right((slot, row), &sources, page, partial_parity)?;
-                }
-            }
+        let whole = 0..sectors;
+        let pages: Vec<_> = pages_of(whole.clone()).filter(|page| !is_listed(page)).collect();
+        if !is_listed(&whole) && self.make_run_right((slot, row), &sources, whole, partial_parity)? {
+            return Ok(());
+        }
+        for page in pages {
+            self.make_run_right((slot, row), &sources, page, partial_parity)?;
         }
         Ok(())
     }
