@@ -133,12 +133,7 @@ fn what_is_refused_changes_nothing() {
         ("-l 1 -n 3 --assume-clean".to_owned(), "-n 2 --run", 1, "a member is missing"),
         ("-l 1 -n 3".to_owned(), "-n 4 --force", 0, "a resync or recovery is due"),
         ("-l 1 -n 2 -x 1 --assume-clean".to_owned(), "-n 0", 0, "0 is not in"),
-        (
-            "-l 1 -n 3 --assume-clean".to_owned(),
-            "-b internal --force",
-            0,
-            "--force needs --raid-devices or --continue",
-        ),
+        ("-l 1 -n 3 --assume-clean".to_owned(), "-b internal --force", 0, "needs --raid-devices or"),
         (format!("{clean} -b none"), "-b internal", 1, "--run"),
         (format!("{clean} -b none"), "-b internal --bitmap-chunk 96K", 0, "power of two"),
         (format!("{clean} -b none"), "-b internal --bitmap-chunk 4G", 0, "at most 2G"),
