@@ -1,9 +1,9 @@
 //! Writes under way on an array whose power is about to be cut: what is asked of the members is answered in any order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stripewise_engine::io::{
-    Action, ActionQueue, ArrayEvent, Compute, Flags, Input, IoError, MemberIo, Op, Request, RequestId,
+    Action, ActionQueue, Area, ArrayEvent, Compute, Flags, Input, IoError, MemberIo, Op, Request, RequestId,
 };
 use stripewise_engine::units::{Instant, MemberIndex, SectorRange};
 use stripewise_engine::volume::Volume;
@@ -29,6 +29,8 @@ pub(crate) struct Load {
     pub(crate) now: Instant,
     /// A member that refuses all that it is asked from now on, for which writes may end as refused.
     pub(crate) broken: Option<MemberIndex>,
+    /// Sectors of members' data that take no writes.
+    pub(crate) worn: BTreeSet<(MemberIndex, u64)>,
     /// What the volume told.
     pub(crate) events: Vec<ArrayEvent>,
     ids: u32,
@@ -57,6 +59,7 @@ impl Load {
             random,
             now: Instant::ZERO,
             broken: None,
+            worn: BTreeSet::new(),
             events: Vec::new(),
             ids: 0,
         }
@@ -103,6 +106,13 @@ impl Load {
         self.input(Input::Request(Request { id, op: Op::Write, range, flags }));
     }
 
+    /// Whether it is a write that is not taken.
+    pub(crate) fn is_worn(&self, io: &MemberIo) -> bool {
+        let is_of_data = io.op != Op::Read && io.area == Area::Data;
+        is_of_data
+            && self.worn.range((io.member, io.range.start)..(io.member, io.range.end())).next().is_some()
+    }
+
     pub(crate) fn answer(&mut self) {
         if self.pending.is_empty() {
             if let Some(deadline) = self.volume.next_deadline() {
@@ -114,7 +124,7 @@ impl Load {
         let index = self.random.below(self.pending.len() as u64) as usize;
         match self.pending.swap_remove(index) {
             Pending::Io(io, out) => {
-                let is_refused = self.broken == Some(io.member);
+                let is_refused = self.broken == Some(io.member) || self.is_worn(&io);
                 if !is_refused {
                     self.bytes.io(&io, &out);
                 }
