@@ -281,6 +281,12 @@ pub(crate) enum ExportFormat {
     Json,
 }
 
+/// The percentage of reads beside so many writes.
+fn rest_to_read(writes: &str) -> Result<String, String> {
+    let percent = writes.parse::<u8>().ok().and_then(|percent| 100_u8.checked_sub(percent));
+    percent.map(|reads| reads.to_string()).ok_or_else(|| "it is a number from 0 to 100".to_owned())
+}
+
 /// One option of `bench`: the name of a parameter and its value.
 macro_rules! bench_args {
     ($($(#[$doc:meta])* $field:ident $name:literal $value:literal $heading:literal,)*) => {
@@ -314,6 +320,9 @@ macro_rules! bench_args {
             /// Print JSON.
             #[arg(long)]
             pub(crate) json: bool,
+            /// Percentage of writes with rw and randrw, in place of --rwmixread [default: 50]
+            #[arg(long, value_name = "PERCENT", help_heading = "Workload", value_parser = rest_to_read, conflicts_with = "rwmixread")]
+            pub(crate) rwmixwrite: Option<String>,
             $($(#[$doc])* #[arg(long = $name, value_name = $value, help_heading = $heading)]
             pub(crate) $field: Option<String>,)*
         }
@@ -323,6 +332,7 @@ macro_rules! bench_args {
             pub(crate) fn parameters(&self) -> Vec<(&'static str, &str)> {
                 let mut given = Vec::new();
                 $(if let Some(value) = &self.$field { given.push((stringify!($field), value.as_str())); })*
+                given.extend(self.rwmixwrite.as_deref().map(|percent| ("rwmixread", percent)));
                 given
             }
         }

@@ -315,6 +315,24 @@ fn bench_says_which_options_make_no_difference_and_that_nothing_completed() {
 }
 
 #[test]
+fn reads_may_be_told_by_the_writes_beside_them() {
+    let folder = TempDir::new().unwrap();
+    let bench = |args: &[&str]| {
+        stripewise(
+            folder.path(),
+            &[&["bench", "--json", "--runtime", "1ms", "--rw", "randrw"], args].concat(),
+        )
+    };
+    let told = json(&bench(&["--rwmixwrite", "30"]));
+    assert_eq!(told["parameters"]["rwmixread"], "70");
+    // Nothing happens in a millisecond of a mechanical drive; the shares are of that millisecond.
+    assert!(told["figures"]["cpu_busy_share"].as_f64().unwrap() < 0.01, "{told}");
+    for args in [&["--rwmixwrite", "101"][..], &["--rwmixwrite", "30", "--rwmixread", "70"]] {
+        assert_eq!(code(&bench(args)), 2, "{args:?}");
+    }
+}
+
+#[test]
 fn the_table_of_itself_has_rows_with_verdicts_and_names_what_is_absent() {
     let folder = TempDir::new().unwrap();
     let bench = |args: &[&str]| stripewise(folder.path(), &[&["bench", "--quick", "--self"], args].concat());

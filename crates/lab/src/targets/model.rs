@@ -234,7 +234,7 @@ fn run_job(cell: &Cell, world: &mut World<Phantom>, workload: &mut impl Workload
     // A job without a runtime is timed until it has done its size.
     let end = (job.runtime > Nanos(0)).then(|| ramp_end + job.runtime);
     let timed = world.run(workload, end).map_err(failed)?;
-    let mut figures = figures(Some(&ramp), &timed);
+    let mut figures = figures(Some(&ramp), &timed, end.map(|_| job.runtime.as_secs_f64()));
     if cell.parameters.work != Work::Rebuild {
         return Ok(Ran { end: world.run(workload, None).map_err(failed)?, figures });
     }
@@ -258,10 +258,11 @@ fn members(report: &SimReport) -> impl Iterator<Item = [u64; 4]> {
 /// The shares and bytes of one kind of buses.
 type Buses = fn(&SimReport) -> (&[f64], &[u64]);
 
-/// The figures of what went on between two reports, the first at the start if there is none.
-fn figures(from: Option<&SimReport>, to: &SimReport) -> BTreeMap<String, f64> {
+/// The figures of what went on between two reports, the first at the start if there is none. A report is of the last thing that
+/// happened: how many seconds are between them may be known better.
+fn figures(from: Option<&SimReport>, to: &SimReport, known: Option<f64>) -> BTreeMap<String, f64> {
     let seconds = |report: &SimReport| report.end.0 as f64 / 1e9;
-    let elapsed = (seconds(to) - from.map_or(0.0, seconds)).max(1e-9);
+    let elapsed = known.unwrap_or_else(|| seconds(to) - from.map_or(0.0, seconds)).max(1e-9);
     let rate = |total: &dyn Fn(&SimReport) -> f64| (total(to) - from.map_or(0.0, total)) / elapsed;
     let busy = |share: &dyn Fn(&SimReport) -> f64| rate(&|report| share(report) * seconds(report));
     // Of each controller, and of each bus that several share.
@@ -317,7 +318,7 @@ fn sync(cell: &Cell, config: &SimConfig, cancel: &AtomicBool) -> Result<Measurem
     let (done, seconds) = (after - before, end.since(ramp_end).as_secs_f64());
     let measured = Measured { seconds, ..Measured::default() };
     let mut measurement = Measurement::of(measured, members(&report))?;
-    measurement.figures = figures(ramp.as_ref().map(|(report, _)| report), &report);
+    measurement.figures = figures(ramp.as_ref().map(|(report, _)| report), &report, None);
     measurement.figures.insert("sync_kib_s".to_owned(), done / 2.0 / seconds);
     Ok(measurement)
 }
@@ -341,7 +342,7 @@ fn mkfs(
         ..Measured::default()
     };
     let mut measurement = Measurement::of(measured, members(&report))?;
-    measurement.figures = figures(None, &report);
+    measurement.figures = figures(None, &report, None);
     Ok(measurement)
 }
 
@@ -350,7 +351,7 @@ fn trace(cell: &Cell, config: &SimConfig, cancel: &Arc<AtomicBool>) -> Result<Me
     let mut replay = replay(cell, cancel)?;
     let report = world(cell, config)?.run(&mut replay, None).map_err(|e| CellError(e.to_string()))?;
     let mut measurement = Measurement::of(replay.measured(), members(&report))?;
-    measurement.figures.extend(figures(None, &report));
+    measurement.figures.extend(figures(None, &report, None));
     measurement.figures.extend(replay.figures());
     Ok(measurement)
 }
