@@ -26,6 +26,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Study(StudyCommand),
     /// Run one workload on one array or drive (with fio's option names).
+    // A negative value is told with the option it is of, not as an option that does not exist.
     #[command(allow_negative_numbers = true)]
     Bench(Box<BenchArgs>),
     /// Create an md array on files or block devices (mdadm --create).
@@ -328,6 +329,15 @@ macro_rules! bench_args {
         }
 
         impl BenchArgs {
+            /// The option that gave a parameter.
+            pub(crate) fn option(&self, name: &str) -> String {
+                if name == "rwmixread" && self.rwmixwrite.is_some() {
+                    return "--rwmixwrite".to_owned();
+                }
+                $(if name == stringify!($field) { return concat!("--", $name).to_owned(); })*
+                format!("--{name}")
+            }
+
             /// The parameters given, by the names plans use.
             pub(crate) fn parameters(&self) -> Vec<(&'static str, &str)> {
                 let mut given = Vec::new();

@@ -44,7 +44,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Exit> {
     if let Some(word) = &args.of_itself {
         if let Some((name, _)) = args.parameters().first() {
             return Err(Impossible(format!(
-                "--{name}: does not go with --self, whose rows are fixed; leave it out"
+                "{}: does not go with --self, whose rows are fixed; leave it out",
+                args.option(name)
             ))
             .into());
         }
@@ -93,7 +94,7 @@ fn cell(
 ) -> Result<Cell, String> {
     let mut parameters = Parameters::default();
     for (name, value) in DEFAULTS.into_iter().chain(args.parameters()) {
-        parameters.set(name, value).map_err(|e| format!("{}: {e}", option(name)))?;
+        parameters.set(name, value).map_err(|e| format!("{}: {e}", args.option(name)))?;
         if name == "raid_devices" {
             parameters.set("count", value)?;
         }
@@ -102,7 +103,7 @@ fn cell(
     besides(&mut parameters)?;
     for (name, _) in args.parameters() {
         if parameters.work == Work::Trace && is_idle(name, &parameters) {
-            return Err(format!("{}: has no effect on a trace; leave it out", option(name)));
+            return Err(format!("{}: has no effect on a trace; leave it out", args.option(name)));
         }
     }
     if parameters.target == CellTarget::Drive && parameters.array.has_bitmap {
@@ -118,16 +119,11 @@ fn is_idle(name: &str, parameters: &Parameters) -> bool {
     find(name).is_ok_and(|parameter| !(parameter.applies)(parameters))
 }
 
-/// The option of a parameter.
-fn option(name: &str) -> String {
-    format!("--{}", name.replace('_', "-"))
-}
-
 /// A sentence for each option that makes no difference to what is measured.
 fn without_effect(args: &BenchArgs, parameters: &Parameters) -> Vec<String> {
     let given = args.parameters();
     let idle = given.iter().map(|(name, _)| *name).filter(|name| is_idle(name, parameters));
-    idle.map(|name| format!("{} has no effect here", option(name))).collect()
+    idle.map(|name| format!("{} has no effect here", args.option(name))).collect()
 }
 
 fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {

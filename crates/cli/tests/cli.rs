@@ -304,7 +304,9 @@ fn bench_says_which_options_make_no_difference_and_that_nothing_completed() {
         (&["--level", "1", "--chunk", "64K"][..], "--chunk"),
         (&["--level", "0", "--stripe-cache-size", "512"], "--stripe-cache-size"),
         (&["--rw", "write", "--rwmixread", "30"], "--rwmixread"),
+        (&["--rw", "write", "--rwmixwrite", "30"], "--rwmixwrite"),
         (&["--readahead", "128"], "--readahead"),
+        (&["--dirty_ratio", "30"], "--dirty_ratio"),
         (&["--target", "drive", "--level", "5"], "--level"),
     ] {
         assert_eq!(notes(args), format!("[\"{option} has no effect here\"]"), "{args:?}");
@@ -330,6 +332,8 @@ fn reads_may_be_told_by_the_writes_beside_them() {
     for args in [&["--rwmixwrite", "101"][..], &["--rwmixwrite", "30", "--rwmixread", "70"]] {
         assert_eq!(code(&bench(args)), 2, "{args:?}");
     }
+    let negative = bench(&["--iodepth", "-1"]);
+    assert!(stderr(&negative).contains("--iodepth: '-1'"), "{}", stderr(&negative));
 }
 
 #[test]

@@ -386,6 +386,32 @@ fn what_too_many_members_dropped_out_of_goes_on_by_force() {
     assert!(left_out.contains("1.img is left out"), "{left_out}");
 }
 
+/// The reshape went on without one, and then another was lost, too.
+#[test]
+fn a_member_of_before_the_reshape_went_on_is_not_taken_by_force() {
+    for ends in [false, true] {
+        let (folder, names, _) = made("-l 5 -n 3 -x 1 -c 64", 4, 96);
+        let path = folder.path();
+        let (ended, said) = cut(path, &format!("grow -n 4{names}"), "-INT", |position| position >= 1000);
+        assert_eq!(ended, Some(130), "{said}");
+        fs::copy(path.join("1.img"), path.join("of-then")).unwrap();
+        let go_on = "grow --continue --run 0.img 2.img 3.img";
+        if ends {
+            ok(path, go_on, b"");
+        } else {
+            let then = position(path).unwrap();
+            let (ended, said) = cut(path, go_on, "-INT", |position| position > then + 5000);
+            assert_eq!(ended, Some(130), "{said}");
+        }
+        fs::rename(path.join("of-then"), path.join("1.img")).unwrap();
+        let before = events(path, "1.img");
+        let refused = fails(path, "grow --continue --force 0.img 1.img 3.img", b"", 2);
+        let why = if ends { "not being reshaped" } else { "1.img: the reshape went on after it dropped out" };
+        assert!(refused.contains(why), "{refused}");
+        assert_eq!(events(path, "1.img"), before);
+    }
+}
+
 #[test]
 fn a_member_that_was_not_filled_so_far_is_not_taken_by_force() {
     let (folder, names, _) = made("-l 5 -n 3 -x 1 -c 64", 4, 96);

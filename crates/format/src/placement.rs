@@ -82,7 +82,7 @@ pub struct Placement {
     pub super_offset_sectors: u64,
     /// `data_offset`; 0 for 0.90.
     pub data_offset_sectors: u64,
-    /// `data_size`; for 0.90 all before the superblock.
+    /// `data_size`; for 0.90 all before the superblock, of which 4 TiB are used but by RAID-0.
     pub data_size_sectors: u64,
     /// `bblog_offset` and `bblog_size`.
     pub bad_block_log: Option<(i32, u16)>,

@@ -401,8 +401,9 @@ impl Store {
             .map_err(|e| self.error(e))
     }
 
-    /// The real seconds the stored cells took on average, and for each second that they measured; `None` if there are none.
-    pub fn mean_wall_seconds(&self) -> Result<Option<(f64, f64)>> {
+    /// The real seconds the stored cells took on average, and for each second that they measured, without their ramp; `None` if there
+    /// are none.
+    pub fn wall_paces(&self) -> Result<Option<(f64, f64)>> {
         let query = "SELECT avg(wall_seconds), sum(wall_seconds) / sum(json_extract(result, '$.seconds'))
              FROM cell WHERE failed = 0 AND json_extract(result, '$.seconds') > 0";
         let both =

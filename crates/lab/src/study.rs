@@ -146,8 +146,8 @@ impl Study {
         let keys = expansion.cells.iter().map(|c| c.key(&target.identity(c))).collect();
         if expansion.unused.contains(&resolved.subject) {
             bail!(
-                "{}: no cell uses the subject '{}', so that its values cannot differ; choose a level and layers that have it, or another \
-                 subject",
+                "{}: no cell uses the subject '{}': with this level, these layers and this work its values cannot differ; change those, or \
+                 choose another subject",
                 plan.file,
                 resolved.subject
             );
@@ -156,9 +156,7 @@ impl Study {
         let mut notes: Vec<String> = unused.collect();
         notes.extend(rigs_note(resolved.subject, &expansion.cells));
         let is_same = choices.quick && !plan.shortens(choices);
-        notes.extend(
-            is_same.then(|| "The plan says of no shorter one (`[quick]`): --quick ran all of it.".to_owned()),
-        );
+        notes.extend(is_same.then(|| "The plan has no `[quick]`, so --quick runs all of it.".to_owned()));
         let arguments = Vec::new();
         Ok(Self { plan, choices, resolved, target, cells: expansion.cells, keys, notes, arguments })
     }
@@ -199,10 +197,10 @@ impl Study {
     pub fn estimate(&self, store: Option<&Store>) -> Result<Estimate> {
         let missing = self.missing(store)?;
         let seconds = if self.target.is_simulated() {
-            let known = store.map_or(Ok(None), Store::mean_wall_seconds)?;
+            let known = store.map_or(Ok(None), Store::wall_paces)?;
             known.map(|(mean, rate)| {
-                let each =
-                    missing.iter().map(|i| self.cells[*i].seconds().map_or(mean, |seconds| rate * seconds));
+                let measured = missing.iter().map(|i| self.cells[*i].parameters.job.runtime.as_secs_f64());
+                let each = measured.map(|seconds| if seconds > 0.0 { rate * seconds } else { mean });
                 each.sum::<f64>() / cores() as f64
             })
         } else {

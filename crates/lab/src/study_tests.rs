@@ -107,11 +107,41 @@ fn a_plan_without_a_shorter_one_is_not_called_short() {
     let quick = Choices { quick: true, ..Choices::default() };
     let (_, whole) = Lab::new(FakeTarget::new(best_64k, 0.0)).run(PLAN, quick);
     assert!(
-        !whole.quick && whole.environment.notes.iter().any(|note| note.contains("--quick ran all of it"))
+        !whole.quick && whole.environment.notes.iter().any(|note| note.contains("--quick runs all of it"))
     );
     let shorter = format!("{PLAN}\n[quick]\nreplicates = 2\n");
     let (outcome, short) = Lab::new(FakeTarget::new(best_64k, 0.0)).run(&shorter, quick);
     assert!(short.quick && outcome.ran < CELLS, "{}", outcome.ran);
+}
+
+#[test]
+fn drives_on_rigs_of_their_own_are_told_of() {
+    let notes = |rig: &str| {
+        let plan = PLAN.replace("subject = \"chunk\"", "subject = \"drive\"");
+        let plan = plan.replace("[job]", &format!("[rig]\n{rig}\n[job]"));
+        let drives = "drive = [\"exos-x20-20tb\", \"st31000333as\"]";
+        let plan = plan.replace("chunk = [\"32K\", \"64K\", \"128K\"]", drives);
+        let (_, results) = Lab::new(FakeTarget::new(best_64k, 0.0)).run(&plan, Choices::default());
+        results.environment.notes.join("\n")
+    };
+    let told = notes("");
+    assert!(told.contains("exos-x20-20tb with ") && told.contains("opteron-244"), "{told}");
+    assert!(!notes("cpu = \"epyc-7313\"\nblock = \"linux-block-6.1\"").contains("are compared on the rigs"));
+}
+
+/// Cells with a long ramp take as long as the stored ones with it did.
+#[test]
+fn the_estimate_goes_by_what_is_measured() {
+    let lab = Lab::new(FakeTarget::new(best_64k, 0.0));
+    let plan = PLAN.replace("runtime = \"1s\"", "runtime = \"1s\"\nramp_time = \"99s\"");
+    lab.run(&plan, Choices::default());
+    let store = Store::open(lab.folder.path()).unwrap();
+    let (mean, _) = store.wall_paces().unwrap().unwrap();
+    let more = lab.study(&plan, Choices { replicates: Some(10), ..Choices::default() });
+    let estimate = more.estimate(Some(&store)).unwrap();
+    let right = mean * estimate.missing as f64 / cores() as f64;
+    let ratio = estimate.seconds.unwrap() / right;
+    assert!(estimate.missing == CELLS && (0.99..1.01).contains(&ratio), "{ratio} of {right} s");
 }
 
 #[test]

@@ -70,7 +70,12 @@ pub enum AssemblyError {
     /// replacement that is copied in part.
     NeedsRun { absent: Vec<Slot>, replaced: Vec<Slot>, slots: usize, present: usize },
     /// Parity may be wrong and is needed.
-    DirtyDegraded { missing: Vec<Slot>, recovering: Vec<Slot> },
+    DirtyDegraded {
+        missing: Vec<Slot>,
+        recovering: Vec<Slot>,
+        /// What takes it as it is.
+        by_force: &'static str,
+    },
 }
 
 impl From<GeometryError> for AssemblyError {
@@ -187,12 +192,12 @@ impl fmt::Display for AssemblyError {
                 }
                 f.write_str("; name its member, too, or start degraded with --run")
             }
-            Self::DirtyDegraded { missing, recovering } => {
+            Self::DirtyDegraded { missing, recovering, by_force } => {
                 let slots: Vec<Slot> = missing.iter().chain(recovering).copied().collect();
                 write!(
                     f,
                     "the array was not stopped cleanly and {} not in sync, so data may be wrong where writes \
-                     were in flight; `stripewise assemble --force` takes it as it is, --readonly only reads it",
+                     were in flight; `{by_force}` takes it as it is, --readonly only reads it",
                     that_are(&slots)
                 )
             }

@@ -9,6 +9,9 @@ use crate::geometry::{Geometry, GeometrySpec};
 use crate::level::{Layout, Level};
 use crate::units::Slot;
 
+/// The command that starts what cannot be started otherwise.
+const BY_FORCE: &str = "stripewise assemble --force";
+
 /// What is in each slot. A replacement without the member it replaces is the slot's member.
 pub(super) fn slot_states(candidates: &[Candidate], chosen: &Chosen) -> (Vec<SlotState>, Vec<Replacement>) {
     let mut replacements = Vec::new();
@@ -82,7 +85,7 @@ pub(super) fn decide(
     if !has_enough(candidates, chosen)? {
         let stale: Vec<String> =
             chosen.stale.iter().map(|stale| candidates[stale.candidate].label.clone()).collect();
-        let by_force = "stripewise assemble --force";
+        let by_force = BY_FORCE;
         return Err(AssemblyError::NotEnough {
             level,
             slots: states.len(),
@@ -102,7 +105,11 @@ pub(super) fn decide(
     if !may_be_wrong || options.readonly {
         return Ok(false);
     }
-    if options.force { Ok(true) } else { Err(AssemblyError::DirtyDegraded { missing, recovering }) }
+    if options.force {
+        Ok(true)
+    } else {
+        Err(AssemblyError::DirtyDegraded { missing, recovering, by_force: BY_FORCE })
+    }
 }
 
 /// Whether each slot that the freshest superblock has a member for has one. A replacement that is copied in part is none as long

@@ -11,7 +11,7 @@ pub(super) const LEFT_OPEN: &str = "The study ran without a write-intent bitmap.
 
 /// What is said where no bitmap is the fastest.
 pub(super) const WITHOUT: &str = "Compared by throughput alone: without a bitmap the whole array is resynced after a crash, and a member \
-    that was away for a moment is recovered whole; with one, only what had changed. The study `bitmap` shows what larger chunks cost.";
+    that was away for a moment is recovered whole; with one, only what had changed is. The study `bitmap` shows what larger chunks cost.";
 
 type Workload = (BTreeMap<String, String>, u32);
 

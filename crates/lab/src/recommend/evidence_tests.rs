@@ -217,6 +217,27 @@ fn a_factor_of_one_value_that_some_values_lack_keeps_nothing_apart() {
 }
 
 #[test]
+fn an_array_without_a_bitmap_is_said_to_be_resynced_whole() {
+    let cells: Vec<CellResult> = [("none", 20), ("internal", 10)]
+        .into_iter()
+        .flat_map(|(kind, bytes)| {
+            (0..2).map(move |replicate| {
+                let mut cell = cell("randwrite", "", "64K", replicate, bytes);
+                cell.factors.insert("bitmap".to_owned(), kind.to_owned());
+                cell
+            })
+        })
+        .collect();
+    let values = ["none", "internal"].map(str::to_owned);
+    let (fixed, weights) = (BTreeMap::new(), Weights::default());
+    let question = Question { subject: "bitmap", values: &values, fixed: &fixed, weights: &weights };
+    let judged = recommend(&cells, &question);
+    assert_eq!(judged.recommendation.best, "none");
+    assert!(judged.recommendation.ranking.iter().all(|value| value.score <= 1.0));
+    assert!(judged.notes.iter().any(|note| note.contains("the whole array is resynced after a crash")));
+}
+
+#[test]
 fn a_factor_of_several_values_that_some_values_lack_is_named() {
     let judged = levels(&["64K", "128K"]);
     assert_eq!(judged.recommendation.best, "");

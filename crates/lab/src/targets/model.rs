@@ -234,7 +234,8 @@ fn run_job(cell: &Cell, world: &mut World<Phantom>, workload: &mut impl Workload
     // A job without a runtime is timed until it has done its size.
     let end = (job.runtime > Nanos(0)).then(|| ramp_end + job.runtime);
     let timed = world.run(workload, end).map_err(failed)?;
-    let mut figures = figures(Some(&ramp), &timed, end.map(|_| job.runtime.as_secs_f64()));
+    let mut figures =
+        figures(Some(&ramp), &timed, end.filter(|_| job.time_based).map(|_| job.runtime.as_secs_f64()));
     if cell.parameters.work != Work::Rebuild {
         return Ok(Ran { end: world.run(workload, None).map_err(failed)?, figures });
     }
@@ -318,7 +319,7 @@ fn sync(cell: &Cell, config: &SimConfig, cancel: &AtomicBool) -> Result<Measurem
     let (done, seconds) = (after - before, end.since(ramp_end).as_secs_f64());
     let measured = Measured { seconds, ..Measured::default() };
     let mut measurement = Measurement::of(measured, members(&report))?;
-    measurement.figures = figures(ramp.as_ref().map(|(report, _)| report), &report, None);
+    measurement.figures = figures(ramp.as_ref().map(|(report, _)| report), &report, Some(seconds));
     measurement.figures.insert("sync_kib_s".to_owned(), done / 2.0 / seconds);
     Ok(measurement)
 }

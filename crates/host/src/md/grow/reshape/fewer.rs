@@ -85,8 +85,8 @@ pub(super) fn require_going(
     // Which copies are needed is asked slot by slot.
     if array.level != Level::Raid10 && missing > usize::from(array.level.parity_count()) {
         return Err(GrowProblem::Refused(format!(
-            "{missing} of the {before} members are missing that the reshape began with, and what has not moved yet needs all but {}; name \
-             them",
+            "{missing} of the {before} members that the reshape began with are missing or out of date, and what has not moved yet needs all \
+             but {}; name them, or have Linux take those that are out of date (`mdadm --assemble --force`)",
             array.level.parity_count()
         )));
     }

@@ -37,6 +37,7 @@ pub fn resume(
     let up_to_date = members.iter().filter(|index| !forced.contains(index));
     let array = up_to_date.map(|index| &before[*index]).max_by_key(|one| one.events);
     let array = array.unwrap_or(&before[assembly.freshest]).clone();
+    require_alike(&assembled, &before, &array)?;
     let is_ended = array.reshape().is_none();
     let is_resync_due = !assembly.is_clean;
     let (read, written) =
@@ -82,6 +83,27 @@ pub fn resume(
     run(assembled, &members, (superblocks, change), &opened, &(read, written), is_resync_due, watch)
 }
 
+/// Refuses whom force took though the reshape had gone on since it dropped out: what it holds moved, or was written over, without
+/// it. One that is being filled says how far by itself. As mdadm's `force_array`, which says that it may cause disaster.
+fn require_alike(
+    assembled: &Assembled,
+    before: &[Superblock1],
+    array: &Superblock1,
+) -> Result<(), GrowProblem> {
+    let come_to = |one: &Superblock1| one.reshape().map(|reshape| reshape.position_sectors);
+    let differs = |index: &usize| {
+        let own = &before[*index];
+        come_to(own) != come_to(array) && (array.reshape().is_none() || own.recovered_sectors().is_none())
+    };
+    let forced = assembled.assembly.forced.iter().map(|forced| forced.candidate);
+    let Some(index) = forced.into_iter().find(differs) else { return Ok(()) };
+    Err(GrowProblem::Refused(format!(
+        "{}: the reshape went on after it dropped out, so that it does not hold what the others think; it cannot be used. Name the \
+         others that dropped out, without it",
+        assembled.found.candidates[index].label
+    )))
+}
+
 /// Names the command that goes on by force.
 fn by_continuing(mut error: AssembleError) -> AssembleError {
     let inner = match &mut error {
@@ -89,7 +111,9 @@ fn by_continuing(mut error: AssembleError) -> AssembleError {
         AssembleError::Skipped(inner, _) => Some(&mut **inner),
         _ => None,
     };
-    if let Some(AssemblyError::NotEnough { by_force, .. }) = inner {
+    if let Some(AssemblyError::NotEnough { by_force, .. } | AssemblyError::DirtyDegraded { by_force, .. }) =
+        inner
+    {
         *by_force = "stripewise grow --continue --force";
     }
     error
@@ -166,15 +190,16 @@ fn slots(
             SlotState::Recovering { offset_sectors, .. } => Some(*offset_sectors),
             _ => recovered,
         };
-        let lacks = |candidate: &usize| {
-            let is_forced = assembly.forced.iter().any(|forced| forced.candidate == *candidate);
-            is_forced && !is_backwards && recovered.is_some_and(|offset| offset < come_to)
-        };
-        if let Some(candidate) = state.candidate().filter(lacks) {
+        let is_forced = |index: usize| assembly.forced.iter().any(|forced| forced.candidate == index);
+        if let (Some(candidate), Some(filled)) = (state.candidate(), recovered)
+            && is_forced(candidate)
+            && !is_backwards
+            && filled < come_to
+        {
             return Err(GrowProblem::Refused(format!(
-                "{}: it dropped out when it had been filled up to sector {}, and the reshape went on without it up to {come_to}; leave it out",
-                found.candidates[candidate].label,
-                recovered.unwrap_or(0)
+                "{}: it dropped out when it had been filled up to sector {filled} of it, and the reshape went on up to sector {come_to} of \
+                 each member; it cannot be used. Name the others that dropped out, without it",
+                found.candidates[candidate].label
             )));
         }
         if offset_sectors.is_some_and(|offset| offset > if is_backwards { 0 } else { come_to }) {
