@@ -444,7 +444,7 @@ fn what_was_cut_off_with_fewer_members_needs_those_that_go_until_it_is_continued
         let refused = fails(path, &format!("read{names}"), b"", 2);
         assert!(refused.contains("being reshaped, and "), "{refused}");
         let refused = fails(path, "grow --continue --run 0.img 1.img", b"", 2);
-        let needed = "2 of the 4 members are missing that the reshape began with";
+        let needed = "2 of the 4 members that the reshape began with are missing";
         assert!(refused.contains(needed) || refused.contains("not enough"), "{refused}");
         let Some(lost) = lost else {
             // Power may fail when a member whose slot goes alone says how far it came.
