@@ -362,13 +362,20 @@ fn put_events(folder: &Path, name: &str, events: u64) {
     fs::write(folder.join(name), image).unwrap();
 }
 
+/// A RAID-5 of three that is becoming one of four, and was interrupted.
+fn half_grown() -> (TempDir, String, Vec<u8>) {
+    let (folder, names, content) = made("-l 5 -n 3 -x 1 -c 64", 4, 96);
+    let grow = format!("grow -n 4{names}");
+    let (ended, said) = cut(folder.path(), &grow, "-INT", |position| position >= 1000);
+    assert_eq!(ended, Some(130), "{said}");
+    (folder, names, content)
+}
+
 /// Two members dropped out of a RAID-5, one after the other, and the array stopped with the second.
 #[test]
 fn what_too_many_members_dropped_out_of_goes_on_by_force() {
-    let (folder, names, content) = made("-l 5 -n 3 -x 1 -c 64", 4, 96);
+    let (folder, names, content) = half_grown();
     let path = folder.path();
-    let (ended, said) = cut(path, &format!("grow -n 4{names}"), "-INT", |position| position >= 1000);
-    assert_eq!(ended, Some(130), "{said}");
     let then = events(path, "1.img");
     for (name, later) in [("2.img", 8), ("0.img", 12), ("3.img", 12)] {
         put_events(path, name, then + later);
@@ -390,10 +397,8 @@ fn what_too_many_members_dropped_out_of_goes_on_by_force() {
 #[test]
 fn a_member_of_before_the_reshape_went_on_is_not_taken_by_force() {
     for ends in [false, true] {
-        let (folder, names, _) = made("-l 5 -n 3 -x 1 -c 64", 4, 96);
+        let (folder, _, _) = half_grown();
         let path = folder.path();
-        let (ended, said) = cut(path, &format!("grow -n 4{names}"), "-INT", |position| position >= 1000);
-        assert_eq!(ended, Some(130), "{said}");
         fs::copy(path.join("1.img"), path.join("of-then")).unwrap();
         let go_on = "grow --continue --run 0.img 2.img 3.img";
         if ends {
@@ -414,10 +419,8 @@ fn a_member_of_before_the_reshape_went_on_is_not_taken_by_force() {
 
 #[test]
 fn a_member_that_was_not_filled_so_far_is_not_taken_by_force() {
-    let (folder, names, _) = made("-l 5 -n 3 -x 1 -c 64", 4, 96);
+    let (folder, names, _) = half_grown();
     let path = folder.path();
-    let (ended, said) = cut(path, &format!("grow -n 4{names}"), "-INT", |position| position >= 1000);
-    assert_eq!(ended, Some(130), "{said}");
     let then = events(path, "1.img");
     // 3.img is new, and says how far it is filled.
     let mut image = fs::read(path.join("3.img")).unwrap();

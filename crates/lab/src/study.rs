@@ -1,6 +1,6 @@
 //! A study: a plan on a target, run into a store, judged from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -401,12 +401,12 @@ fn rigs_note(subject: &str, cells: &[Cell]) -> Option<String> {
         .map(|cell| &cell.parameters.rig)
         .map(|rig| (&rig.drive[..], [&rig.controller[..], &rig.cpu, &rig.block]))
         .collect();
-    let differ = (1..3).any(|part| {
-        rigs.values().any(|rig| Some(rig[part]) != rigs.values().next().map(|first| first[part]))
-    });
-    (subject == "drive" && differ).then(|| {
-        let each: Vec<String> =
-            rigs.iter().map(|(drive, [controller, cpu, block])| format!("{drive} with {controller}, {cpu} and {block}")).collect();
+    let beside: BTreeSet<[&str; 2]> = rigs.values().map(|[_, cpu, block]| [*cpu, *block]).collect();
+    (subject == "drive" && beside.len() > 1).then(|| {
+        let told = |(drive, [controller, cpu, block]): (&&str, &[&str; 3])| {
+            format!("{drive} with {controller}, {cpu} and {block}")
+        };
+        let each: Vec<String> = rigs.iter().map(told).collect();
         format!(
             "The drives are compared on the rigs that their models name: {}. To compare the drives alone, name cpu and block in [rig].",
             each.join("; ")

@@ -227,6 +227,9 @@ impl<S: MemberStorage> Recovery<'_, S> {
             sectors = sectors.min(from.valid_sectors.saturating_sub(at.sector));
             sources.push((at.slot, from.data_offset_sectors + at.sector));
         }
+        if sectors == 0 {
+            return Ok(());
+        }
         let row = place.data_offset_sectors + self.geometry.place(strip.first_sector, 0).sector;
         let is_listed =
             |run: &Range<u64>| [(slot, row)].iter().chain(&sources).any(|place| self.lists(*place, run));

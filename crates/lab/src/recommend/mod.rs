@@ -180,6 +180,11 @@ enum Tie {
 }
 
 impl Scored {
+    /// The score: 1 for the best everywhere, though a mean of many ratios may come to a little more.
+    fn score(&self) -> f64 {
+        self.log_score.value.exp().min(1.0)
+    }
+
     fn tie(&self) -> Option<Tie> {
         if self.ratio.bounds.is_some_and(|(_, high)| high >= 0.0) {
             Some(Tie::Evidence)
@@ -206,11 +211,11 @@ fn ties(ranking: &[Scored], values: &[String]) -> Vec<String> {
 }
 
 fn ranked(scored: Scored, values: &[String]) -> RankedValue {
-    let (score, ratio) = (scored.log_score.exp(), scored.ratio.exp());
+    let (score, ratio) = (scored.score(), scored.ratio.exp());
     RankedValue {
         value: values[scored.value].clone(),
-        score: score.value.min(1.0),
-        score_ci: score.bounds.map(|(low, high)| (low, high.min(1.0).max(score.value.min(1.0)))),
+        score,
+        score_ci: scored.log_score.exp().bounds.map(|(low, high)| (low, high.min(1.0).max(score))),
         worst: scored.worst.0,
         worst_cell: scored.worst.1,
         ratio_to_best: ratio.value,
@@ -223,12 +228,12 @@ fn family_best(groups: &[Group], family: &'static str, values: &[String]) -> Opt
     let best = ranking.first()?;
     let mut scores = vec![0.0; values.len()];
     for scored in &ranking {
-        scores[scored.value] = scored.log_score.value.exp().min(1.0);
+        scores[scored.value] = scored.score();
     }
     Some(FamilyBest {
         family: family.to_owned(),
         best: values[best.value].clone(),
-        score: best.log_score.value.exp().min(1.0),
+        score: best.score(),
         tied_with: ties(&ranking, values),
         scores,
     })

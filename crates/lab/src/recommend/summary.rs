@@ -18,7 +18,7 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     let of = if groups.iter().all(is_time) { "speed (less time is more)" } else { "throughput" };
     let reaches = format!(
         "It reaches {:.0} % of the best {of} of each workload on average, {:.0} % in the worst.",
-        best.log_score.value.exp() * 100.0,
+        best.score() * 100.0,
         best.worst.0 * 100.0
     );
     let Some(next) = ranking.get(1) else {

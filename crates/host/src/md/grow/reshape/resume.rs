@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use stripewise_engine::assembly::{AssemblyError, Options, SlotState};
+use stripewise_engine::assembly::{Assembly, AssemblyError, Options, SlotState};
 use stripewise_format::grow::{Changed, ReshapeError, Update, follow_reshape};
 use stripewise_format::level::Level;
 use stripewise_format::superblock::Superblock;
@@ -41,7 +41,7 @@ pub fn resume(
     let is_ended = array.reshape().is_none();
     let is_resync_due = !assembly.is_clean;
     let (read, written) =
-        if is_ended { (Vec::new(), Vec::new()) } else { slots(&assembled, &members, &array, &before)? };
+        if is_ended { (Vec::new(), Vec::new()) } else { slots(assembly, &members, &array, &before)? };
     fewer::require_going(&array, &read, options)?;
     let numbers: Vec<usize> = members.iter().map(|index| before[*index].dev_number as usize).collect();
     let mut roles = vec![Role::Spare; array.dev_roles.len()];
@@ -84,24 +84,39 @@ pub fn resume(
 }
 
 /// Refuses whom force took though the reshape had gone on since it dropped out: what it holds moved, or was written over, without
-/// it. One that is being filled says how far by itself. As mdadm's `force_array`, which says that it may cause disaster.
+/// it. As mdadm's `force_array`, which says that it may cause disaster. One that is being filled says how far by itself.
 fn require_alike(
     assembled: &Assembled,
     before: &[Superblock1],
     array: &Superblock1,
 ) -> Result<(), GrowProblem> {
-    let come_to = |one: &Superblock1| one.reshape().map(|reshape| reshape.position_sectors);
-    let differs = |index: &usize| {
-        let own = &before[*index];
-        come_to(own) != come_to(array) && (array.reshape().is_none() || own.recovered_sectors().is_none())
-    };
-    let forced = assembled.assembly.forced.iter().map(|forced| forced.candidate);
-    let Some(index) = forced.into_iter().find(differs) else { return Ok(()) };
-    Err(GrowProblem::Refused(format!(
-        "{}: the reshape went on after it dropped out, so that it does not hold what the others think; it cannot be used. Name the \
-         others that dropped out, without it",
-        assembled.found.candidates[index].label
-    )))
+    let position = |one: &Superblock1| one.reshape().map(|reshape| reshape.position_sectors);
+    for forced in &assembled.assembly.forced {
+        let own = &before[forced.candidate];
+        let why = match (array.reshape(), own.recovered_sectors()) {
+            (Some(reshape), Some(filled)) if !reshape.backwards && filled < come_to(array) => format!(
+                "it dropped out when it had been filled up to sector {filled} of it, and the reshape went on up to sector {} of each \
+                 member",
+                come_to(array)
+            ),
+            (None, _) | (_, None) if position(own) != position(array) => {
+                "the reshape went on after it dropped out, so that it does not hold what the others think"
+                    .to_owned()
+            }
+            _ => continue,
+        };
+        return Err(GrowProblem::Refused(format!(
+            "{}: {why}; it cannot be used. Name the others that dropped out, without it",
+            assembled.found.candidates[forced.candidate].label
+        )));
+    }
+    Ok(())
+}
+
+/// Sectors of each member, as it is to be, that are moved.
+fn come_to(array: &Superblock1) -> u64 {
+    let data = u64::from(array.raid_disks) - u64::from(array.level.parity_count());
+    array.reshape_position_sectors / data
 }
 
 /// Names the command that goes on by force.
@@ -162,7 +177,7 @@ fn follow(found: &mut Found) -> Result<Vec<Superblock1>, GrowProblem> {
 }
 
 fn slots(
-    Assembled { assembly, found, .. }: &Assembled,
+    assembly: &Assembly,
     members: &[usize],
     array: &Superblock1,
     before: &[Superblock1],
@@ -176,8 +191,7 @@ fn slots(
         raid10::require_whole(assembly)?;
     }
     let going = fewer::going(array, assembly.slots.len(), before, members);
-    let data = u64::from(array.raid_disks) - u64::from(array.level.parity_count());
-    let come_to = array.reshape_position_sectors / data;
+    let come_to = come_to(array);
     let is_backwards = array.reshape().is_some_and(|reshape| reshape.backwards);
     let place = |candidate: usize| members.iter().position(|index| *index == candidate);
     let (mut read, mut written) = (Vec::new(), Vec::new());
@@ -190,18 +204,6 @@ fn slots(
             SlotState::Recovering { offset_sectors, .. } => Some(*offset_sectors),
             _ => recovered,
         };
-        let is_forced = |index: usize| assembly.forced.iter().any(|forced| forced.candidate == index);
-        if let (Some(candidate), Some(filled)) = (state.candidate(), recovered)
-            && is_forced(candidate)
-            && !is_backwards
-            && filled < come_to
-        {
-            return Err(GrowProblem::Refused(format!(
-                "{}: it dropped out when it had been filled up to sector {filled} of it, and the reshape went on up to sector {come_to} of \
-                 each member; it cannot be used. Name the others that dropped out, without it",
-                found.candidates[candidate].label
-            )));
-        }
         if offset_sectors.is_some_and(|offset| offset > if is_backwards { 0 } else { come_to }) {
             return Err(GrowProblem::refused(
                 "a member is being recovered beside the reshape; that is Linux's work (`mdadm --assemble`)",
