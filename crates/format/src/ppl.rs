@@ -67,7 +67,7 @@ pub struct PplHeader {
 }
 
 /// The bytes of a log of nothing, over all of its area: an older log of this array further on would be taken for newer.
-pub(crate) fn empty_log(set_uuid: &Uuid, area: PplArea) -> Vec<u8> {
+pub fn empty_log(set_uuid: &Uuid, area: PplArea) -> Vec<u8> {
     let mut bytes = PplHeader { signature: signature(set_uuid), ..PplHeader::default() }.to_bytes();
     bytes.resize(usize::from(area.size_sectors) * 512, 0);
     bytes

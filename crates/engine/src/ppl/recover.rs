@@ -6,8 +6,10 @@ use std::ops::Range;
 
 use stripewise_format::bad_blocks::BadRange;
 use stripewise_format::ppl::{HEADER_BYTES, PplEntry, PplHeader, signature};
+use stripewise_format::superblock::Superblock;
 use stripewise_format::uuid::Uuid;
 
+use crate::assembly::{Assembly, Candidate, SlotState};
 use crate::geometry::{Geometry, ParityShape, Shape};
 use crate::io::{IoError, IoResult};
 use crate::units::{MemberIndex, PAGE_BYTES, SECTOR_BYTES, Slot};
@@ -40,6 +42,27 @@ pub struct LogPlace {
     pub bad: Vec<BadRange>,
 }
 
+impl LogPlace {
+    /// Where a candidate keeps its log, as its superblock says; nothing if it has none. `state` is that of the slot it was chosen
+    /// for, if it was.
+    pub fn of(candidate: &Candidate, state: Option<&SlotState>, bad: Vec<BadRange>) -> Option<Self> {
+        let Superblock::V1(superblock) = &candidate.superblock else { return None };
+        let area = superblock.ppl()?;
+        let log_sector = candidate.at_sector.checked_add_signed(area.offset_sectors.into())?;
+        let valid_sectors = match state {
+            Some(SlotState::Recovering { offset_sectors, .. }) => *offset_sectors,
+            Some(SlotState::InSync { .. } | SlotState::Missing) | None => u64::MAX,
+        };
+        Some(Self {
+            log_sector,
+            log_sectors: area.size_sectors.into(),
+            data_offset_sectors: superblock.data_offset_sectors,
+            valid_sectors,
+            bad,
+        })
+    }
+}
+
 /// What a recovery did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PplReport {
@@ -51,6 +74,16 @@ pub struct PplReport {
     pub damaged: u64,
     /// Rows of a page whose parity was written.
     pub rows: u64,
+}
+
+impl PplReport {
+    /// Whether parity is right everywhere though the array was not stopped cleanly. As the kernel's `ppl_init_log`, only
+    /// logs that were of use throughout say so: an array that never was in sync has nothing in them, and of a member whose own is
+    /// damaged nothing is known. While a member is missing there is nothing left to compare parity with.
+    pub fn made_parity_right(&self, assembly: &Assembly) -> bool {
+        let is_said = self.entries > 0 && self.unusable == 0 && self.damaged == 0;
+        assembly.is_degraded() || assembly.resync_offset_sectors == 0 && is_said
+    }
 }
 
 /// Makes parity right for every stripe that the logs speak of, then empties the logs. `places` are by member, those of the slots

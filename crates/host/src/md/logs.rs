@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use stripewise_engine::assembly::{Consistency, SlotState};
+use stripewise_engine::assembly::Consistency;
 use stripewise_engine::geometry::Geometry;
 use stripewise_engine::io::IoResult;
-use stripewise_engine::ppl::{LogPlace, MemberStorage, PplReport, recover};
+use stripewise_engine::ppl::{LogPlace, MemberStorage, recover};
 use stripewise_engine::units::MemberIndex;
-use stripewise_format::superblock::Superblock;
 
 use super::assemble::{AssembleError, Assembled};
 use crate::error::{HostError, MemberProblem};
@@ -54,36 +53,15 @@ impl Assembled {
         Ok(())
     }
 
-    /// Whether parity is right everywhere though the array was not stopped cleanly. As the kernel's `ppl_init_log`, only
-    /// logs that were of use throughout say so: an array that never was in sync has nothing in them, and of a member whose own is
-    /// damaged nothing is known. While a member is missing there is nothing left to compare parity with.
+    /// Whether parity is right everywhere though the array was not stopped cleanly, because partial parity logs were followed.
     pub(super) fn logs_made_parity_right(&self) -> bool {
-        let is_said = |report| matches!(report, PplReport { entries: 1.., unusable: 0, damaged: 0, .. });
-        self.logs.is_some_and(|report| {
-            self.assembly.is_degraded() || self.assembly.resync_offset_sectors == 0 && is_said(report)
-        })
+        self.logs.is_some_and(|report| report.made_parity_right(&self.assembly))
     }
 
     /// Where a member of the table keeps its log.
     fn log_place(&self, index: usize, candidate: usize) -> Result<Option<LogPlace>, AssembleError> {
         let bad = self.bad_blocks(candidate)?.unwrap_or_default();
-        let candidate = &self.found.candidates[candidate];
-        let Superblock::V1(superblock) = &candidate.superblock else { return Ok(None) };
-        let Some(area) = superblock.ppl() else { return Ok(None) };
-        let Some(log_sector) = candidate.at_sector.checked_add_signed(area.offset_sectors.into()) else {
-            return Ok(None);
-        };
-        let valid_sectors = match self.assembly.slots.get(index) {
-            Some(SlotState::Recovering { offset_sectors, .. }) => *offset_sectors,
-            Some(SlotState::InSync { .. } | SlotState::Missing) | None => u64::MAX,
-        };
-        Ok(Some(LogPlace {
-            log_sector,
-            log_sectors: area.size_sectors.into(),
-            data_offset_sectors: superblock.data_offset_sectors,
-            valid_sectors,
-            bad,
-        }))
+        Ok(LogPlace::of(&self.found.candidates[candidate], self.assembly.slots.get(index), bad))
     }
 }
 

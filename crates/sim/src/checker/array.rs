@@ -7,9 +7,10 @@ use stripewise_engine::policy::Policy;
 use stripewise_engine::units::{SECTOR_BYTES, Slot};
 use stripewise_format::bitmap::BitmapSuperblock;
 use stripewise_format::placement::Metadata;
+use stripewise_format::ppl;
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_0::{Disk, RESERVED_SECTORS, Superblock0};
-use stripewise_format::superblock_1::{Minor, Role, Superblock1};
+use stripewise_format::superblock_1::{Minor, PplArea, Role, Superblock1};
 use stripewise_format::uuid::Uuid;
 
 use crate::faults::MemberStorage;
@@ -49,6 +50,8 @@ pub struct ArrayPlan {
     pub bitmap_chunk_bytes: Option<u32>,
     /// Members have bad-block logs.
     pub bad_block_log: bool,
+    /// Sectors of each member's partial parity logs, if it has some.
+    pub ppl_sectors: Option<u16>,
     /// Members have heads: of copies the nearest, or the lowest, is read.
     pub rotational: bool,
     /// How it works by itself.
@@ -72,6 +75,7 @@ impl ArrayPlan {
             metadata: Metadata::DEFAULT,
             bitmap_chunk_bytes: None,
             bad_block_log: false,
+            ppl_sectors: None,
             rotational: false,
             sync: SyncConfig::DEFAULT,
         }
@@ -105,7 +109,18 @@ impl ArrayPlan {
     }
 
     pub(super) const fn has_bitmap(&self) -> bool {
-        self.bitmap_chunk_bytes.is_some() && self.keeps_state()
+        self.bitmap_chunk_bytes.is_some() && self.keeps_state() && self.ppl().is_none()
+    }
+
+    /// The partial parity logs: behind all else that is before the data, or before all else that is behind them.
+    pub(super) const fn ppl(&self) -> Option<PplArea> {
+        let (Level::Raid5, Metadata::V1(minor), Some(size_sectors)) =
+            (self.level, self.metadata, self.ppl_sectors)
+        else {
+            return None;
+        };
+        let offset_sectors = if matches!(minor, Minor::End) { -8 - size_sectors as i16 } else { 24 };
+        Some(PplArea { offset_sectors, size_sectors, multiple: false })
     }
 
     /// From the superblock to the bad-block log, if there is one: behind the bitmap, or before the superblock.
@@ -120,7 +135,9 @@ impl ArrayPlan {
 
     /// What is not data of a device with superblock 1.
     const fn label_sectors(&self) -> u64 {
-        LABEL_SECTORS + if self.bad_block_log_offset_sectors().is_some() { 8 } else { 0 }
+        let logs = if let Some(area) = self.ppl() { area.size_sectors as u64 } else { 0 };
+        let has_more = self.bad_block_log_offset_sectors().is_some() || self.ppl().is_some();
+        LABEL_SECTORS + if has_more { 8 } else { 0 } + logs
     }
 
     /// Where devices' data begin.
@@ -168,6 +185,9 @@ impl ArrayPlan {
         if self.has_bitmap() {
             superblock.set_bitmap(BITMAP_OFFSET_SECTORS as i32);
         }
+        if let Some(area) = self.ppl() {
+            superblock.set_ppl(area);
+        }
         if let Some(offset) = self.bad_block_log_offset_sectors() {
             superblock.bblog_offset_sectors = offset;
             superblock.bblog_size_sectors = BAD_BLOCK_LOG_SECTORS;
@@ -214,11 +234,12 @@ impl ArrayPlan {
             if self.metadata == Metadata::V0 {
                 device.keep_whole(sector);
             }
+            self.empty_log(&mut device);
             if let Some(offset) = self.bad_block_log_offset_sectors() {
                 let empty = vec![0xff; usize::from(BAD_BLOCK_LOG_SECTORS) * SECTOR_BYTES as usize];
                 put(&mut device, sector.saturating_add_signed(offset.into()), empty);
             }
-            if let Some(chunk_bytes) = self.bitmap_chunk_bytes.filter(|_| self.keeps_state()) {
+            if let Some(chunk_bytes) = self.bitmap_chunk_bytes.filter(|_| self.has_bitmap()) {
                 let mut bitmap = BitmapSuperblock::new(superblock.bitmap_uuid(), sync_sectors, chunk_bytes);
                 bitmap.events = 1;
                 bitmap.events_cleared = 1;
@@ -227,6 +248,16 @@ impl ArrayPlan {
             device
         };
         Ok((0..self.members + self.spares).map(device).collect())
+    }
+}
+
+impl ArrayPlan {
+    /// Empties the partial parity log of a device that comes in, as whoever adds it does; answers whether it has one.
+    pub(super) fn empty_log(&self, device: &mut MemberStorage) -> bool {
+        let Some(area) = self.ppl() else { return false };
+        let sector = self.superblock_sector().saturating_add_signed(area.offset_sectors.into());
+        put(device, sector, ppl::empty_log(&SET_UUID, area));
+        true
     }
 }
 

@@ -14,12 +14,17 @@ use crate::faults::{Fault, Survival};
 use crate::random::Random;
 
 impl Scenario {
-    /// The scenario of a seed: some arrays have bad-block logs, some drives with heads.
+    /// The scenario of a seed: some arrays have bad-block logs, some of RAID-5 partial parity logs, some drives with
+    /// heads.
     pub fn of(seed: u64) -> Self {
         let plain = Self::plain(seed);
         let mut random = Random::new(!seed);
         let mut scenario = if random.chance(30) { plain.with_bad_block_log(&mut random) } else { plain };
         scenario.array.rotational = random.chance(50);
+        if scenario.array.level == Level::Raid5 && random.chance(50) {
+            // Areas of a header and one page, of three, and with room for several writes.
+            scenario.array.ppl_sectors = Some(random.pick(&[16, 32, 200]));
+        }
         scenario
     }
 
@@ -35,7 +40,7 @@ impl Scenario {
         self
     }
 
-    /// The scenario of a seed without bad-block logs, on drives without heads.
+    /// The scenario of a seed without logs, on drives without heads.
     pub fn plain(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let array = array(&mut random);
@@ -97,6 +102,7 @@ fn array(random: &mut Random) -> ArrayPlan {
         discard: random.chance(50),
         bitmap_chunk_bytes: random.pick(&[None, Some(4096), Some(16384), Some(1 << 20)]),
         bad_block_log: false,
+        ppl_sectors: None,
         rotational: false,
     }
 }

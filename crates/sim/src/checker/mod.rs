@@ -5,6 +5,7 @@ mod content;
 mod crash;
 mod driver;
 mod failure;
+mod logs;
 mod lost;
 mod maker;
 mod oracle;

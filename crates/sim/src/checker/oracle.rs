@@ -202,6 +202,13 @@ impl Oracle {
         self.flushed(watch, None);
     }
 
+    /// Nothing is promised of these sectors until they are written, if some of them may hold one or another since power failed.
+    pub fn undefine_unfinished(&mut self, range: SectorRange) {
+        if self.sectors[span(range)].iter().any(|entries| entries.len() > 1) {
+            self.undefine(range);
+        }
+    }
+
     /// Nothing is promised of these sectors until they are written.
     pub fn undefine(&mut self, range: SectorRange) {
         for entries in &mut self.sectors[span(range)] {

@@ -50,7 +50,7 @@ pub fn shrink(scenario: &Scenario, tries: u32) -> Scenario {
 }
 
 /// Ways to make an array plainer.
-const PLAINER: [fn(&mut Scenario); 12] = [
+const PLAINER: [fn(&mut Scenario); 13] = [
     |s| s.array.members = s.array.level.members_min(),
     |s| s.array.members = s.array.members.min(s.array.level.members_min() + 1),
     |s| s.array.chunk_sectors = s.array.chunk_sectors.min(8),
@@ -61,6 +61,7 @@ const PLAINER: [fn(&mut Scenario); 12] = [
     |s| s.array.sync = stripewise_engine::array::sync::SyncConfig::DEFAULT,
     |s| s.array.discard = false,
     |s| s.array.bad_block_log = false,
+    |s| s.array.ppl_sectors = None,
     |s| s.array.rotational = false,
     |s| s.array.policy = stripewise_engine::policy::Policy::stripewise(),
 ];

@@ -13,6 +13,7 @@ use stripewise_format::time::Timestamp;
 
 use super::array::ArrayPlan;
 use super::failure::Failure;
+use super::logs::follow;
 use crate::faults::MemberStorage;
 
 /// An array that can be started.
@@ -26,6 +27,8 @@ pub struct Start {
     pub forced: bool,
     /// The bitmap as it was found.
     pub bitmap: Option<BitmapConfig>,
+    /// Partial parity logs were followed.
+    pub has_followed_logs: bool,
 }
 
 impl Start {
@@ -75,12 +78,18 @@ impl Found {
 }
 
 impl ArrayPlan {
-    /// How it starts from its devices; those of none do not answer.
+    /// How it starts from its devices; those of none do not answer. With `writes_left`, power fails before the write that comes after
+    /// so many of those that following its logs takes: nothing is answered then.
     ///
     /// # Errors
     /// Why it does not.
-    pub fn start(&self, devices: &[Option<&MemberStorage>]) -> Result<Start, Failure> {
-        let found = Found::of(self, devices);
+    pub fn start(
+        &self,
+        devices: &mut [Option<&mut MemberStorage>],
+        writes_left: Option<u64>,
+    ) -> Result<Option<Start>, Failure> {
+        let seen: Vec<Option<&MemberStorage>> = devices.iter().map(|device| device.as_deref()).collect();
+        let found = Found::of(self, &seen);
         let options = Options { run: true, ..Options::default() };
         let (assembly, forced) = match assemble(&found.candidates, options) {
             Err(AssemblyError::DirtyDegraded { .. }) => {
@@ -93,7 +102,16 @@ impl ArrayPlan {
         let slots = assembly.slots.iter().map(|state| state.candidate());
         let behind = assembly.spares.iter().copied().chain(assembly.replacements.iter().map(|r| r.candidate));
         let members: Vec<Option<usize>> = slots.chain(behind.map(Some)).collect();
-        let bitmap = self.bitmap(&assembly, &found, devices)?;
+        let bitmap = self.bitmap(&assembly, &found, &seen)?;
+        let mut is_right = assembly.is_clean;
+        if self.ppl().is_some() {
+            let mut storages: Vec<_> = devices.iter_mut().map(Option::as_deref_mut).collect();
+            let storages = members.iter().map(|c| c.and_then(|c| storages[found.owners[c]].take()));
+            let Found { candidates, bad_blocks, .. } = &found;
+            let report = follow(&assembly, candidates, &members, bad_blocks, storages, writes_left)?;
+            let Some(report) = report else { return Ok(None) };
+            is_right |= report.made_parity_right(&assembly);
+        }
         let metadata = MetadataConfig {
             members: members.iter().map(|c| c.map(|c| found.metadata(c, is_called_clean))).collect(),
             bitmap: bitmap.clone(),
@@ -103,10 +121,11 @@ impl ArrayPlan {
         };
         let config = VolumeConfig {
             metadata: Some(metadata),
+            resync_from: (!is_right).then_some(assembly.resync_offset_sectors),
             ..self.config(&assembly, MemberIndex((assembly.slots.len() + assembly.spares.len()) as u16))
         };
         let devices = members.into_iter().map(|c| c.map(|c| found.owners[c])).collect();
-        Ok(Start { config, devices, forced, bitmap })
+        Ok(Some(Start { config, devices, forced, bitmap, has_followed_logs: self.ppl().is_some() }))
     }
 
     /// What the engine is told, but for the metadata. Replacements follow the spares in the table of members.
@@ -129,7 +148,6 @@ impl ArrayPlan {
             recovering: recovering.collect(),
             spares: assembly.spares.len() as u16,
             replacements: replacements.collect(),
-            resync_from: (!assembly.is_clean).then_some(assembly.resync_offset_sectors),
             sync: self.sync,
             discard: self.discard,
             rotational: self.rotational,

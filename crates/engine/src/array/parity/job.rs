@@ -37,6 +37,13 @@ pub(super) struct JobState {
     disagrees: bool,
 }
 
+impl JobState {
+    /// Whether something disagreed, and a slot is to be written for it.
+    pub(super) fn rewrites(&self, slot: Slot) -> bool {
+        self.disagrees && self.writes.contains(slot)
+    }
+}
+
 impl Parity {
     /// Takes stripe-cache entries for a job. Answers whether it has all.
     pub(super) fn take_job_rows(&mut self, core: &mut Core, key: RequestKey, rows: SectorRange) -> bool {

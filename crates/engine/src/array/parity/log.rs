@@ -15,7 +15,8 @@
 //! does not do: its other sectors survive the loss of its member. *Limits.* One log at a time on each member, of as many
 //! entries as its header and its area hold; what does not fit waits for the next. No operation has more partial parity than
 //! the smallest area takes. *Resync.* Entries say, as in Linux, that parity is right but for what they name. So there are
-//! none while a resync is to be done, until the superblocks say that it was; the next start then does it from its beginning.
+//! none while a resync is to be done (the next start then does it from its beginning), until the superblocks say that it was and
+//! what was written till then is durable.
 
 use std::collections::VecDeque;
 
@@ -23,7 +24,7 @@ use stripewise_format::ppl::{ENTRIES_MAX, HEADER_BYTES, PplEntry, PplHeader};
 
 use super::Parity;
 use super::actions::remaining_parity;
-use super::op::{Step, StripeOp};
+use super::op::{Kind, Step, StripeOp};
 use super::plan::WriteMethod;
 use super::window::Piece;
 use crate::array::core::{Core, Owner};
@@ -50,8 +51,8 @@ struct Log {
     queue: VecDeque<u64>,
     /// Operations of the log that is written or open.
     unit: Vec<u64>,
-    /// Flushes awaited.
-    flushes: u32,
+    /// Flushes, or writes of the log, awaited.
+    awaited: u32,
     generation: u64,
 }
 
@@ -73,6 +74,8 @@ pub(super) struct Logs {
     rows_max: u32,
     /// Operations under way without an entry, that no entry may be written beside.
     beside: u32,
+    /// Operations that write once it is recorded which members failed.
+    parked: Vec<u64>,
 }
 
 /// What an operation's log entry is.
@@ -94,7 +97,13 @@ impl Logged {
 impl Logs {
     pub(super) fn new(places: LogPlaces, slots: u16) -> Self {
         let rows_max = rows_max(&places);
-        Self { places, by_slot: (0..slots).map(|_| Log::default()).collect(), rows_max, beside: 0 }
+        Self {
+            places,
+            by_slot: (0..slots).map(|_| Log::default()).collect(),
+            rows_max,
+            beside: 0,
+            parked: Vec::new(),
+        }
     }
 
     /// Rows that an operation of a log may have.
@@ -164,16 +173,35 @@ impl Parity {
         if has_log && !core.is_sync_recorded && !op.logged.is_beside {
             op.logged.is_beside = true;
             logs.beside += 1;
+            // Entries say that parity is right but for what they name: what has none is durable before there are any.
+            logs.by_slot.iter_mut().for_each(|log| log.state = State::Spent);
         }
         has_log && !op.logged.is_beside
+    }
+
+    /// Whether a repair goes by the log: it writes parity that disagrees with the data, which an entry of a write that ended may speak
+    /// of. That one's partial parity is the xor of what members held, or parity said, before.
+    pub(super) fn repair_goes_by_log(&self, core: &Core, op: &StripeOp) -> bool {
+        let p = op.map.p;
+        let area = || self.logs.as_ref().and_then(|logs| logs.area(core.member_of[p.index()]));
+        op.job.rewrites(p) && !op.split && !core.read_only && core.is_sync_recorded && area().is_some()
+    }
+
+    /// Has a repair wait for its entry, as [`Self::log_wait`].
+    pub(super) fn log_repair(&mut self, op: &mut StripeOp, key: u64) {
+        op.logged.slot = Some(op.map.p);
+        self.log_wait(op, key);
     }
 
     fn written(op: &StripeOp) -> SlotSet {
         op.covered.union(op.partial)
     }
 
-    /// Bytes of partial parity: none when the whole stripe is written.
+    /// Bytes of partial parity: none when the whole stripe is written, or parity made anew.
     fn partial_bytes(&mut self, core: &Core, op: &StripeOp) -> u64 {
+        if op.kind == Kind::Job {
+            return 0;
+        }
         let left_alone = self.view(core, op).data.minus(Self::written(op));
         if left_alone.is_empty() { 0 } else { op.bytes() }
     }
@@ -264,6 +292,30 @@ impl Parity {
         Self::compute(out, key, op, Kernel::Update, bytes, sources, targets);
     }
 
+    /// Whether a write is to wait until it is recorded which members failed, or were replaced: a crash before that brings them back,
+    /// and their logs with them, which may lack its entry. Linux's md has such writes wait, too (`Blocked`).
+    #[inline]
+    pub(super) fn must_park(&self, core: &Core, op: &StripeOp) -> bool {
+        self.logs.is_some() && core.held.is_holding && op.kind == Kind::Write
+    }
+
+    /// Has it wait.
+    pub(super) fn park(&mut self, key: u64, op: &mut StripeOp) {
+        op.pending += 1;
+        self.logs.as_mut().expect("only logged arrays come here").parked.push(key);
+    }
+
+    /// Lets go on what waited for that.
+    pub(super) fn unpark(&mut self, core: &mut Core, out: &mut ActionQueue) {
+        let parked =
+            self.logs.as_mut().filter(|_| !core.held.is_holding).map(|logs| std::mem::take(&mut logs.parked));
+        for key in parked.into_iter().flatten() {
+            let mut op = self.take(key);
+            op.pending -= 1;
+            self.go_on(core, out, key, op);
+        }
+    }
+
     /// Lets a slot's log go on as far as it can.
     pub(super) fn log_on(&mut self, core: &mut Core, out: &mut ActionQueue, slot: Slot) {
         let Some(logs) = &mut self.logs else { return };
@@ -272,13 +324,15 @@ impl Parity {
             return;
         }
         match log.state {
-            State::Idle if logs.beside > 0 => {}
+            State::Idle | State::Spent if logs.beside > 0 => {}
             State::Idle => self.write_log(core, out, slot),
+            // Nobody is left to be flushed, and nothing is to be written.
+            State::Spent if core.working().next().is_none() => self.log_is_lost(core, out, slot),
             State::Spent => {
                 log.state = State::Flushing;
                 let owner = Owner::Log { slot };
                 for working in core.working() {
-                    logs.by_slot[slot.index()].flushes += 1;
+                    logs.by_slot[slot.index()].awaited += 1;
                     let member = core.member_of[working.index()];
                     let none = SectorRange::new(0, 0);
                     core.device_io(out, member, owner, Op::Flush, none, SegList::default());
@@ -291,11 +345,14 @@ impl Parity {
     /// Writes a log of what waits.
     fn write_log(&mut self, core: &mut Core, out: &mut ActionQueue, slot: Slot) {
         let member = core.member_of[slot.index()];
-        let area = self.logs.as_ref().and_then(|logs| logs.area(member));
-        let (Some(area), false) = (area, core.failed.contains(slot)) else {
+        let logs = self.logs.as_ref().expect("only logged arrays come here");
+        let (Some(area), false) = (logs.area(member), core.failed.contains(slot)) else {
             return self.log_is_lost(core, out, slot);
         };
-        let room = area.sectors * SECTOR_BYTES;
+        // What is to replace the member may have the slot before what is logged has ended.
+        let twin = core.members.replacement(slot).map(|replacement| replacement.member);
+        let twin = twin.and_then(|twin| Some((twin, logs.area(twin)?)));
+        let room = twin.map_or(area.sectors, |(_, other)| area.sectors.min(other.sectors)) * SECTOR_BYTES;
         let (mut entries, mut segs, mut unit) = (Vec::new(), Vec::new(), Vec::new());
         let mut bytes = HEADER_BYTES as u64;
         while let Some(key) = self.next_in_log(slot) {
@@ -330,8 +387,11 @@ impl Parity {
         let header = out.add_metadata(&header.to_bytes());
         let header = out.segs(header)[0];
         let segs = out.add_segs(std::iter::once(header).chain(segs));
-        let range = SectorRange::new(area.sector, bytes / SECTOR_BYTES);
-        core.device_io(out, member, Owner::Log { slot }, Op::Write, range, segs);
+        for (member, area) in std::iter::once((member, area)).chain(twin) {
+            self.log(slot).awaited += 1;
+            let range = SectorRange::new(area.sector, bytes / SECTOR_BYTES);
+            core.device_io(out, member, Owner::Log { slot }, Op::Write, range, segs);
+        }
     }
 
     fn log(&mut self, slot: Slot) -> &mut Log {
@@ -343,9 +403,10 @@ impl Parity {
     }
 
     fn entry(&self, core: &Core, op: &StripeOp, partial_bytes: u64) -> PplEntry {
-        let (first, end) = chunks(&op.pieces);
         let (chunk, range) = (core.geometry.chunk_sectors(), op.range);
-        let data_disks = u64::from(self.shape.data_disks());
+        let all = self.shape.data_disks();
+        let data_disks = u64::from(all);
+        let (first, end) = if op.kind == Kind::Job { (0, all) } else { chunks(&op.pieces) };
         let data_sector = (range.start / chunk * data_disks + u64::from(first)) * chunk + range.start % chunk;
         PplEntry {
             data_sector,
@@ -379,21 +440,22 @@ impl Parity {
         core: &mut Core,
         out: &mut ActionQueue,
         slot: Slot,
-        (member, what, result): (MemberIndex, Op, IoResult),
+        (member, result): (MemberIndex, IoResult),
     ) {
         if result.is_err() {
             core.fail_member(out, member);
         }
         let log = self.log(slot);
-        if what == Op::Write {
+        log.awaited -= 1;
+        if log.awaited > 0 {
+            return;
+        }
+        if log.state == State::Writing {
             log.state = State::Open;
             return self.unit_goes_on(core, out, slot);
         }
-        log.flushes -= 1;
-        if log.flushes == 0 {
-            log.state = State::Idle;
-            self.log_on(core, out, slot);
-        }
+        log.state = State::Idle;
+        self.log_on(core, out, slot);
     }
 
     /// An operation has ended.

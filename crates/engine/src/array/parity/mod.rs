@@ -189,6 +189,7 @@ impl Parity {
     /// Starts whatever may start now. To be called after every input.
     pub(crate) fn settle(&mut self, core: &mut Core, out: &mut ActionQueue) {
         self.journal_on(core, out);
+        self.unpark(core, out);
         loop {
             if self.may_unplug() {
                 self.unplug(core, out);
@@ -521,7 +522,7 @@ impl Parity {
             }
             Owner::Stripe { op } => self.op_io_ended(core, out, op, record, result),
             Owner::Journal => self.journal_ended(core, out, result),
-            Owner::Log { slot } => self.log_ended(core, out, slot, (record.member, record.op, result)),
+            Owner::Log { slot } => self.log_ended(core, out, slot, (record.member, result)),
             _ => unreachable!("not of these levels' machine"),
         }
     }

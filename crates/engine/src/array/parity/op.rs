@@ -523,6 +523,7 @@ impl Parity {
                     op.step = Step::Updating(index + 1);
                     self.update(core, out, key, &mut op, index + 1);
                 }
+                Step::Logging if op.kind == Kind::Job => self.write_job(core, out, key, &mut op),
                 Step::Updating(_) | Step::Logging => self.drain(core, out, key, &mut op),
                 Step::LoggingParity => self.log_sum(core, out, key, &mut op),
                 Step::LoggingSum => {
@@ -538,6 +539,12 @@ impl Parity {
                     op.step = Step::Generating;
                     self.generate(core, out, key, &mut op);
                 }
+                Step::Generating if op.kind == Kind::Job && self.repair_goes_by_log(core, &op) => {
+                    self.log_repair(&mut op, key);
+                    let slot = op.map.p;
+                    self.put(key, op);
+                    return self.log_on(core, out, slot);
+                }
                 Step::Generating if op.kind == Kind::Job => self.write_job(core, out, key, &mut op),
                 Step::Draining | Step::Generating | Step::Summing if !op.for_journal.is_empty() => {
                     self.sum_next(core, out, key, &mut op);
@@ -545,6 +552,9 @@ impl Parity {
                         self.put(key, op);
                         return self.journal_on(core, out);
                     }
+                }
+                Step::Draining | Step::Generating | Step::Adding if self.must_park(core, &op) => {
+                    self.park(key, &mut op);
                 }
                 Step::Draining | Step::Generating | Step::Adding | Step::Summing | Step::Journaling => {
                     op.step = Step::Writing;

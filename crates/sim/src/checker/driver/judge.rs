@@ -198,6 +198,18 @@ impl Driver {
         }
     }
 
+    /// What is lost of a slot though partial parity logs were followed: runs of so many sectors of which some were being written.
+    pub(super) fn doubt_unfinished(&mut self, slot: Slot, run: u64) {
+        for page in &self.doubtful {
+            let start = page * PAGE_SECTORS;
+            for row in (start..start + PAGE_SECTORS).step_by(run as usize) {
+                if let Holds::Data(sector) = self.geometry.holds(Place { slot, sector: row }) {
+                    self.oracle.undefine_unfinished(SectorRange::new(sector, run));
+                }
+            }
+        }
+    }
+
     /// After a start by force parity may be wrong, and is built upon by writes of parts of a stripe: what a member that ails
     /// took can be read from it, and not be rebuilt.
     fn doubt_written(&mut self, range: SectorRange) {

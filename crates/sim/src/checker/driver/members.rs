@@ -191,7 +191,8 @@ impl Driver {
         let devices: Vec<Option<&MemberStorage>> =
             self.devices.iter().map(|d| (!d.gone).then_some(&d.storage)).collect();
         let knows = !self.plan.has_bitmap() || self.plan.is_re_addable(&devices, index, slot);
-        let re_adds = self.volume.member_of(slot).is_none() && knows;
+        let has_log = self.plan.empty_log(&mut self.devices[index].storage);
+        let re_adds = self.volume.member_of(slot).is_none() && knows && !has_log;
         let command =
             if re_adds { AdminCommand::ReAdd { slot, member } } else { AdminCommand::AddSpare(member) };
         if self.admin(command)? == Some(AdminReply::Done) {

@@ -90,6 +90,8 @@ pub struct Driver {
     reply: Option<AdminReply>,
     /// Slots whose member was recovered when the superblocks last did not say so yet.
     recovered: SlotSet,
+    /// It has partial parity logs, and began with a resync that was due: until that is recorded writes are not logged.
+    is_unlogged: bool,
     /// A bit that was flipped and is not mended.
     flipped: Option<flip::Flipped>,
     /// Whether the write that must be refused was.
@@ -117,8 +119,9 @@ impl Driver {
     pub fn new(plan: &ArrayPlan, seed: u64, logs: bool) -> Result<Self, Failure> {
         let not_started = |error: &dyn std::fmt::Display| Failure::NotStarted(error.to_string());
         let geometry = plan.geometry().map_err(|e| not_started(&e))?;
-        let storages = plan.devices().map_err(|e| not_started(&e))?;
-        let start = plan.start(&storages.iter().map(Some).collect::<Vec<_>>())?;
+        let mut storages = plan.devices().map_err(|e| not_started(&e))?;
+        let start = plan.start(&mut storages.iter_mut().map(Some).collect::<Vec<_>>(), None)?;
+        let start = start.expect("power does not fail meanwhile");
         let volume = Volume::new(&start.config).map_err(|e| not_started(&e))?;
         let mut driver = Self {
             buffers: buffers(start.devices.len(), volume.stripe_cache_entries()),
@@ -141,6 +144,7 @@ impl Driver {
             array_failed: false,
             reply: None,
             recovered: SlotSet::EMPTY,
+            is_unlogged: false,
             flipped: None,
             refused: None,
             cut: None,

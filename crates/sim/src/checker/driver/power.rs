@@ -87,9 +87,7 @@ impl Driver {
             device.gone &= !device.comes_back;
             device.left = None;
         }
-        let present: Vec<Option<&MemberStorage>> =
-            self.devices.iter().map(|d| (!d.gone).then_some(&d.storage)).collect();
-        let start = self.plan.start(&present)?;
+        let start = self.start()?;
         self.volume = Volume::new(&start.config).map_err(|error| Failure::NotStarted(error.to_string()))?;
         self.buffers = buffers(start.devices.len(), self.volume.stripe_cache_entries());
         self.member_devices.clone_from(&start.devices);
@@ -97,6 +95,8 @@ impl Driver {
         self.note_slots();
         self.array_failed = false;
         self.recovered = SlotSet::EMPTY;
+        let had_logs = start.has_followed_logs && !self.is_unlogged;
+        self.is_unlogged = start.config.resync_from.is_some();
         self.is_off = false;
         self.now = Instant::ZERO;
         self.tally.restarts += 1;
@@ -119,17 +119,40 @@ impl Driver {
         }
         for slot in self.slots() {
             let is_whole = self.holds(slot, u64::MAX);
-            if !is_whole || self.ails(slot) {
-                self.doubt(slot);
+            match (had_logs, self.ails(slot)) {
+                (true, true) => self.doubt_unfinished(slot, PAGE_SECTORS),
+                (true, false) if !is_whole => self.doubt_unfinished(slot, 1),
+                (false, true) => self.doubt(slot),
+                (false, false) if !is_whole => self.doubt(slot),
+                (_, false) => {}
             }
         }
         self.check_survivors()?;
-        self.check_suspects(&start)?;
+        self.check_suspects(&start, had_logs)?;
         self.check_listed()?;
-        if start.config.resync_from.is_none() {
+        if start.config.resync_from.is_none() || had_logs {
             self.doubtful.clear();
         }
         Ok(())
+    }
+
+    /// Starts the array, once more if power fails while its logs are followed.
+    fn start(&mut self) -> Result<Start, Failure> {
+        let mut writes_left = None;
+        if self.plan.ppl().is_some() && self.random.chance(30) {
+            writes_left = Some(self.random.below(20));
+        }
+        loop {
+            let mut present: Vec<Option<&mut MemberStorage>> =
+                self.devices.iter_mut().map(|d| (!d.gone).then_some(&mut d.storage)).collect();
+            if let Some(start) = self.plan.start(&mut present, writes_left.take())? {
+                return Ok(start);
+            }
+            let survival = Survival::Seeded(self.random.next_u64());
+            for storage in present.into_iter().flatten() {
+                storage.power_cut(&[], survival, 0);
+            }
+        }
     }
 
     /// Every copy of a sector on a member that is in use is one that may have survived.
@@ -151,8 +174,8 @@ impl Driver {
         Ok(())
     }
 
-    /// What disagrees is what the members' metadata say may disagree.
-    fn check_suspects(&self, start: &Start) -> Result<(), Failure> {
+    /// What disagrees is what the members' metadata say may disagree; nothing where every write was logged.
+    fn check_suspects(&self, start: &Start, had_logs: bool) -> Result<(), Failure> {
         let mut result = Ok(());
         self.mismatches(|place, _| {
             let (sync_sector, page) = match self.geometry.holds(place) {
@@ -162,11 +185,19 @@ impl Driver {
                 }
                 _ => (place.sector, place.sector / PAGE_SECTORS),
             };
-            if !start.is_suspect(sync_sector) && !self.forced.contains(&page) && result.is_ok() {
+            // Logs say of all rows, but of those that cannot be read whole: there parity says what they hold.
+            let is_suspect = if had_logs { self.is_spoilt(page) } else { start.is_suspect(sync_sector) };
+            if !is_suspect && !self.forced.contains(&page) && result.is_ok() {
                 result = Err(Failure::NotMarked { slot: place.slot, sector: place.sector });
             }
         });
         result
+    }
+
+    /// Whether a slot's member has sectors of a page that cannot be read.
+    fn is_spoilt(&self, page: u64) -> bool {
+        let range = SectorRange::new(self.data_offset_sectors + page * PAGE_SECTORS, PAGE_SECTORS);
+        self.slots().filter_map(|slot| self.device_of(slot)).any(|device| device.storage.is_unreadable(range))
     }
 
     /// Stops the array, takes the power with all that is not durable, and starts it again: nothing may be missing.
