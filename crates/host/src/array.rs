@@ -34,7 +34,8 @@ pub struct ArrayConfig {
     pub volume: VolumeConfig,
     /// What each slot is made of.
     pub members: Vec<MemberSpec>,
-    /// Threads that [`Array::run`] uses, each with stripes of its own.
+    /// Threads that [`Array::run`] uses, each with stripes of its own. An array whose members change, or that works by
+    /// itself, has one; members may be failed on several.
     pub shards: u32,
     /// When set, [`Array::run`] starts no more requests, drains and returns.
     pub stop: Arc<AtomicBool>,
@@ -64,8 +65,12 @@ pub struct Array {
 impl Array {
     /// Opens the members and starts the engine. Nothing is written.
     ///
+    /// Only one shard can keep superblocks, have spares or replacements, or recover or resync: each has a volume of its
+    /// own, and tells the others of failed members alone.
+    ///
     /// # Errors
-    /// An impossible geometry, or a member that cannot be used; the message says what would be right.
+    /// An impossible geometry, too few members, a member that cannot be used, or several shards for what needs one; the
+    /// message says what would be right.
     pub fn open(config: ArrayConfig) -> Result<Self, HostError> {
         let ArrayConfig { mut volume, members, shards, stop } = config;
         if shards == 0 || shards > SHARDS_MAX {
@@ -75,7 +80,15 @@ impl Array {
             // The keeper of superblocks and bitmap gates every write, so it is where the writes are.
             return Err(HostError::ShardsWithMetadata { given: shards });
         }
+        if shards > 1 && has_own_work(&volume) {
+            // Each shard would choose a spare, and say how far it is filled, by itself.
+            return Err(HostError::ShardsWithOwnWork { given: shards });
+        }
         let geometry = Geometry::new(&volume.geometry)?;
+        let needed = members_needed(&volume);
+        if members.len() < needed {
+            return Err(HostError::MemberCount { given: members.len(), needed });
+        }
         for (slot, member) in members.iter().enumerate().take(volume.geometry.member_sectors.len()) {
             let slot = Slot(slot as u16);
             if *member == MemberSpec::Missing && !volume.failed.contains(&slot) {
@@ -269,9 +282,10 @@ impl Array {
     /// Reads from a sector on; returns when the bytes are there.
     ///
     /// # Errors
-    /// A length that is not a whole number of sectors, or the array's answer.
+    /// A length that is not a whole number of sectors, sectors that the array does not have, or the array's answer. The
+    /// first two are seen before anything is done.
     pub fn read_at(&mut self, sector: u64, bytes: &mut [u8]) -> Result<(), HostError> {
-        whole_sectors(bytes.len())?;
+        self.check_range(SectorRange::new(sector, whole_sectors(bytes.len())?))?;
         let mut sector = sector;
         for piece in bytes.chunks_mut(PIECE_BYTES as usize) {
             let range = SectorRange::new(sector, piece.len() as u64 / SECTOR_BYTES);
@@ -286,7 +300,7 @@ impl Array {
     /// # Errors
     /// As [`read_at`](Self::read_at).
     pub fn write_at(&mut self, sector: u64, bytes: &[u8]) -> Result<(), HostError> {
-        whole_sectors(bytes.len())?;
+        self.check_range(SectorRange::new(sector, whole_sectors(bytes.len())?))?;
         let mut sector = sector;
         for piece in bytes.chunks(PIECE_BYTES as usize) {
             let range = SectorRange::new(sector, piece.len() as u64 / SECTOR_BYTES);
@@ -299,8 +313,9 @@ impl Array {
     /// Makes a range read as zeroes.
     ///
     /// # Errors
-    /// The array's answer.
+    /// Sectors that the array does not have, which is seen before anything is done, or the array's answer.
     pub fn write_zeroes(&mut self, range: SectorRange) -> Result<(), HostError> {
+        self.check_range(range)?;
         self.one(Op::WriteZeroes, range, Flags { sync: true, ..Flags::default() }, Lent::Nothing)
     }
 
@@ -319,19 +334,21 @@ impl Array {
     /// No `io_uring`, the last flush failed, or more members failed than the level survives.
     pub fn close(&mut self) -> Result<(), HostError> {
         self.flush()?;
-        // Only an array of one shard keeps superblocks; of others the flush was all there is to do.
-        let has_failed = self.on_first_shard(|shard, context| {
-            shard.stop(context.clock.now(), context);
-            loop {
-                while shard.step(context.clock.now(), context) {}
-                if shard.take_reply().is_some() {
-                    break;
+        let mut has_failed = false;
+        for index in 0..self.shards.len() {
+            has_failed |= self.on_shard(index, |shard, context| {
+                shard.stop(context.clock.now(), context);
+                loop {
+                    while shard.step(context.clock.now(), context) {}
+                    if shard.take_reply().is_some() {
+                        break;
+                    }
+                    shard.sleep(None, context);
                 }
-                shard.sleep(None, context);
-            }
-            shard.release();
-            shard.is_array_failed()
-        })?;
+                shard.release();
+                shard.is_array_failed()
+            })?;
+        }
         if has_failed { Err(HostError::Io(IoError::Lost)) } else { Ok(()) }
     }
 
@@ -340,8 +357,16 @@ impl Array {
         &mut self,
         work: impl FnOnce(&mut Shard, &Context<'_>) -> T,
     ) -> Result<T, HostError> {
+        self.on_shard(0, work)
+    }
+
+    fn on_shard<T>(
+        &mut self,
+        index: usize,
+        work: impl FnOnce(&mut Shard, &Context<'_>) -> T,
+    ) -> Result<T, HostError> {
         let context = Context { zeroes: &self.zeroes, mailboxes: &self.mailboxes, clock: self.clock };
-        let shard = &mut self.shards[0];
+        let shard = &mut self.shards[index];
         if !shard.is_prepared() {
             shard.prepare(&context, self.pool.as_ref().map(RequestPool::mapping), None)?;
         }
@@ -357,12 +382,22 @@ impl Array {
         &self.shards[0]
     }
 
-    /// Fails a member by command.
-    pub fn fail(&mut self, slot: Slot) -> AdminReply {
-        let context = Context { zeroes: &self.zeroes, mailboxes: &self.mailboxes, clock: self.clock };
-        let reply = self.shards[0].fail(slot, context.clock.now(), &context);
-        self.shards[0].send_messages(&context);
-        reply
+    /// Fails a member by command, whatever is lost with it: beyond what the level survives the array fails. It then takes
+    /// no more writes, and what it has lost cannot be read.
+    ///
+    /// # Errors
+    /// No `io_uring`.
+    pub fn fail(&mut self, slot: Slot) -> Result<AdminReply, HostError> {
+        self.on_first_shard(|shard, context| {
+            let reply = shard.fail(slot, context.clock.now(), context);
+            shard.send_messages(context);
+            reply
+        })
+    }
+
+    /// Refuses sectors that are not all there: parts of a request that were carried out cannot be taken back.
+    fn check_range(&self, range: SectorRange) -> Result<(), HostError> {
+        if self.first().takes(range) { Ok(()) } else { Err(HostError::Io(IoError::Range)) }
     }
 
     /// Carries out one request on the calling thread, shard after shard.
@@ -398,8 +433,30 @@ impl Array {
     }
 }
 
-fn whole_sectors(bytes: usize) -> Result<(), HostError> {
-    if bytes.is_multiple_of(SECTOR_BYTES as usize) { Ok(()) } else { Err(HostError::Unaligned { bytes }) }
+/// How many sectors so many bytes are.
+fn whole_sectors(bytes: usize) -> Result<u64, HostError> {
+    if !bytes.is_multiple_of(SECTOR_BYTES as usize) {
+        return Err(HostError::Unaligned { bytes });
+    }
+    Ok(bytes as u64 / SECTOR_BYTES)
+}
+
+/// Whether an array has something to do by itself, or will have when a member fails.
+fn has_own_work(volume: &VolumeConfig) -> bool {
+    volume.spares > 0
+        || !volume.recovering.is_empty()
+        || !volume.returned.is_empty()
+        || !volume.replacements.is_empty()
+        || volume.resync_from.is_some()
+}
+
+/// How many members the table has at least: those of the slots, and whichever the configuration names beyond them.
+fn members_needed(volume: &VolumeConfig) -> usize {
+    let slots = volume.geometry.member_sectors.len() + usize::from(volume.spares);
+    let replacements = volume.replacements.iter().map(|(_, member, _)| member.index());
+    let journal = volume.metadata.as_ref().and_then(|metadata| metadata.journal.as_ref());
+    let named = replacements.chain(journal.map(|start| start.place.member.index()));
+    named.map(|index| index + 1).fold(slots, usize::max)
 }
 
 /// The bytes a caller lends for one request.

@@ -20,11 +20,11 @@ pub enum HostError {
     Geometry(GeometryError),
     /// The engine refuses the configuration.
     Volume(VolumeError),
-    /// The number of members differs from the geometry's.
+    /// There are fewer members than the array has.
     MemberCount {
         /// Members given.
         given: usize,
-        /// Members of the geometry.
+        /// Members of the array, with its spares, replacements and write journal.
         needed: usize,
     },
     /// A member cannot be used.
@@ -55,6 +55,11 @@ pub enum HostError {
     },
     /// An array that keeps superblocks is asked to run on several shards.
     ShardsWithMetadata {
+        /// Shards asked for.
+        given: u32,
+    },
+    /// An array whose members change, or that works by itself, is asked to run on several shards.
+    ShardsWithOwnWork {
         /// Shards asked for.
         given: u32,
     },
@@ -218,6 +223,11 @@ pub enum MemberProblem {
     NeedsDestroy,
     /// The block device is mounted or held by another user.
     Busy,
+    /// The kernel has made a block device of the file.
+    BehindLoopDevice {
+        /// Its name below `/dev`.
+        device: String,
+    },
     /// Another stripewise has the file in use.
     Locked,
     /// The file holds something that would be overwritten.
@@ -299,6 +309,11 @@ impl fmt::Display for MemberProblem {
             Self::Busy => {
                 f.write_str("is in use: mounted, or held by another stripewise, md, dm or another program")
             }
+            Self::BehindLoopDevice { device } => write!(
+                f,
+                "is behind /dev/{device}, which Linux may have mounted or in an array; \
+                 detach it (`losetup -d /dev/{device}`), or name it with --destroy instead of the file"
+            ),
             Self::Locked => f.write_str("is in use by another stripewise; stop that one first"),
             Self::Holds { what } => write!(f, "holds {what}; --force overwrites it"),
             Self::Twice => f.write_str("is given twice; each member needs a file of its own"),
@@ -314,7 +329,10 @@ impl fmt::Display for HostError {
             Self::Geometry(e) => e.fmt(f),
             Self::Volume(e) => e.fmt(f),
             Self::MemberCount { given, needed } => {
-                write!(f, "{given} members are given, the geometry has {needed}")
+                write!(
+                    f,
+                    "{given} members are given; the array has {needed}, with its spares, replacements and journal"
+                )
             }
             Self::Member { path, problem } => write!(f, "{}: {problem}", path.display()),
             Self::IoUring { errno } if matches!(*errno, libc::ENOSYS | libc::EPERM | libc::EACCES) => write!(
@@ -338,6 +356,11 @@ impl fmt::Display for HostError {
             Self::ShardsWithMetadata { given } => {
                 write!(f, "{given} shards are asked for; an array that keeps superblocks runs on 1")
             }
+            Self::ShardsWithOwnWork { given } => write!(
+                f,
+                "{given} shards are asked for; an array that has spares or replacements, recovers or resyncs, or is managed, \
+                 runs on 1"
+            ),
             Self::Stack(e) => e.fmt(f),
             Self::ShardsWithCache { given } => {
                 write!(f, "{given} shards are asked for; an array with a page cache runs on 1")

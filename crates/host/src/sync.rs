@@ -15,7 +15,8 @@ const STEPS_MAX: u32 = 256;
 impl Array {
     /// Does what is due until nothing is left, or the stop flag is set; [`Array::close`] then records how far it came.
     /// `watch` is told about it several times a second. What ended, and how, is in the report's events, with what ended since
-    /// the last report: what is due may begin when a command is carried out, and be done before this is called.
+    /// the last report: what is due may begin when a command is carried out, and be done before this is called. Only an array
+    /// of one shard has anything due.
     ///
     /// # Errors
     /// No `io_uring`.

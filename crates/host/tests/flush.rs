@@ -69,7 +69,7 @@ fn a_member_lost_beyond_redundancy_fails_the_flushes_of_every_shard() {
     for shards in [1, 2, 3] {
         let mut array = open(Level::Raid0, memory(2), shards);
         assert!(flushes(&mut array, shards as usize).iter().all(Result::is_ok));
-        assert_eq!(array.fail(Slot(1)), AdminReply::Done);
+        assert_eq!(array.fail(Slot(1)).unwrap(), AdminReply::Done);
         // The other shards hear of it before they take their first request.
         let results = flushes(&mut array, shards as usize);
         assert!(results.iter().all(|r| *r == Err(IoError::Lost)), "{shards} shards: {results:?}");
@@ -80,6 +80,6 @@ fn a_member_lost_beyond_redundancy_fails_the_flushes_of_every_shard() {
 #[test]
 fn a_member_lost_within_redundancy_fails_no_flush() {
     let mut array = open(Level::Raid5, memory(4), 2);
-    assert_eq!(array.fail(Slot(1)), AdminReply::Done);
+    assert_eq!(array.fail(Slot(1)).unwrap(), AdminReply::Done);
     assert!(flushes(&mut array, 2).iter().all(Result::is_ok));
 }

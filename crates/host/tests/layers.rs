@@ -81,7 +81,7 @@ fn what_goes_through_a_page_cache_is_on_the_members_after_a_flush() {
 fn an_array_with_a_lost_member_is_cached_as_well() {
     let mut array = open(memory(4), 1, &Layers { cache: Some(cache()), crypt: None });
     let done = run(&mut array, verify(8, BUFFERED, 2));
-    assert_eq!(array.fail(Slot(2)), AdminReply::Done);
+    assert_eq!(array.fail(Slot(2)).unwrap(), AdminReply::Done);
     let done = run(&mut array, done.again(1000));
     done.verify(&mut array);
 }
@@ -92,7 +92,7 @@ fn a_write_back_that_fails_fails_the_flush() {
     let done = run(&mut array, verify(8, BUFFERED, 3));
     assert!(array.cache_status().unwrap().dirty_bytes > 0);
     for slot in [0, 2] {
-        assert_eq!(array.fail(Slot(slot)), AdminReply::Done);
+        assert_eq!(array.fail(Slot(slot)).unwrap(), AdminReply::Done);
     }
     assert!(array.flush().is_err());
     assert!(array.close().is_err());
@@ -130,7 +130,7 @@ fn a_page_cache_above_a_cipher_of_large_sectors_takes_small_requests() {
         let mut array = open(members.clone(), 1, &layers);
         array.write_zeroes(SectorRange::new(0, SECTORS)).unwrap();
         let done = run(&mut array, verify(16, BUFFERED, 5));
-        assert_eq!(array.fail(Slot(1)), AdminReply::Done);
+        assert_eq!(array.fail(Slot(1)).unwrap(), AdminReply::Done);
         let done = run(&mut array, done.again(500));
         array.flush().unwrap();
         drop(array);
@@ -173,6 +173,17 @@ fn requests_that_cut_encrypted_sectors_or_leave_the_payload_are_refused() {
     assert!(refused(array.read_at(SECTORS, &mut page)), "the array goes on behind the payload");
     assert!(refused(array.read_at(u64::MAX - 7, &mut page)));
     array.write_at(SECTORS - 8, &page).unwrap();
+    // Nor is the part carried out that could be.
+    for shards in [1, 2] {
+        let mut array = open(memory(4), shards, &Layers { crypt: Some(crypt(4096)), cache: None });
+        let mut bytes = vec![7; 5000 * SECTOR];
+        array.write_at(0, &bytes).unwrap();
+        assert!(refused(array.write_at(0, &vec![9; 4999 * SECTOR])));
+        assert!(refused(array.write_zeroes(SectorRange::new(0, 4999))));
+        bytes.fill(0);
+        array.read_at(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 7), "{shards} shards");
+    }
 }
 
 #[test]

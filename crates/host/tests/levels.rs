@@ -98,7 +98,7 @@ fn redundant_levels_work_with_a_member_missing_and_survive_its_loss() {
             let members = memory(volume.geometry.member_sectors.len());
             let mut array = Array::open(ArrayConfig { shards, ..ArrayConfig::new(volume, members) }).unwrap();
             let workloads = write_and_read_back(&mut array, shards, 150);
-            array.fail(Slot(0));
+            array.fail(Slot(0)).unwrap();
             let again = workloads.into_iter().map(|w| w.again(150)).collect();
             let (_, workloads) = array.run_with_payload(again).unwrap();
             for workload in &workloads {
@@ -178,7 +178,7 @@ fn members_in_memory_are_filled_and_checked_beside_writes() {
             let mut array = Array::open(ArrayConfig::new(volume, memory(members))).unwrap();
             let workloads = write_and_read_back(&mut array, 1, 150);
             array.sync(|_| {}).unwrap();
-            assert_eq!(array.fail(Slot(0)), AdminReply::Done);
+            assert_eq!(array.fail(Slot(0)).unwrap(), AdminReply::Done);
             let again = workloads.into_iter().map(|w| w.again(150)).collect();
             let (_, workloads) = array.run_with_payload(again).unwrap();
             for workload in &workloads {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{SECTOR, Verify, files, memory, volume};
 use stripewise_engine::io::{ArrayEvent, Flags, IoResult, Op, Request, RequestId};
 use stripewise_engine::level::{Layout, Level, ParityLayout};
-use stripewise_engine::units::{Instant, SectorRange, Slot};
+use stripewise_engine::units::{Instant, MemberIndex, SectorRange, Slot};
+use stripewise_engine::volume::VolumeConfig;
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_host::{
     Access, Array, ArrayConfig, FileSpec, Fill, HostError, MemberProblem, MemberSpec, Note, Payload,
@@ -63,6 +64,19 @@ fn missing_files_folders_and_duplicates_are_refused() {
     let mut short = config.clone();
     short.members.pop();
     assert!(matches!(Array::open(short), Err(HostError::MemberCount { given: 3, needed: 4 })));
+}
+
+#[test]
+fn spares_and_replacements_that_are_not_given_are_missed_at_once() {
+    let volume = || volume(Level::Raid5, Layout::Parity(ParityLayout::LeftSymmetric), 4, 16, SECTORS);
+    let spares = VolumeConfig { spares: 2, ..volume() };
+    let replacements = vec![(Slot(1), MemberIndex(5), 0)];
+    let replaced = VolumeConfig { spares: 1, replacements, ..volume() };
+    for volume in [spares, replaced] {
+        let error = Array::open(ArrayConfig::new(volume.clone(), memory(5))).err();
+        assert!(matches!(error, Some(HostError::MemberCount { given: 5, needed: 6 })), "{error:?}");
+        Array::open(ArrayConfig::new(volume, memory(6))).unwrap();
+    }
 }
 
 #[test]

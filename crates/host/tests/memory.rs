@@ -93,7 +93,7 @@ fn two_spares_are_filled_with_data_and_both_parities() {
         array.write_at(0, &contents(all)).unwrap();
         for failed in [lost, others] {
             for slot in failed {
-                assert_eq!(array.fail(Slot(slot)), AdminReply::Done);
+                assert_eq!(array.fail(Slot(slot)).unwrap(), AdminReply::Done);
             }
             array.sync(|_| {}).unwrap();
             let mut bytes = vec![0; all.count as usize * SECTOR];

@@ -240,7 +240,7 @@ fn a_failed_array_answers_errors_and_goes_on_serving() {
     let path = folder.path().join("nbd.sock");
     let volume = volume(Level::Raid0, Layout::default_of(Level::Raid0), 2, 128, 16 << 10);
     let mut array = Array::open(ArrayConfig { shards: 2, ..ArrayConfig::new(volume, memory(2)) }).unwrap();
-    array.fail(stripewise_engine::units::Slot(1));
+    array.fail(stripewise_engine::units::Slot(1)).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let config =
         ServeConfig { socket: Some(path.clone()), stop: Arc::clone(&stop), ..ServeConfig::default() };

@@ -339,6 +339,35 @@ fn entries_say_that_parity_is_right_only_where_a_resync_has_made_it_so() {
     assert!(has_said > 100, "{has_said}");
 }
 
+/// Entries stand for all that may be out of sync: what was written beside them, while a resync was to come, is durable by then.
+#[test]
+fn there_are_no_entries_before_what_has_none_is_durable() {
+    let (mut with_writes, signature) = (0, signature(&UUID));
+    for seed in 0..200 {
+        let mut run = Run::with(seed, true, Some(0));
+        let has_entries = |run: &mut Run| {
+            let header = |member| {
+                let start = (LOG * 512) as usize;
+                PplHeader::parse(&run.bytes.member(MemberIndex(member))[start..start + 4096], signature)
+            };
+            (0..MEMBERS).map(header).any(|header| header.is_ok_and(|header| !header.entries.is_empty()))
+        };
+        for _ in 0..20_000 {
+            if run.in_flight.len() < 6 && run.random.below(4) == 0 {
+                run.write();
+            }
+            with_writes += u64::from(!run.unflushed.is_empty());
+            run.answer();
+            if has_entries(&mut run) {
+                assert!(run.unflushed.is_empty(), "seed {seed}: {:?}", run.unflushed);
+                break;
+            }
+        }
+        assert!(has_entries(&mut run), "seed {seed}");
+    }
+    assert!(with_writes > 1_000);
+}
+
 /// Sectors whose content is wrong after a power cut on an array of which a member has sectors that take no writes. `are_known` says
 /// whether those who follow the logs know what the members list.
 fn wrong_on_worn(seed: u64, are_known: bool) -> Vec<u64> {

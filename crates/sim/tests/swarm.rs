@@ -101,7 +101,6 @@ fn what_was_wrong_once_with_logs_is_right() {
     for (seed, what) in [
         (19_712, "an array that failed waits for ever for a flush before its next log of partial parity"),
         (24_284, "a log of a write that ended undoes a repair"),
-        (45_878, "logs say that parity is right while what was written before a resync ended is not durable"),
         (53_421, "a write goes by the log of a spare before it is recorded that it has the slot"),
         (77_778, "a replacement takes the slot and its log does not have what is being written"),
     ] {

@@ -6,6 +6,7 @@ use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::Role;
 
 use super::candidate::{Candidate, slot_of};
+use super::compare::created;
 use super::{AssemblyError, Forced, Stale, StaleReason};
 use crate::units::{MEMBERS_MAX, Slot};
 
@@ -92,6 +93,7 @@ impl Chosen {
 
 /// Sorts the candidates by what they are to the array.
 pub(super) fn choose(candidates: &[Candidate]) -> Result<Chosen, AssemblyError> {
+    check_created_once(candidates)?;
     let freshest = freshest(candidates).ok_or(AssemblyError::NoMembers)?;
     check_supported(&candidates[freshest])?;
     let superblock = &candidates[freshest].superblock;
@@ -123,6 +125,23 @@ pub(super) fn choose(candidates: &[Candidate]) -> Result<Chosen, AssemblyError> 
     Ok(chosen)
 }
 
+/// Members of another array that was given the same UUID, as when one is created anew to rescue it, cannot be told apart by their
+/// events: each array counts its own. As mdadm, which aborts then, by force, too.
+fn check_created_once(candidates: &[Candidate]) -> Result<(), AssemblyError> {
+    let mut in_slots = candidates.iter().filter(|candidate| candidate.own_slot().is_some());
+    let Some(first) = in_slots.next() else { return Ok(()) };
+    let first_time = created(&first.superblock);
+    let other = in_slots.find(|other| created(&other.superblock).seconds() != first_time.seconds());
+    other.map_or(Ok(()), |second| {
+        Err(AssemblyError::CreatedTwice {
+            first: first.label.clone(),
+            first_time,
+            second: second.label.clone(),
+            second_time: created(&second.superblock),
+        })
+    })
+}
+
 /// Features that are not served here are refused by name, on whichever member they appear that is not out of date: what those
 /// say may be over, as a reshape that went on without them. Nor has a reshape begun that a spare alone tells of: it has none of what
 /// would have moved.
@@ -136,7 +155,8 @@ fn check_supported(candidate: &Candidate) -> Result<(), AssemblyError> {
         Superblock::V0(_) => None,
         Superblock::V1(superblock) => superblock.reshaped_percent(),
     };
-    Err(AssemblyError::Reshape { label: label(), done_percent })
+    let is_linuxs = matches!(candidate.superblock, Superblock::V0(_));
+    Err(AssemblyError::Reshape { label: label(), done_percent, is_linuxs })
 }
 
 fn check_features(candidate: &Candidate) -> Result<(), AssemblyError> {

@@ -6,6 +6,7 @@ use super::AssemblyError;
 use super::candidate::Candidate;
 use super::choose::Chosen;
 use stripewise_format::superblock::Superblock;
+use stripewise_format::time::Timestamp;
 
 /// Compares every current member with the freshest.
 pub(super) fn check_alike(candidates: &[Candidate], chosen: &Chosen) -> Result<(), AssemblyError> {
@@ -48,7 +49,7 @@ pub fn difference(array: &Superblock, member: &Superblock) -> Option<Difference>
         .or_else(|| differs(array, member, "layout", layout_number))
         .or_else(|| differs(array, member, "chunk size", Superblock::chunk_sectors))
         .or_else(|| differs(array, member, "size", Superblock::size_sectors))
-        .or_else(|| differs(array, member, "ctime", created))
+        .or_else(|| differs(array, member, "ctime", |superblock| created(superblock).seconds()))
         .or_else(|| differs(array, member, "consistency features", logs))
 }
 
@@ -93,10 +94,11 @@ fn layout_number(superblock: &Superblock) -> u32 {
     }
 }
 
-fn created(superblock: &Superblock) -> u64 {
+/// When the array was created.
+pub(super) fn created(superblock: &Superblock) -> Timestamp {
     match superblock {
-        Superblock::V0(superblock) => u64::from(superblock.ctime_seconds),
-        Superblock::V1(superblock) => superblock.ctime.seconds(),
+        Superblock::V0(superblock) => Timestamp::from_seconds(superblock.ctime_seconds.into()),
+        Superblock::V1(superblock) => superblock.ctime,
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use stripewise_format::superblock::SuperblockError;
 use stripewise_format::superblock_1::Unsupported;
+use stripewise_format::time::Timestamp;
 
 use super::candidate::{Offered, Wanted};
 use crate::geometry::GeometryError;
@@ -24,6 +25,8 @@ pub enum AssemblyError {
     SlotTwice { slot: Slot, first: String, second: String },
     /// Two members were each used without the other.
     SplitBrain { first: String, second: String },
+    /// Two members were made in different creations of an array with this UUID, whose events count differently.
+    CreatedTwice { first: String, first_time: Timestamp, second: String, second_time: Timestamp },
     /// Two members say different things of their array.
     Differs { field: &'static str, label: String, found: String, other: String, right: String },
     /// A superblock names what is not on its device.
@@ -40,8 +43,8 @@ pub enum AssemblyError {
     JournalLost { stale: Vec<String> },
     /// A feature that is not served.
     Unsupported { label: String, reason: Unsupported },
-    /// A reshape is under way; how far it is, if that is known.
-    Reshape { label: String, done_percent: Option<u8> },
+    /// A reshape is under way; how far it is, if that is known. Of superblocks of 0.90 Linux alone ends it.
+    Reshape { label: String, done_percent: Option<u8>, is_linuxs: bool },
     /// A reshape has ended, and the superblocks of some members do not say so.
     ReshapeEnded { untold: Vec<String> },
     /// A change by superblocks alone was cut off before those of some members; what is to be asked of `grow` to finish it.
@@ -68,7 +71,7 @@ pub enum AssemblyError {
     },
     /// Members are missing that were there when the array was last used; of `replaced`, some of the absent ones, there is a
     /// replacement that is copied in part.
-    NeedsRun { absent: Vec<Slot>, replaced: Vec<Slot>, slots: usize, present: usize },
+    NeedsRun { absent: Vec<Slot>, replaced: Vec<Slot>, stale: Vec<String>, slots: usize, present: usize },
     /// Parity may be wrong and is needed.
     DirtyDegraded {
         missing: Vec<Slot>,
@@ -105,6 +108,13 @@ impl fmt::Display for AssemblyError {
                 "{first} and {second} were each used without the other and have the same number of events; name the one whose \
                  data are to be kept, leave out the other, and add it once the array runs"
             ),
+            Self::CreatedTwice { first, first_time, second, second_time } => write!(
+                f,
+                "{first} and {second} are of two arrays that were given one UUID: the one was created {} UTC, the other {} UTC; \
+                 leave out the devices of one of them",
+                first_time.calendar(0),
+                second_time.calendar(0)
+            ),
             Self::Differs { field, label, found, other, right } => {
                 write!(f, "{label}: {field} is {found}; {other}, a member of the same array, has {right}")
             }
@@ -126,7 +136,11 @@ impl fmt::Display for AssemblyError {
             ),
             Self::JournalLost { stale } => journal_lost(f, stale),
             Self::Unsupported { label, reason } => write!(f, "{label}: {reason}"),
-            Self::Reshape { label, done_percent } => {
+            Self::Reshape { label, is_linuxs: true, .. } => write!(
+                f,
+                "{label}: the array is being reshaped; Linux ends the reshape (`mdadm --assemble`, with its --backup-file if it has one)"
+            ),
+            Self::Reshape { label, done_percent, .. } => {
                 write!(f, "{label}: the array is being reshaped")?;
                 if let Some(percent) = done_percent {
                     write!(f, ", and {percent} % is done")?;
@@ -176,7 +190,7 @@ impl fmt::Display for AssemblyError {
                 }
                 Ok(())
             }
-            Self::NeedsRun { absent, replaced, slots, present } => {
+            Self::NeedsRun { absent, replaced, stale, slots, present } => {
                 write!(
                     f,
                     "{present} of {slots} members are present; {} missing although the array last had {}",
@@ -189,6 +203,9 @@ impl fmt::Display for AssemblyError {
                         ", and only a replacement of slot {} is present, not fully copied",
                         numbers(replaced)
                     )?;
+                }
+                if !stale.is_empty() {
+                    return write!(f, "; out of date: {}; start degraded with --run", stale.join(", "));
                 }
                 f.write_str("; name its member, too, or start degraded with --run")
             }

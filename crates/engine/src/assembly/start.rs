@@ -136,7 +136,11 @@ fn check_all_here(
     let replaced: Vec<Slot> = absent.iter().copied().filter(|slot| !is_vacant(slot)).collect();
     let vacant = slots().filter(|(slot, _)| is_vacant(slot)).count();
     let present = states.len() - vacant - replaced.len();
-    Err(AssemblyError::NeedsRun { absent, replaced, slots: states.len(), present })
+    let stale = chosen.stale.iter().map(|stale| {
+        let Candidate { label, superblock, .. } = &candidates[stale.candidate];
+        format!("{label} ({} of {} events)", superblock.events(), chosen.events)
+    });
+    Err(AssemblyError::NeedsRun { absent, replaced, stale: stale.collect(), slots: states.len(), present })
 }
 
 /// Whether a superblock has another member than this replacement in the slot.

@@ -101,7 +101,9 @@ impl Geometry {
                 (Shape::Raid0(shape.clone()), shape.array_sectors(), used)
             }
             (Level::Raid1, _) => (Shape::Mirror, smallest, vec![smallest; n.into()]),
-            (Level::Raid4 | Level::Raid5 | Level::Raid6, Layout::Parity(layout)) => {
+            (Level::Raid4 | Level::Raid5 | Level::Raid6, Layout::Parity(layout))
+                if Layout::from_number(spec.level, spec.layout.number()) == Some(spec.layout) =>
+            {
                 let shape = ParityShape::new(spec.level, layout, n, chunk);
                 let used = smallest / chunk * chunk;
                 let total = used * u64::from(shape.data_disks());

@@ -273,6 +273,15 @@ fn impossible_geometries_say_what_would_be_right() {
     assert!(error(&small).contains("at least 8"), "{}", error(&small));
     let foreign = spec(Level::Raid5, Layout::None, &[1000; 5]);
     assert!(error(&foreign).contains("left-symmetric"));
+    for (level, layout) in [
+        (Level::Raid4, ParityLayout::LeftSymmetric),
+        (Level::Raid5, ParityLayout::LeftSymmetric6),
+        (Level::Raid5, ParityLayout::DdfZeroRestart),
+    ] {
+        let layout = Layout::Parity(layout);
+        let foreign = spec(level, layout, &[1000; 5]);
+        assert_eq!(Geometry::new(&foreign), Err(GeometryError::LayoutOfAnotherLevel { level, layout }));
+    }
     let copies = spec(Level::Raid10, Layout::parse(Level::Raid10, "n4").unwrap(), &[1000; 3]);
     assert!(error(&copies).contains("4 copies on 3 members"));
 }

@@ -1,6 +1,8 @@
 //! A volume: an array as the layers above see it.
 
 mod inputs;
+#[cfg(test)]
+mod tests;
 
 use stripewise_format::bitmap::{BitmapSuperblock, Bits};
 use stripewise_format::uuid::Uuid;
@@ -102,8 +104,17 @@ pub enum VolumeError {
     Geometry(GeometryError),
     /// The stripe cache is smaller or larger than md allows.
     StripeCacheSize(u32),
-    /// A failed member is named that the array does not have.
+    /// A slot is named that the array does not have, or whose member is missing.
     NoSuchSlot(Slot),
+    /// A slot's replacement is none of the members behind those of the slots, or the slot or the replacement is named twice.
+    Replacement {
+        /// The slot.
+        slot: Slot,
+        /// What is to replace its member.
+        member: MemberIndex,
+        /// The members behind those of the slots: the first, and the first behind them.
+        behind: (u16, u16),
+    },
     /// More members are missing than the level survives.
     TooManyFailed(usize),
     /// The write journal has no room for some rows.
@@ -119,6 +130,12 @@ impl std::fmt::Display for VolumeError {
                 "stripe_cache_size of {size} entries: it must be {STRIPE_CACHE_MIN} to {STRIPE_CACHE_MAX}"
             ),
             Self::NoSuchSlot(slot) => write!(f, "the array has no slot {slot} that could be missing"),
+            Self::Replacement { slot, member, behind: (first, end) } => write!(
+                f,
+                "member {member} cannot replace slot {slot}'s: each slot has at most one replacement, of its own, and the \
+                 members that are none of a slot's are {first} to {}",
+                end - 1
+            ),
             Self::TooManyFailed(count) => {
                 write!(f, "{count} members are missing, more than the level survives")
             }
@@ -132,6 +149,19 @@ impl std::fmt::Display for VolumeError {
 
 impl std::error::Error for VolumeError {}
 
+/// Refuses replacements that are other than members of their own, behind those of the slots and as many as there are.
+fn check_replacements(slots: u16, config: &VolumeConfig) -> Result<(), VolumeError> {
+    let count = u16::try_from(config.replacements.len()).unwrap_or(u16::MAX);
+    let end = slots.saturating_add(config.spares).saturating_add(count);
+    for (at, &(slot, member, _)) in config.replacements.iter().enumerate() {
+        let is_behind = (slots..end).contains(&member.0);
+        if !is_behind || config.replacements[..at].iter().any(|r| r.0 == slot || r.1 == member) {
+            return Err(VolumeError::Replacement { slot, member, behind: (slots, end) });
+        }
+    }
+    Ok(())
+}
+
 /// Takes up what recoveries and replacements have come to.
 fn take_up(core: &mut Core, config: &VolumeConfig) -> Result<(), VolumeError> {
     let slots = config.recovering.iter().map(|r| r.0).chain(config.replacements.iter().map(|r| r.0));
@@ -140,6 +170,10 @@ fn take_up(core: &mut Core, config: &VolumeConfig) -> Result<(), VolumeError> {
             return Err(VolumeError::NoSuchSlot(slot));
         }
     }
+    if let Some(slot) = config.returned.iter().find(|slot| !slot_exists(&core.geometry, **slot)) {
+        return Err(VolumeError::NoSuchSlot(*slot));
+    }
+    check_replacements(core.geometry.raid_disks(), config)?;
     for &(slot, from) in &config.recovering {
         core.take_slot(slot, core.member_of[slot.index()], from);
     }

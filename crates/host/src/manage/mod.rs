@@ -276,6 +276,9 @@ impl Shard {
     ) -> Result<Managed, ManageError> {
         let (member, _) = self.member(path)?;
         self.require_redundancy()?;
+        if !self.volume().is_writable() {
+            return Err(ManageError::Array(AdminReply::ArrayFailed));
+        }
         let superblocks = self.volume().superblocks();
         let known =
             superblocks.get(member.index()).and_then(Option::as_ref).ok_or(ManageError::NoMetadata)?;

@@ -12,6 +12,7 @@ use stripewise_format::superblock::SuperblockError;
 use super::overlay::{self, Overlay};
 use super::paths::{identity, refuse_twice};
 use super::probe::{self, Probe, Source};
+use super::signature;
 use crate::error::{HostError, MemberProblem};
 use crate::members::{Access, Caching, FileSpec, MemberSpec, OverlaySpec};
 
@@ -37,6 +38,8 @@ pub enum AssembleError {
     Host(HostError),
     /// A file or device that must be a member has no superblock.
     NoSuperblock(PathBuf),
+    /// A named device has no md superblock, and holds something else.
+    Holds(PathBuf, Vec<&'static str>),
     /// A file or device that must be a member has a superblock that is refused.
     Superblock(PathBuf, SuperblockError),
     /// The folder cannot be read.
@@ -80,6 +83,12 @@ impl fmt::Display for AssembleError {
                 "{}: no md superblock is found; leave it out (with --run if the array may start without it), or, if the device was \
                  made larger and its superblock of 0.90 or 1.0 lies at its former end, restore its former size",
                 path.display()
+            ),
+            Self::Holds(path, what) => write!(
+                f,
+                "{}: no md superblock is found, it holds {}; leave it out (with --run if the array may start without it)",
+                path.display(),
+                what.join(", ")
             ),
             Self::Superblock(path, error) => write!(
                 f,
@@ -233,7 +242,10 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, AssembleError> {
 fn named(path: &Path, overlay: Option<&Overlay>) -> Result<Candidate, AssembleError> {
     let (probe, source) = look(path, overlay)?;
     match probe.found.first() {
-        None => Err(AssembleError::NoSuperblock(path.to_owned())),
+        None => match signature::find(&*source, probe.device_sectors).unwrap_or_default() {
+            what if what.is_empty() => Err(AssembleError::NoSuperblock(path.to_owned())),
+            what => Err(AssembleError::Holds(path.to_owned(), what)),
+        },
         Some(found) => match &found.superblock {
             Ok(_) => candidate(&probe, &*source).ok_or_else(|| AssembleError::NoSuperblock(path.to_owned())),
             Err(error) => Err(AssembleError::Superblock(path.to_owned(), error.clone())),

@@ -22,7 +22,7 @@ use super::paths::{is_same, is_storage, refuse_twice};
 use super::probe::{self, Probe, probe_source};
 use super::signature;
 use crate::error::{HostError, MemberProblem};
-use crate::members::{lock, size_of};
+use crate::members::{lock, loop_device, size_of};
 
 const SECTOR_BYTES: u64 = 512;
 /// What is cleared of a superblock that is in the way.
@@ -86,8 +86,8 @@ impl Candidate {
         if kind.is_block_device() && !destroy.iter().any(|named| is_same(named, path)) {
             return Err(MemberProblem::NeedsDestroy.at(path));
         }
-        if kind.is_file() && is_behind_loop_device(path) {
-            return Err(MemberProblem::Busy.at(path));
+        if let Some(device) = loop_device(path) {
+            return Err(MemberProblem::BehindLoopDevice { device }.at(path));
         }
         let alone = if kind.is_block_device() { libc::O_EXCL } else { 0 };
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC | alone).open(path);
@@ -211,17 +211,6 @@ fn claim(file: &File, path: &Path) -> Result<(), HostError> {
     lock(file, true).map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => MemberProblem::Locked.at(path),
         _ => MemberProblem::from_io(&error, 0).at(path),
-    })
-}
-
-/// Whether the kernel has made a block device of a file, which may be mounted.
-fn is_behind_loop_device(path: &Path) -> bool {
-    let (Ok(devices), Ok(path)) = (std::fs::read_dir("/sys/block"), path.canonicalize()) else {
-        return false;
-    };
-    devices.flatten().any(|device| {
-        let backing = std::fs::read_to_string(device.path().join("loop/backing_file"));
-        backing.is_ok_and(|backing| Path::new(backing.trim_end()) == path)
     })
 }
 

@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, StatxFlags, seek, statx};
 use stripewise_engine::io::{Area, MemberIo};
 use stripewise_engine::units::SECTOR_BYTES;
 
+use super::loop_device;
 use super::view::View;
 use crate::buffers::{Mapping, PAGE};
 use crate::error::{HostError, MemberProblem};
@@ -123,6 +124,11 @@ impl FileMember {
         }
         if is_device && spec.access == Access::ReadWrite {
             return Err(MemberProblem::NeedsDestroy.at(path));
+        }
+        if spec.access != Access::ReadOnly
+            && let Some(device) = loop_device(path)
+        {
+            return Err(MemberProblem::BehindLoopDevice { device }.at(path));
         }
         // The first descriptor claims the device; a second claim would be refused as the first one's rival.
         let claim = if is_device && spec.access == Access::Destroy { libc::O_EXCL } else { 0 };

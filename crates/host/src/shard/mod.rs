@@ -237,14 +237,24 @@ impl Shard {
         self.ring.as_ref().is_some_and(Ring::is_own)
     }
 
+    /// Whether requests may ask for all of these sectors, whatever shards they are of.
+    pub(crate) fn takes(&self, range: SectorRange) -> bool {
+        let is_inside = range.start.checked_add(range.count).is_some_and(|end| end <= self.stack.sectors());
+        // A page cache takes parts of encrypted sectors.
+        let crypt = self.stack.crypt().filter(|_| self.stack.cache().is_none());
+        is_inside && crypt.is_none_or(|crypt| range.has_whole(crypt.config().unit_sectors))
+    }
+
     /// Takes one of this shard's own requests and deals its parts to the shards they belong to; answers how
-    /// many there are. Each is answered in `ended`.
+    /// many there are. Each is answered in `ended`. A request that is refused is one part, so that none of it is carried out.
     pub(crate) fn start_whole(&mut self, router: &Router, request: Request, buffer: PartBuffer) -> u32 {
+        let is_refused = !self.takes(request.range) || !fits(request.op, request.range, buffer);
         let mut parts = 0;
         let mut rest = request.range;
         loop {
             // A flush concerns members, not sectors: the shard that has it tells them all.
-            let own = !matches!(request.op, Op::Read | Op::Write | Op::Discard | Op::WriteZeroes);
+            let own =
+                !matches!(request.op, Op::Read | Op::Write | Op::Discard | Op::WriteZeroes) || is_refused;
             let (shard, range) = if own { (self.index, rest) } else { router.first_part(rest) };
             let skip = (range.start - request.range.start).saturating_mul(SECTOR_BYTES);
             let buffer = PartBuffer {
@@ -279,9 +289,7 @@ impl Shard {
     }
 
     fn accept(&mut self, op: Op, range: SectorRange, flags: Flags, buffer: PartBuffer, origin: Origin) {
-        let moves_bytes = matches!(op, Op::Read | Op::Write);
-        let fits = !moves_bytes || range.count.checked_mul(SECTOR_BYTES).is_some_and(|b| b <= buffer.bytes);
-        if fits {
+        if fits(op, range, buffer) {
             let id = self.buffers.entries.insert(Entry { buffer, origin, is_spoilt: false });
             self.requests.push_back(Request { id, op, range, flags });
         } else {
@@ -508,4 +516,10 @@ impl Shard {
             self.close_members();
         }
     }
+}
+
+/// Whether a buffer is long enough for what is read or written.
+fn fits(op: Op, range: SectorRange, buffer: PartBuffer) -> bool {
+    let moves_bytes = matches!(op, Op::Read | Op::Write);
+    !moves_bytes || range.count.checked_mul(SECTOR_BYTES).is_some_and(|bytes| bytes <= buffer.bytes)
 }

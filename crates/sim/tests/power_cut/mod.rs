@@ -31,8 +31,13 @@ pub(crate) struct Load {
     pub(crate) broken: Option<MemberIndex>,
     /// Sectors of members' data that take no writes.
     pub(crate) worn: BTreeSet<(MemberIndex, u64)>,
+    /// Members with data written that no flush has made durable, and at which step the last of it was.
+    pub(crate) unflushed: BTreeMap<MemberIndex, u64>,
+    /// At which step flushes were asked for.
+    flushes: BTreeMap<u64, u64>,
     /// What the volume told.
     pub(crate) events: Vec<ArrayEvent>,
+    steps: u64,
     ids: u32,
 }
 
@@ -60,7 +65,10 @@ impl Load {
             now: Instant::ZERO,
             broken: None,
             worn: BTreeSet::new(),
+            unflushed: BTreeMap::new(),
+            flushes: BTreeMap::new(),
             events: Vec::new(),
+            steps: 0,
             ids: 0,
         }
     }
@@ -71,7 +79,12 @@ impl Load {
         self.volume.check_invariants();
         for action in &out.actions {
             match *action {
-                Action::Io(io) => self.pending.push(Pending::Io(io, out.clone())),
+                Action::Io(io) => {
+                    if io.op == Op::Flush {
+                        self.flushes.insert(io.tag.0, self.steps);
+                    }
+                    self.pending.push(Pending::Io(io, out.clone()));
+                }
                 Action::Compute(compute) => self.pending.push(Pending::Compute(compute, out.clone())),
                 // It may be there in part.
                 Action::Complete { result: Err(IoError::ReadOnly), .. } if self.broken.is_some() => {}
@@ -113,7 +126,22 @@ impl Load {
             && self.worn.range((io.member, io.range.start)..(io.member, io.range.end())).next().is_some()
     }
 
+    /// Takes note of what a member that answered has in its cache.
+    fn note_cached(&mut self, io: &MemberIo) {
+        match (io.op, io.area) {
+            (Op::Write, Area::Data) => {
+                self.unflushed.insert(io.member, self.steps);
+            }
+            (Op::Flush, _) => {
+                let asked = self.flushes.remove(&io.tag.0);
+                self.unflushed.retain(|member, written| *member != io.member || Some(*written) > asked);
+            }
+            _ => {}
+        }
+    }
+
     pub(crate) fn answer(&mut self) {
+        self.steps += 1;
         if self.pending.is_empty() {
             if let Some(deadline) = self.volume.next_deadline() {
                 self.now = self.now.max(deadline);
@@ -127,6 +155,7 @@ impl Load {
                 let is_refused = self.broken == Some(io.member) || self.is_worn(&io);
                 if !is_refused {
                     self.bytes.io(&io, &out);
+                    self.note_cached(&io);
                 }
                 let result = if is_refused { Err(IoError::Media) } else { Ok(()) };
                 self.input(Input::IoDone { tag: io.tag, result });

@@ -16,9 +16,9 @@ use stripewise_host::md::assemble::{AssembleError, Assembled};
 use stripewise_host::md::paths::is_same;
 use stripewise_host::{Array, Manage, ManageError, Managed, RunReport};
 
-use super::found::Outcome;
+use super::found::{Findings, Outcome};
 
-use super::half_done;
+use super::{DEGRADED, half_done};
 use crate::array::assemble::{Progress, left_out, tell_lost, trouble};
 use crate::array::select::{SelectArgs, Use, impossible, tell};
 use crate::array::signals::stop_flag;
@@ -174,7 +174,7 @@ pub(super) fn manage(select: &SelectArgs, commands: &[Manage]) -> Result<Exit> {
 /// Replaces a member, by a spare that may be named. One that has no superblock is a spare of nothing.
 pub(super) fn replace(select: &SelectArgs, command: Manage, with: Option<&Path>) -> Result<Exit> {
     manage(select, &[command]).map_err(|error| match error.downcast_ref() {
-        Some(AssembleError::NoSuperblock(path)) if with.is_some_and(|with| is_same(with, path)) => {
+        Some(AssembleError::NoSuperblock(path) | AssembleError::Holds(path, _)) if with.is_some_and(|with| is_same(with, path)) => {
             refusal(ManageError::NoSuchSpare(path.clone()))
         }
         _ => error,
@@ -209,11 +209,11 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
         return Err(trouble);
     }
     if !status.failed.is_empty() {
-        say!("stripewise: the array is degraded: data without redundancy are not compared");
+        say!("stripewise: {DEGRADED}");
     }
     let interrupted = opened.stop.load(Ordering::Relaxed);
     let Some(found) = &status.sync else { return Err(impossible("the level has no redundancy to check")) };
-    let outcome = Outcome::new(action, found, interrupted);
+    let outcome = Outcome::new(action, Findings::of(found), interrupted);
     if json {
         print_json(&outcome)?;
     } else {
@@ -224,12 +224,7 @@ pub(super) fn sync(select: &SelectArgs, action: SyncAction, json: bool) -> Resul
         };
         print(&outcome.to_text(path_of))?;
     }
-    let is_unrepaired = match action {
-        SyncAction::Check => found.mismatch_sectors > 0,
-        SyncAction::RepairLocated => found.mismatches.iter().any(|m| m.slot.is_none()),
-        _ => false,
-    };
-    let is_left = is_unrepaired || found.unread_sectors > 0;
+    let is_left = outcome.is_left(action);
     let is_unread = select.readonly && (tell_unread(&report) | tell_listed(&opened.assembled));
     let is_lost = tell_lost(&status.lost);
     Ok(match (is_left, is_unread) {

@@ -187,12 +187,6 @@ impl Parity {
         op.job.rewrites(p) && !op.split && !core.read_only && core.is_sync_recorded && area().is_some()
     }
 
-    /// Has a repair wait for its entry, as [`Self::log_wait`].
-    pub(super) fn log_repair(&mut self, op: &mut StripeOp, key: u64) {
-        op.logged.slot = Some(op.map.p);
-        self.log_wait(op, key);
-    }
-
     fn written(op: &StripeOp) -> SlotSet {
         op.covered.union(op.partial)
     }
@@ -209,7 +203,6 @@ impl Parity {
     /// Computes what the write leaves alone into the pages of P.
     pub(super) fn log_parity(&mut self, core: &mut Core, out: &mut ActionQueue, key: u64, op: &mut StripeOp) {
         op.step = Step::LoggingParity;
-        op.logged.slot = Some(op.map.p);
         if self.partial_bytes(core, op) == 0 {
             return;
         }
@@ -266,15 +259,24 @@ impl Parity {
         Self::compute(out, key, op, Kernel::Checksum, bytes, sources, OperandList::default());
     }
 
-    /// Has the operation wait for its entry. To be followed by [`Self::log_on`] once the operation is put back.
-    pub(super) fn log_wait(&mut self, op: &mut StripeOp, key: u64) {
+    /// Has the operation wait for its entry.
+    pub(super) fn log_wait(
+        &mut self,
+        core: &mut Core,
+        out: &mut ActionQueue,
+        key: u64,
+        mut op: Box<StripeOp>,
+    ) {
         op.step = Step::Logging;
         if let Verdict::Checksum(sum) = op.job.verdict {
             op.logged.checksum = sum;
         }
         op.pending += 1;
-        let logs = self.logs.as_mut().expect("only logged arrays come here");
-        logs.by_slot[op.map.p.index()].queue.push_back(key);
+        let slot = op.map.p;
+        op.logged.slot = Some(slot);
+        self.log(slot).queue.push_back(key);
+        self.put(key, op);
+        self.log_on(core, out, slot);
     }
 
     /// Adds the new data to the partial parity, which makes it the new parity.

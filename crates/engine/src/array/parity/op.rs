@@ -526,12 +526,7 @@ impl Parity {
                 Step::Logging if op.kind == Kind::Job => self.write_job(core, out, key, &mut op),
                 Step::Updating(_) | Step::Logging => self.drain(core, out, key, &mut op),
                 Step::LoggingParity => self.log_sum(core, out, key, &mut op),
-                Step::LoggingSum => {
-                    self.log_wait(&mut op, key);
-                    let slot = op.map.p;
-                    self.put(key, op);
-                    return self.log_on(core, out, slot);
-                }
+                Step::LoggingSum => return self.log_wait(core, out, key, op),
                 Step::Draining if op.logged.is_logged() && op.plan.method == WriteMethod::Rmw => {
                     self.add_to_log(core, out, key, &mut op);
                 }
@@ -540,10 +535,7 @@ impl Parity {
                     self.generate(core, out, key, &mut op);
                 }
                 Step::Generating if op.kind == Kind::Job && self.repair_goes_by_log(core, &op) => {
-                    self.log_repair(&mut op, key);
-                    let slot = op.map.p;
-                    self.put(key, op);
-                    return self.log_on(core, out, slot);
+                    return self.log_wait(core, out, key, op);
                 }
                 Step::Generating if op.kind == Kind::Job => self.write_job(core, out, key, &mut op),
                 Step::Draining | Step::Generating | Step::Summing if !op.for_journal.is_empty() => {
