@@ -337,6 +337,123 @@ fn a_served_array_is_managed_by_its_control_socket() {
 }
 
 #[test]
+fn a_replacement_that_failed_is_shown_as_faulty_and_can_be_removed() {
+    let (folder, bytes) = array("1", 2);
+    let folder = folder.path();
+    let server = Server::start(folder, "a.img b.img");
+    let detail = || json(folder, "detail --json --control c.sock");
+    says(folder, "speed --control c.sock --min 100 --max 100");
+    says(folder, "add-spare s.img --control c.sock");
+    says(folder, "replace b.img --with s.img --control c.sock");
+    let events_before = detail()["events"].as_u64().unwrap();
+    assert!(says(folder, "fail s.img --control c.sock").contains("set replacement "));
+    let shown = detail();
+    assert_eq!(shown["state"], serde_json::json!(["clean"]), "{shown}");
+    assert!(shown["events"].as_u64().unwrap() > events_before, "{shown}");
+    let counts = ["active_devices", "failed_devices", "total_devices"].map(|count| shown[count].as_u64());
+    assert_eq!(counts, [Some(2), Some(1), Some(3)], "{shown}");
+    let last = &shown["devices"][2];
+    assert!(last["state"] == "faulty" && last["slot"].is_null(), "{shown}");
+    assert!(last["path"].as_str().unwrap().ends_with("s.img"), "{shown}");
+    let text = says(folder, "detail --control c.sock");
+    assert!(text.contains("faulty   ") && text.contains("Failed Devices : 1"), "{text}");
+    let removed = says(folder, "remove failed --control c.sock");
+    assert!(removed.starts_with("stripewise: removed ") && removed.contains("s.img"), "{removed}");
+    assert_eq!(detail()["total_devices"], 2);
+    says(folder, "stop --control c.sock");
+    server.wait();
+    holds(folder, "a.img b.img", &bytes);
+}
+
+#[test]
+fn a_check_of_a_served_array_is_waited_for_and_ends_as_that_of_an_idle_one() {
+    let (folder, bytes) = array("1", 2);
+    let folder = folder.path();
+    let member = fs::OpenOptions::new().write(true).open(folder.join("b.img")).unwrap();
+    let spoil = || member.write_all_at(&[!bytes[100_000]; 14], DATA_START + 100_000).unwrap();
+    spoil();
+    let server = Server::start(folder, "a.img b.img");
+    let ends = |arguments: &str, code: i32, text: &str| {
+        let output = run(folder, &format!("{arguments} --control c.sock"), b"");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = common::stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {said}{errors}");
+        assert!(said.starts_with(text), "{arguments}: {said}{errors}");
+    };
+    let (found, whole) =
+        ("stripewise: check is done: 8 sectors", "stripewise: check is done: nothing disagrees\n");
+    ends("check --wait", 4, found);
+    ends("action check --wait", 4, found);
+    let as_json = run(folder, "check --wait --json --control c.sock", b"");
+    assert_eq!(as_json.status.code(), Some(4));
+    let as_json: serde_json::Value = serde_json::from_slice(&as_json.stdout).unwrap();
+    assert_eq!(as_json["mismatch_sectors"], 8, "{as_json}");
+    assert_eq!(as_json["mismatches"][0]["what"], "unlocated", "{as_json}");
+    ends("repair --wait", 0, "stripewise: repair is done: 8 sectors disagreed");
+    ends("check --wait", 0, whole);
+    assert!(refused(folder, "check --json --control c.sock").contains("add --wait"));
+    assert!(refused(folder, "action idle --wait --control c.sock").contains("--wait: idle and frozen"));
+    let last = || json(folder, "detail --json --control c.sock")["last_check"].take();
+    assert_eq!(last(), serde_json::json!({ "number": 5, "result": "done" }));
+    says(folder, "stop --control c.sock");
+    server.wait();
+    assert_eq!(says(folder, "check --wait a.img b.img"), whole, "an idle array is waited for anyway");
+}
+
+#[test]
+fn a_check_that_is_waited_for_and_does_not_end_is_no_success() {
+    let (folder, _) = array("1", 3);
+    let folder = folder.path();
+    let server = Server::start(folder, "a.img b.img c.img");
+    says(folder, "speed --control c.sock --min 100 --max 100");
+    let begin = || {
+        let waits = command(folder, "check --wait --control c.sock").spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while json(folder, "detail --json --control c.sock")["sync"]["action"] != "check" {
+            assert!(Instant::now() < until, "the check does not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        waits
+    };
+    let ends = |waits: Child, code: i32, text: &str| {
+        let output = finish(waits, b"");
+        let said = common::stderr(&output);
+        assert!(output.status.code() == Some(code) && said.contains(text), "{:?}: {said}", output.status);
+    };
+    let waits = begin();
+    signal(&waits, "INT");
+    ends(waits, 130, "interrupted; the check goes on");
+    assert!(refused(folder, "check --wait --control c.sock").contains("another action is under way"));
+    says(folder, "action idle --control c.sock");
+    let waits = begin();
+    says(folder, "action idle --control c.sock");
+    ends(waits, 1, "the server interrupted the check");
+    let waits = begin();
+    says(folder, "fail c.img --control c.sock");
+    ends(waits, 1, "the server interrupted the check");
+    let waits = begin();
+    says(folder, "stop --control c.sock");
+    server.wait();
+    ends(waits, 1, "the check");
+}
+
+#[test]
+fn an_array_that_is_only_read_says_so_when_a_flag_is_to_be_set() {
+    let (folder, _) = array("1", 2);
+    let folder = folder.path();
+    let before = images(folder, &FOUR[..2]);
+    let _server = Server::start(folder, "a.img b.img --readonly");
+    for arguments in ["state --write-mostly a.img", "fail a.img", "add s.img"] {
+        let said = refused(folder, &format!("{arguments} --control c.sock"));
+        assert!(said.contains("it is read-only"), "{arguments}: {said}");
+    }
+    // What could not be compared is known only to a check of its own.
+    assert!(refused(folder, "check --wait --control c.sock").contains("`stripewise check --readonly`"));
+    assert!(says(folder, "check --readonly a.img b.img").contains("nothing disagrees"));
+    assert!(images(folder, &FOUR[..2]) == before);
+}
+
+#[test]
 fn flags_of_members_are_set_on_idle_and_served_arrays_and_reads_spare_them() {
     let (folder, bytes) = array("1 --bitmap internal --bitmap-chunk 64K", 2);
     let folder = folder.path();

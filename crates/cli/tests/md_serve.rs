@@ -194,6 +194,28 @@ fn a_server_is_to_be_reached_in_some_way() {
 }
 
 #[test]
+fn a_server_listens_at_a_host_name() {
+    let folder = array();
+    let folder = folder.path();
+    let serve = "serve a.img b.img c.img --control c.sock --listen";
+    for (listen, words) in [
+        ("localhost", "the port is missing"),
+        (":10809", "the host is missing"),
+        ("localhost:nbd", "\"nbd\" is no port"),
+        ("localhost:70000", "\"70000\" is no port"),
+        ("nowhere.invalid:10809", "no address is known for the host \"nowhere.invalid\""),
+    ] {
+        let said = refused(folder, &format!("{serve} {listen}"));
+        assert!(said.contains(words) && said.contains("; "), "{listen}: {said}");
+    }
+    for (listen, place) in [("localhost:0", ""), ("127.0.0.1:0", "127.0.0.1:")] {
+        let server = common::server(folder, &format!("{serve} {listen}"), place);
+        ok(folder, "stop --control c.sock", b"");
+        assert!(finish(server, b"").status.success());
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_mounted_is_refused_before_anything_is_made() {
     let folder = array();
     let folder = folder.path();

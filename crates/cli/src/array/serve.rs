@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,7 +25,7 @@ use super::assemble::message;
 use super::detail::SCHEMA;
 use super::fresh::Fresh;
 use super::layers::{CacheArgs, LuksArgs, raise};
-use super::manage::live;
+use super::manage::{Checks, live};
 use super::program::{self, Alert, Alerts};
 use super::select::{SelectArgs, Use, impossible, tell};
 use super::signals::stop_flag;
@@ -43,8 +43,8 @@ pub(crate) struct ServeArgs {
     /// Listen for NBD clients at this unix socket.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listen for NBD clients at this TCP address; port 0 means any free port.
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Listen for NBD clients at this TCP address or host name; port 0 means any free port.
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Mount the array at this empty folder as the file `disk` (FUSE); a loop device on the file makes it a block device.
     #[arg(long, value_name = "FOLDER")]
@@ -104,12 +104,16 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
     let plain = name.split_once(':').map_or(name, |(_, after_host)| after_host);
     let line = message(&assembled);
     let described = assembled.clone();
-    let detail = move |status: &ServeStatus| live::document(SCHEMA, &described, status).to_string();
+    let checks = Checks::default();
+    let (told, readonly) = (checks.clone(), args.select.readonly);
+    let detail =
+        move |status: &ServeStatus| live::document(SCHEMA, &described, status, &told, readonly).to_string();
     let export = Export {
         name: plain.to_owned(),
         line,
         is_degraded: assembled.assembly.is_degraded(),
         detail: Some(Arc::new(detail)),
+        checks,
         closes: !args.select.readonly,
         fresh,
     };
@@ -164,7 +168,8 @@ pub(crate) fn run_device(args: &ServeArgs, device: &Path, trace: &Path) -> Resul
     let name =
         device.file_name().map_or_else(|| "device".to_owned(), |name| name.to_string_lossy().into_owned());
     let line = format!("{} is served as it is.", device.display());
-    Export { name, line, is_degraded: false, detail: None, closes: false, fresh }.serve(
+    let checks = Checks::default();
+    Export { name, line, is_degraded: false, detail: None, checks, closes: false, fresh }.serve(
         args,
         array,
         stop,
@@ -180,6 +185,8 @@ struct Export {
     /// It lacks members.
     is_degraded: bool,
     detail: Option<Arc<Detail>>,
+    /// Checks and repairs, for `detail` to tell of.
+    checks: Checks,
     /// The array is marked as clean at the end.
     closes: bool,
     /// What is made for it, and stays when it is ready.
@@ -229,10 +236,11 @@ impl Export {
         trace: Option<&Path>,
         (voice, alerts): (Voice, Option<Alerts>),
     ) -> Result<Option<String>> {
-        let Self { name, line, is_degraded, detail, fresh, .. } = self;
+        let Self { name, line, is_degraded, detail, checks, fresh, .. } = self;
         let recorder = trace.map(|path| recorder(path, array, voice.clone())).transpose()?;
         let first = alerts.clone().filter(|_| is_degraded);
         let tell = move |event: &ServeEvent| {
+            checks.hear(event);
             voice.say(event.to_string());
             if let (Some(alerts), Some(alert)) = (&alerts, Alert::of(event)) {
                 alerts.send(alert);
@@ -271,6 +279,25 @@ impl Export {
             format!("stripewise: {} requests are recorded in {}\n", written.records, path.display())
         }))
     }
+}
+
+/// The first address of a host and port.
+fn address(named: &str) -> Result<SocketAddr, String> {
+    const BOTH: &str = "give a host and a port, as in localhost:10809 or [::1]:10809";
+    if let Ok(address) = named.parse() {
+        return Ok(address);
+    }
+    let (host, port) = named.rsplit_once(':').ok_or_else(|| format!("the port is missing; {BOTH}"))?;
+    if host.is_empty() {
+        return Err(format!("the host is missing; {BOTH}"));
+    }
+    let port: u16 =
+        port.parse().map_err(|_| format!("{port:?} is no port, a number from 0 to 65535; {BOTH}"))?;
+    let unknown = |why: String| {
+        format!("no address is known for the host {host:?}{why}; correct the name, or give an address")
+    };
+    let mut found = (host, port).to_socket_addrs().map_err(|error| unknown(format!(" ({error})")))?;
+    found.next().ok_or_else(|| unknown(String::new()))
 }
 
 /// Starts the trace of an array. That it cannot be written is said when it happens; the array is served on.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stripewise_engine::array::sync::{MISMATCHES_KEPT, Mismatch, SyncStatus};
 use stripewise_engine::io::{SyncAction, Verdict};
@@ -11,7 +11,7 @@ use stripewise_engine::units::SectorRange;
 const SECTOR_BYTES: u64 = 512;
 
 /// A place where redundancy disagrees.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// The array's bytes: of the block that is located, else of all that share the redundancy.
     array_start_bytes: u64,
@@ -21,8 +21,20 @@ pub(crate) struct Place {
     member_length_bytes: u64,
     /// The slot whose block is wrong, if that can be told.
     slot: Option<u16>,
-    /// `data`, `p` or `q` if that can be told, else `unlocated`; `unread` where too few members could be read.
-    what: &'static str,
+    what: What,
+}
+
+/// What is wrong at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum What {
+    Data,
+    P,
+    Q,
+    /// It cannot be told.
+    Unlocated,
+    /// Too few members could be read.
+    Unread,
 }
 
 /// The places that are kept, neighbours put together.
@@ -63,13 +75,39 @@ fn place(mismatch: &Mismatch) -> Place {
     }
 }
 
-const fn what(mismatch: &Mismatch) -> &'static str {
+const fn what(mismatch: &Mismatch) -> What {
     match mismatch.verdict {
-        _ if mismatch.is_unread => "unread",
-        Verdict::P => "p",
-        Verdict::Q => "q",
-        Verdict::Data(_) => "data",
-        _ => "unlocated",
+        _ if mismatch.is_unread => What::Unread,
+        Verdict::P => What::P,
+        Verdict::Q => What::Q,
+        Verdict::Data(_) => What::Data,
+        _ => What::Unlocated,
+    }
+}
+
+/// Whether there are more places than are kept.
+pub(crate) fn is_cut(status: &SyncStatus) -> bool {
+    status.mismatches.len() >= MISMATCHES_KEPT
+}
+
+/// What a check or repair found, as a server tells it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Findings {
+    mismatch_sectors: u64,
+    unread_sectors: u64,
+    mismatches: Vec<Place>,
+    is_cut: bool,
+}
+
+impl Findings {
+    /// What one of this process found.
+    pub(super) fn of(status: &SyncStatus) -> Self {
+        Self {
+            mismatch_sectors: status.mismatch_sectors,
+            unread_sectors: status.unread_sectors,
+            mismatches: places(&status.mismatches),
+            is_cut: is_cut(status),
+        }
     }
 }
 
@@ -88,17 +126,27 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn new(action: SyncAction, status: &SyncStatus, interrupted: bool) -> Self {
-        let mismatches = places(&status.mismatches);
+    pub(crate) fn new(action: SyncAction, findings: Findings, interrupted: bool) -> Self {
+        let Findings { mismatch_sectors, unread_sectors, mismatches, is_cut } = findings;
         Self {
             schema: "stripewise.check/1",
             action: if action == SyncAction::Check { "check" } else { "repair" },
-            mismatch_sectors: status.mismatch_sectors,
-            unread_sectors: status.unread_sectors,
-            is_cut: status.mismatches.len() >= MISMATCHES_KEPT,
+            mismatch_sectors,
+            unread_sectors,
             mismatches,
+            is_cut,
             interrupted,
         }
+    }
+
+    /// Whether something disagrees still, or could not be compared.
+    pub(super) fn is_left(&self, action: SyncAction) -> bool {
+        let is_unrepaired = match action {
+            SyncAction::Check => self.mismatch_sectors > 0,
+            SyncAction::RepairLocated => self.mismatches.iter().any(|place| place.slot.is_none()),
+            _ => false,
+        };
+        is_unrepaired || self.unread_sectors > 0
     }
 
     pub(crate) fn to_text(&self, path_of: impl Fn(u16) -> Option<String>) -> String {
@@ -119,11 +167,10 @@ impl Outcome {
         for place in &self.mismatches {
             let path = place.slot.and_then(&path_of).map_or_else(String::new, |path| format!(" ({path})"));
             let culprit = match (place.what, place.slot) {
-                ("data", Some(slot)) => format!("the data of slot {slot}{path} are wrong"),
-                ("p" | "q", Some(slot)) => {
-                    format!("{} in slot {slot}{path} is wrong", place.what.to_uppercase())
-                }
-                ("unread", _) => "too few members can be read".to_owned(),
+                (What::Data, Some(slot)) => format!("the data of slot {slot}{path} are wrong"),
+                (What::P, Some(slot)) => format!("P in slot {slot}{path} is wrong"),
+                (What::Q, Some(slot)) => format!("Q in slot {slot}{path} is wrong"),
+                (What::Unread, _) => "too few members can be read".to_owned(),
                 _ => "the wrong block cannot be located".to_owned(),
             };
             let _ = writeln!(

@@ -174,7 +174,9 @@ pub(super) fn manage(select: &SelectArgs, commands: &[Manage]) -> Result<Exit> {
 /// Replaces a member, by a spare that may be named. One that has no superblock is a spare of nothing.
 pub(super) fn replace(select: &SelectArgs, command: Manage, with: Option<&Path>) -> Result<Exit> {
     manage(select, &[command]).map_err(|error| match error.downcast_ref() {
-        Some(AssembleError::NoSuperblock(path) | AssembleError::Holds(path, _)) if with.is_some_and(|with| is_same(with, path)) => {
+        Some(AssembleError::NoSuperblock(path) | AssembleError::Holds(path, _))
+            if with.is_some_and(|with| is_same(with, path)) =>
+        {
             refusal(ManageError::NoSuchSpare(path.clone()))
         }
         _ => error,

@@ -12,14 +12,21 @@ use stripewise_format::device_flags::DeviceFlags;
 use stripewise_host::md::assemble::Assembled;
 use stripewise_host::{ArrayStatus, ServeStatus};
 
-use super::found::{places, range_json};
+use super::checks::Checks;
+use super::found::{is_cut, places, range_json};
 use crate::array::describe::{FAILED, describe};
 
 /// Where a device's length does not matter: what lies on it was checked when it came in.
 const LENGTH_UNKNOWN: u64 = u64::MAX >> 10;
 
 /// The document of an array that was assembled once and has been managed since.
-pub(crate) fn document(schema: &'static str, assembled: &Assembled, status: &ServeStatus) -> Value {
+pub(crate) fn document(
+    schema: &'static str,
+    assembled: &Assembled,
+    status: &ServeStatus,
+    checks: &Checks,
+    readonly: bool,
+) -> Value {
     let array = &status.array;
     let now = as_it_is(assembled, array);
     let description = match &now {
@@ -33,18 +40,25 @@ pub(crate) fn document(schema: &'static str, assembled: &Assembled, status: &Ser
     value["server"] = serde_json::from_str(&status.to_json()).unwrap_or_default();
     value["cache"] = status.cache_json();
     value["sync"] = array.sync.as_ref().map_or(Value::Null, |sync| sync_json(sync, array));
+    value["last_check"] = checks.to_json();
+    value["readonly"] = readonly.into();
     value["lost"] = Value::Array(array.lost.ranges.iter().copied().map(range_json).collect());
     value["lost_is_cut"] = array.lost.is_cut.into();
     value
 }
 
-/// The array as its superblocks have it now.
+/// The array as its superblocks have it now. A member that failed may have none: a replacement that was given up is in no slot.
 fn as_it_is(assembled: &Assembled, array: &ArrayStatus) -> Option<Assembled> {
     let mut found = assembled.found.clone();
     found.paths.clear();
     found.candidates.clear();
     for member in &array.members {
-        let metadata = member.metadata.clone()?;
+        let Some(metadata) = member.metadata.clone() else {
+            if member.standing == Standing::Failed {
+                continue;
+            }
+            return None;
+        };
         let path: PathBuf = member.path.clone()?;
         found.candidates.push(Candidate {
             label: path.display().to_string(),
@@ -54,6 +68,9 @@ fn as_it_is(assembled: &Assembled, array: &ArrayStatus) -> Option<Assembled> {
             bitmap: None,
         });
         found.paths.push(path);
+    }
+    if found.candidates.is_empty() {
+        return None;
     }
     // The journal of an array that is only read is as it was.
     let has_journal = array.members.iter().any(|member| member.standing == Standing::Journal);
@@ -68,8 +85,11 @@ fn as_it_is(assembled: &Assembled, array: &ArrayStatus) -> Option<Assembled> {
 /// Slots whose member has failed though the superblocks know nothing of it: those of an array that has lost too much are not
 /// written any more.
 fn failed_in_slots(now: &Assembled, array: &ArrayStatus) -> Vec<Slot> {
+    let is_failed = |path: &PathBuf| {
+        array.members.iter().any(|m| m.standing == Standing::Failed && m.path.as_ref() == Some(path))
+    };
     let has_failed =
-        |state: &SlotState| state.candidate().is_some_and(|c| array.members[c].standing == Standing::Failed);
+        |state: &SlotState| state.candidate().is_some_and(|candidate| is_failed(&now.found.paths[candidate]));
     (0..)
         .map(Slot)
         .zip(&now.assembly.slots)
@@ -160,6 +180,7 @@ pub(crate) fn sync_json(sync: &SyncStatus, array: &ArrayStatus) -> Value {
         "mismatch_sectors": sync.mismatch_sectors,
         "unread_sectors": sync.unread_sectors,
         "mismatches": places(&sync.mismatches),
+        "is_cut": is_cut(sync),
         "speed_min_kib": array.speed.map(|speed| speed.min_kib),
         "speed_max_kib": array.speed.map(|speed| speed.max_kib),
     })

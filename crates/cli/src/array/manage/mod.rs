@@ -1,10 +1,12 @@
 //! `stripewise fail`, `remove`, `add`, `re-add`, `add-spare`, `replace`, `state`, `check`, `repair`, `action`, `speed`, `stop`: an
 //! array's members and its own work, in mdadm's words, on a served array by its control socket or on an idle one.
 
+mod checks;
 mod found;
 mod idle;
 pub(crate) mod live;
 mod served;
+mod wait;
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +22,7 @@ use super::select::{SelectArgs, impossible};
 use crate::exit::Exit;
 use crate::output::print;
 
+pub(crate) use checks::Checks;
 pub(crate) use served::{ask, detail};
 
 const PLACES: &str = "\
@@ -29,6 +32,9 @@ code 130).";
 
 /// mdadm's word for every member that has failed.
 const ALL_FAILED: &str = "failed";
+
+/// What a check leaves out.
+const DEGRADED: &str = "the array is degraded: data without redundancy are not compared";
 
 /// Where the array is.
 #[derive(Debug, Args)]
@@ -139,16 +145,21 @@ pub(crate) struct ReplaceArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 no mismatches, or all are repaired; 1 a part of the array is lost, whatever else was found, \
-or with --readonly reads failed or members list bad blocks; 4 mismatches remain, or too few members could be read to compare or repair a place; 130 interrupted."
+or with --readonly reads failed or members list bad blocks; 4 mismatches remain, or too few members could be read to compare or repair a place; 130 interrupted. \
+With --control, 0 means that the work has begun; add --wait to get these codes. 1 then also means that the server interrupted the work, or ended."
 )]
 pub(crate) struct SyncArgs {
-    /// Control socket of the server of the array; the work starts there, and the command returns at once.
+    /// Control socket of the server of the array; the work starts there, and the command returns at once unless --wait is
+    /// given.
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["members", "scan"])]
     control: Option<PathBuf>,
+    /// Wait until the server has ended the work, and print what it found. Work on an idle array is always waited for.
+    #[arg(long)]
+    wait: bool,
     #[command(flatten)]
     select: SelectArgs,
     /// Print JSON.
-    #[arg(long, conflicts_with = "control")]
+    #[arg(long)]
     json: bool,
 }
 
@@ -171,6 +182,9 @@ pub(crate) struct ActionArgs {
     /// Control socket of the server of the array.
     #[arg(long, value_name = "SOCKET")]
     control: PathBuf,
+    /// Wait until the check or repair has ended, and print what it found; exit codes are those of `stripewise check`.
+    #[arg(long)]
+    wait: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -297,6 +311,10 @@ fn sync(args: &SyncArgs, action: SyncAction) -> Result<Exit> {
         return Err(impossible("--readonly: a repair has to write; check compares without writing"));
     }
     match &args.control {
+        Some(socket) if args.wait => wait::sync(socket, action, args.json),
+        Some(_) if args.json => Err(impossible(
+            "--json: with --control the work only begins, and nothing is known of it yet; add --wait",
+        )),
         Some(socket) => served::manage(socket, &[Manage::Sync(action)]),
         None => idle::sync(&args.select, action, args.json),
     }
@@ -309,7 +327,13 @@ pub(crate) fn action(args: &ActionArgs) -> Result<Exit> {
         Action::Check => SyncAction::Check,
         Action::Repair => SyncAction::Repair,
     };
-    served::manage(&args.control, &[Manage::Sync(action)])
+    match action {
+        SyncAction::Check | SyncAction::Repair if args.wait => wait::sync(&args.control, action, false),
+        _ if args.wait => {
+            Err(impossible("--wait: idle and frozen begin nothing that ends; use it with check or repair"))
+        }
+        _ => served::manage(&args.control, &[Manage::Sync(action)]),
+    }
 }
 
 pub(crate) fn speed(args: &SpeedArgs) -> Result<Exit> {

@@ -62,6 +62,11 @@ pub(super) fn manage(socket: &Path, commands: &[Manage]) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Has a server begin a check or repair.
+pub(super) fn begin(socket: &Path, action: SyncAction) -> Result<()> {
+    ask(socket, &line(&Manage::Sync(action))?).map(drop)
+}
+
 fn line(command: &Manage) -> Result<Value> {
     Ok(match command {
         Manage::Fail(member) => json!({ "command": "fail", "member": absolute(member)? }),
