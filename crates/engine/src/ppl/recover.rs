@@ -79,10 +79,14 @@ pub struct PplReport {
 impl PplReport {
     /// Whether parity is right everywhere though the array was not stopped cleanly. As the kernel's `ppl_init_log`, only
     /// logs that were of use throughout say so: an array that never was in sync has nothing in them, and of a member whose own is
-    /// damaged nothing is known. While a member is missing there is nothing left to compare parity with.
+    /// damaged nothing is known. While a member is missing there is nothing left to compare parity with, but what one has that
+    /// is being filled is compared as far as that has come.
     pub fn made_parity_right(&self, assembly: &Assembly) -> bool {
         let is_said = self.entries > 0 && self.unusable == 0 && self.damaged == 0;
-        assembly.is_degraded() || assembly.resync_offset_sectors == 0 && is_said
+        let lacks_all = |state: &SlotState| {
+            matches!(state, SlotState::Missing | SlotState::Recovering { offset_sectors: 0, .. })
+        };
+        assembly.slots.iter().any(lacks_all) || assembly.resync_offset_sectors == 0 && is_said
     }
 }
 

@@ -2,16 +2,15 @@
 //! says so of the file.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The loop device of a file, if it has one: its name below `/dev`.
+/// The loop device of a file, if it has one: its name below `/dev`. Compared by path alone: who asks after the file of another's loop
+/// device waits for the server that has it, which may be this one.
 pub(crate) fn loop_device(path: &Path) -> Option<String> {
-    let identity = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
-    let own = identity(path)?;
+    let path = path.canonicalize().ok()?;
     let is_its = |device: &fs::DirEntry| {
         let backing = fs::read_to_string(device.path().join("loop/backing_file"));
-        backing.is_ok_and(|backing| identity(Path::new(backing.trim_end_matches('\n'))) == Some(own))
+        backing.is_ok_and(|backing| Path::new(backing.trim_end_matches('\n')) == path)
     };
     let device = fs::read_dir("/sys/block").ok()?.flatten().find(is_its)?;
     device.file_name().into_string().ok()

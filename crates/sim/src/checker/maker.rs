@@ -21,11 +21,31 @@ impl Scenario {
         let mut random = Random::new(!seed);
         let mut scenario = if random.chance(30) { plain.with_bad_block_log(&mut random) } else { plain };
         scenario.array.rotational = random.chance(50);
-        if scenario.array.level == Level::Raid5 && random.chance(50) {
-            // Areas of a header and one page, of three, and with room for several writes.
-            scenario.array.ppl_sectors = Some(random.pick(&[16, 32, 200]));
+        let has_logs = scenario.array.level == Level::Raid5 && random.chance(50);
+        if has_logs { scenario.with_partial_parity_logs(&mut random) } else { scenario }
+    }
+
+    /// The same array and steps where members have partial parity logs, and where power may fail just when a member dies that comes
+    /// back.
+    fn with_partial_parity_logs(mut self, random: &mut Random) -> Self {
+        // Areas of a header and one page, of three, and with room for several writes.
+        self.array.ppl_sectors = Some(random.pick(&[16, 32, 200]));
+        let loses_too_many = self.steps.iter().any(|step| matches!(step, Step::Kill(_)));
+        if loses_too_many || random.chance(50) {
+            return self;
         }
-        scenario
+        for step in &mut self.steps {
+            if !random.chance(6) {
+                continue;
+            }
+            let survival = Survival::Seeded(random.next_u64());
+            *step = Step::Fault(if random.chance(50) {
+                Fault::Death { device: random.below(8) as u16, comes_back: true }
+            } else {
+                Fault::PowerCut { after_writes: random.below(12) as u32, survival }
+            });
+        }
+        self
     }
 
     /// The same array and steps where members have bad-block logs, and sectors that take no writes.

@@ -29,7 +29,9 @@ use super::plan::WriteMethod;
 use super::window::Piece;
 use crate::array::core::{Core, Owner};
 use crate::array::slots::SlotSet;
-use crate::io::{ActionQueue, Buf, IoResult, Kernel, Op, Operand, OperandList, Seg, SegList, Verdict};
+use crate::io::{
+    ActionQueue, Buf, IoError, IoResult, Kernel, Op, Operand, OperandList, Seg, SegList, Verdict,
+};
 use crate::metadata::LogArea;
 use crate::units::{MemberIndex, PAGE_SECTORS, SECTOR_BYTES, SectorRange, Slot};
 
@@ -76,6 +78,8 @@ pub(super) struct Logs {
     beside: u32,
     /// Operations that write once it is recorded which members failed.
     parked: Vec<u64>,
+    /// Logs wait for that, too.
+    are_held: bool,
 }
 
 /// What an operation's log entry is.
@@ -103,6 +107,7 @@ impl Logs {
             rows_max,
             beside: 0,
             parked: Vec::new(),
+            are_held: false,
         }
     }
 
@@ -298,23 +303,30 @@ impl Parity {
     /// and their logs with them, which may lack its entry. Linux's md has such writes wait, too (`Blocked`).
     #[inline]
     pub(super) fn must_park(&self, core: &Core, op: &StripeOp) -> bool {
-        self.logs.is_some() && core.held.is_holding && op.kind == Kind::Write
+        self.logs.is_some() && (core.held.is_holding || core.read_only) && op.kind == Kind::Write
     }
 
-    /// Has it wait.
-    pub(super) fn park(&mut self, key: u64, op: &mut StripeOp) {
+    /// Has it wait; of an array that takes no more writes nothing is ever recorded.
+    pub(super) fn park(&mut self, core: &Core, key: u64, op: &mut StripeOp) {
+        if core.read_only {
+            op.result = Err(IoError::ReadOnly);
+            return;
+        }
         op.pending += 1;
         self.logs.as_mut().expect("only logged arrays come here").parked.push(key);
     }
 
     /// Lets go on what waited for that.
     pub(super) fn unpark(&mut self, core: &mut Core, out: &mut ActionQueue) {
-        let parked =
-            self.logs.as_mut().filter(|_| !core.held.is_holding).map(|logs| std::mem::take(&mut logs.parked));
-        for key in parked.into_iter().flatten() {
+        let Some(logs) = self.logs.as_mut().filter(|_| !core.held.is_holding) else { return };
+        let are_held = std::mem::take(&mut logs.are_held);
+        for key in std::mem::take(&mut logs.parked) {
             let mut op = self.take(key);
             op.pending -= 1;
             self.go_on(core, out, key, op);
+        }
+        if are_held {
+            (0..core.geometry.raid_disks()).for_each(|slot| self.log_on(core, out, Slot(slot)));
         }
     }
 
@@ -327,17 +339,21 @@ impl Parity {
         }
         match log.state {
             State::Idle | State::Spent if logs.beside > 0 => {}
+            // What is logged may be on a member that failed and comes back after a crash, and on no other.
+            State::Idle | State::Spent if core.held.is_holding => logs.are_held = true,
+            // Nobody is to be written to any more.
+            State::Idle | State::Spent if core.read_only => self.log_is_lost(core, out, slot),
             State::Idle => self.write_log(core, out, slot),
-            // Nobody is left to be flushed, and nothing is to be written.
-            State::Spent if core.working().next().is_none() => self.log_is_lost(core, out, slot),
             State::Spent => {
                 log.state = State::Flushing;
                 let owner = Owner::Log { slot };
                 for working in core.working() {
-                    logs.by_slot[slot.index()].awaited += 1;
-                    let member = core.member_of[working.index()];
-                    let none = SectorRange::new(0, 0);
-                    core.device_io(out, member, owner, Op::Flush, none, SegList::default());
+                    let replacement = core.members.replacement(working).map(|replacement| replacement.member);
+                    for member in std::iter::once(core.member_of[working.index()]).chain(replacement) {
+                        logs.by_slot[slot.index()].awaited += 1;
+                        let none = SectorRange::new(0, 0);
+                        core.device_io(out, member, owner, Op::Flush, none, SegList::default());
+                    }
                 }
             }
             State::Writing | State::Open | State::Flushing => {}
@@ -365,8 +381,8 @@ impl Parity {
                 self.put(key, op);
                 if entries.is_empty() {
                     // It was cut for larger areas than that of a member that came in since.
-                    core.fail_member(out, member);
-                    return self.log_is_lost(core, out, slot);
+                    core.fail_member(out, twin.map_or(member, |(twin, _)| twin));
+                    return self.log_on(core, out, slot);
                 }
                 break;
             }

@@ -546,7 +546,7 @@ impl Parity {
                     }
                 }
                 Step::Draining | Step::Generating | Step::Adding if self.must_park(core, &op) => {
-                    self.park(key, &mut op);
+                    self.park(core, key, &mut op);
                 }
                 Step::Draining | Step::Generating | Step::Adding | Step::Summing | Step::Journaling => {
                     op.step = Step::Writing;
