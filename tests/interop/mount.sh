@@ -170,7 +170,11 @@ no_member_out_of_sight() {
     local refused=$?
     detach && return $refused
 }
-served_on() { as_written && truncate -s 64M "$work/new.img" && "$stripewise" add "$work/new.img" --control "$work/c.sock" && "$stripewise" remove "$work/new.img" --control "$work/c.sock"; }
+# A loop device over the served file is no reason for the server to look at that file when it takes a member.
+served_on() {
+    as_written && truncate -s 64M "$work/new.img" && attach && dd if="$work/data" of="$loop" bs=1M oflag=direct status=none || return 1
+    timeout 20 "$stripewise" add "$work/new.img" --control "$work/c.sock" && "$stripewise" remove "$work/new.img" --control "$work/c.sock" && detach
+}
 stale() {
     serve && kill -9 "$server" && { wait "$server"; says 'server that is gone' --mount "$folder"; }
     local said=$?

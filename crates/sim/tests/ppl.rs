@@ -3,10 +3,11 @@
 
 mod power_cut;
 
+use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 
 use stripewise_engine::geometry::{Geometry, GeometrySpec};
-use stripewise_engine::io::{AdminCommand, Area, Input, IoResult, Op};
+use stripewise_engine::io::{AdminCommand, Area, ArrayEvent, Input, IoResult, Op};
 use stripewise_engine::metadata::{MemberMetadata, MetadataConfig, SAFE_MODE_DELAY};
 use stripewise_engine::policy::Policy;
 use stripewise_engine::ppl::{LogPlace, MemberStorage, PplReport, recover};
@@ -366,6 +367,79 @@ fn there_are_no_entries_before_what_has_none_is_durable() {
         assert!(has_entries(&mut run), "seed {seed}");
     }
     assert!(with_writes > 1_000);
+}
+
+/// What was asked for of an area and not answered.
+fn writes_under_way(run: &Run, area: Area) -> BTreeSet<u64> {
+    let is_asked = |pending: &Pending| match pending {
+        Pending::Io(io, _) if io.op == Op::Write && io.area == area => {
+            (area == Area::Data || io.range.start == LOG).then_some(io.tag.0)
+        }
+        _ => None,
+    };
+    run.pending.iter().filter_map(is_asked).collect()
+}
+
+/// Goes on until it is recorded that a member failed, or the array has; calls with what was asked for before each step.
+fn break_member(run: &mut Run, area: Area, mut looked: impl FnMut(&Run, &BTreeSet<u64>)) {
+    let failed = run.events.len();
+    let has_failed =
+        |run: &Run| run.events[failed..].iter().any(|e| matches!(e, ArrayEvent::MemberFailed { .. }));
+    for _ in 0..20_000 {
+        if run.in_flight.len() < 6 && run.random.below(4) == 0 && run.volume.is_writable() {
+            run.write();
+        }
+        let before = writes_under_way(run, area);
+        run.answer();
+        if has_failed(run) {
+            looked(run, &before);
+            if run.volume.is_recorded() {
+                return;
+            }
+        }
+    }
+    panic!("the member that refuses does not fail");
+}
+
+/// What a log names may be, but for parity, on the member that failed alone, which comes back if power fails before that is recorded.
+#[test]
+fn no_log_is_written_before_it_is_recorded_that_a_member_failed() {
+    let mut looks = 0;
+    for seed in 0..300 {
+        let mut run = Run::new(seed, true);
+        run.work(300, 4);
+        run.broken = Some(MemberIndex(run.random.below(MEMBERS.into()) as u16));
+        break_member(&mut run, Area::Device, |run, before| {
+            let is_recorded = run.volume.is_recorded();
+            let mut logs = writes_under_way(run, Area::Device);
+            logs.retain(|tag| !before.contains(tag));
+            assert!(is_recorded || logs.is_empty(), "seed {seed}");
+            looks += u32::from(!is_recorded);
+        });
+    }
+    assert!(looks > 1_000, "{looks}");
+}
+
+/// Nothing says ever that the last of them failed: what is written without a log would be doubtful once it is back.
+#[test]
+fn an_array_that_failed_writes_nothing_more() {
+    let mut failures = 0;
+    for seed in 0..300 {
+        let mut run = Run::new(seed, true);
+        run.work(300, 4);
+        let first = run.random.below(MEMBERS.into()) as u16;
+        run.broken = Some(MemberIndex(first));
+        break_member(&mut run, Area::Data, |_, _| {});
+        run.work(100, 4);
+        run.broken = Some(MemberIndex((first + 1) % MEMBERS));
+        break_member(&mut run, Area::Data, |run, before| {
+            let mut writes = writes_under_way(run, Area::Data);
+            writes.retain(|tag| !before.contains(tag));
+            assert!(writes.is_empty(), "seed {seed}");
+            failures += 1;
+        });
+    }
+    assert!(failures >= 300, "{failures}");
 }
 
 /// Sectors whose content is wrong after a power cut on an array of which a member has sectors that take no writes. `are_known` says

@@ -103,6 +103,7 @@ fn what_was_wrong_once_with_logs_is_right() {
         (24_284, "a log of a write that ended undoes a repair"),
         (53_421, "a write goes by the log of a spare before it is recorded that it has the slot"),
         (77_778, "a replacement takes the slot and its log does not have what is being written"),
+        (20_082_375, "a resync that is due is forgotten where a member is being filled"),
     ] {
         let failure = run(&Scenario::of(seed), false).failure;
         assert_eq!(failure, None, "seed {seed}: {what}");
