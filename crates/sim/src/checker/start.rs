@@ -27,8 +27,6 @@ pub struct Start {
     pub forced: bool,
     /// The bitmap as it was found.
     pub bitmap: Option<BitmapConfig>,
-    /// Partial parity logs were followed.
-    pub has_followed_logs: bool,
 }
 
 impl Start {
@@ -125,7 +123,7 @@ impl ArrayPlan {
             ..self.config(&assembly, MemberIndex((assembly.slots.len() + assembly.spares.len()) as u16))
         };
         let devices = members.into_iter().map(|c| c.map(|c| found.owners[c])).collect();
-        Ok(Some(Start { config, devices, forced, bitmap, has_followed_logs: self.ppl().is_some() }))
+        Ok(Some(Start { config, devices, forced, bitmap }))
     }
 
     /// What the engine is told, but for the metadata. Replacements follow the spares in the table of members.

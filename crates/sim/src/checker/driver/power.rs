@@ -95,7 +95,7 @@ impl Driver {
         self.note_slots();
         self.array_failed = false;
         self.recovered = SlotSet::EMPTY;
-        let had_logs = start.has_followed_logs && !self.is_unlogged;
+        let had_logs = self.plan.ppl().is_some() && !self.is_unlogged;
         self.is_unlogged = start.config.resync_from.is_some();
         self.is_off = false;
         self.now = Instant::ZERO;
@@ -119,12 +119,14 @@ impl Driver {
         }
         for slot in self.slots() {
             let is_whole = self.holds(slot, u64::MAX);
-            match (had_logs, self.ails(slot)) {
-                (true, true) => self.doubt_unfinished(slot, PAGE_SECTORS),
-                (true, false) if !is_whole => self.doubt_unfinished(slot, 1),
-                (false, true) => self.doubt(slot),
-                (false, false) if !is_whole => self.doubt(slot),
-                (_, false) => {}
+            let ails = self.ails(slot);
+            if is_whole && !ails {
+                continue;
+            }
+            if had_logs {
+                self.doubt_unfinished(slot, if ails { PAGE_SECTORS } else { 1 });
+            } else {
+                self.doubt(slot);
             }
         }
         self.check_survivors()?;
