@@ -72,6 +72,8 @@ pub(crate) struct Hdd {
     read_ahead_event_ns: Option<u64>,
     /// When dirty data were last written, or when there began to be some.
     destaged_ns: u64,
+    /// How many dirty ranges have been written.
+    destaged: u64,
     link: Link,
     firmware_free_ns: u64,
 }
@@ -113,6 +115,7 @@ impl Hdd {
             flush: None,
             read_ahead_event_ns: None,
             destaged_ns: 0,
+            destaged: 0,
             link: Link::new(model.link_byte_ps),
             firmware_free_ns: 0,
             geometry,
@@ -170,7 +173,7 @@ impl Hdd {
                 if self.dirty.is_empty() {
                     self.destaged_ns = around.now_ns;
                 }
-                self.dirty.insert(command.start, command.end(), &self.geometry);
+                self.dirty.insert(command.start, command.end(), self.destaged, &self.geometry);
                 around.done.push(tag);
                 self.arm_next(around);
             }
@@ -405,31 +408,41 @@ impl Hdd {
         written_ns + rounds * self.limits.revolution_ns
     }
 
-    /// Begins to write the dirty range that is reached first among those next above the head, going round
-    /// at the end of the disk so that every range has its turn.
+    /// Begins to write a dirty range.
     fn destage(&mut self, now_ns: u64) -> u64 {
         self.reads.stop();
-        let first = self.dirty.after(self.arm.sector());
-        let mut best = 0;
-        let mut best_ns = u64::MAX;
-        for step in 0..self.limits.destage_window.min(self.dirty.len()) {
-            let mut index = first + step;
-            if index >= self.dirty.len() {
-                index -= self.dirty.len();
-            }
-            let reached_ns = self.arm.access_ns(now_ns, self.dirty.get(index).place, true);
-            if reached_ns < best_ns {
-                (best, best_ns) = (index, reached_ns);
-            }
-        }
+        self.destaged += 1;
+        let best = self.overdue().unwrap_or_else(|| self.reached_first(now_ns));
+        let media_ns = self.arm.access_ns(now_ns, self.dirty.get(best).place, true);
         let (start, end) = self.dirty.take(
             best,
             self.limits.destage_run_sectors,
             self.limits.physical_sectors,
+            self.destaged,
             &self.geometry,
         );
-        let end_ns = self.written_ns(start, end, best_ns);
+        let end_ns = self.written_ns(start, end, media_ns);
         self.arm.begin(Work::Destage { start, end }, now_ns, end_ns, end, &self.geometry);
         end_ns
+    }
+
+    /// The dirty range that has waited longest, if meanwhile four times as many as wait now have been written. Asked once in so many
+    /// ranges as the window has: what is far from all others has its turn, and the others cost no seek each.
+    fn overdue(&self) -> Option<usize> {
+        if !self.destaged.is_multiple_of(self.limits.destage_window as u64) {
+            return None;
+        }
+        let oldest = self.dirty.oldest()?;
+        let passed_over = self.destaged - self.dirty.get(oldest).since;
+        (passed_over > 4 * self.dirty.len() as u64).then_some(oldest)
+    }
+
+    /// The dirty range that is reached first among those next to the head, on either side.
+    fn reached_first(&self, now_ns: u64) -> usize {
+        let window = self.limits.destage_window.min(self.dirty.len());
+        let above = self.dirty.after(self.arm.sector());
+        let from = above.saturating_sub(window / 2).min(self.dirty.len() - window);
+        let reached_ns = |&index: &usize| self.arm.access_ns(now_ns, self.dirty.get(index).place, true);
+        (from..from + window).min_by_key(reached_ns).expect("there are dirty ranges")
     }
 }

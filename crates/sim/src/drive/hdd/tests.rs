@@ -141,6 +141,45 @@ fn write_cache_absorbs_then_throttles() {
     assert!((100.0..125.0).contains(&rate), "{rate} MB/s where the medium takes 120");
 }
 
+/// Random writes of 64 KiB a second, each to the next of these places' 20 GB.
+fn random_writes_in(model: &HddModel, places: &[u64]) -> f64 {
+    let count: usize = 6000;
+    let mut place = random_sectors(7, 20_000 * MIB);
+    let mut left = count;
+    let seconds = drive(model).run(31, || {
+        left = left.checked_sub(1)?;
+        Some((CommandOp::Write, places[left % places.len()] + place() / 128 * 128, 128))
+    });
+    count as f64 / seconds
+}
+
+#[test]
+fn dirty_data_in_two_places_do_not_cost_a_long_seek_every_few_writes() {
+    for name in ["st31000333as", "st3000dm001", "exos-x20-20tb"] {
+        let model = HddModel::new(&Model::load(name).unwrap()).unwrap();
+        let one = random_writes_in(&model, &[0]);
+        let two = random_writes_in(&model, &[0, model.capacity_sectors / 2]);
+        assert!(two > 0.8 * one, "{name}: {two} a second in two places, {one} in one");
+    }
+}
+
+#[test]
+fn dirty_data_far_from_all_others_are_written_though_the_others_never_end() {
+    let model = model();
+    let far = model.capacity_sectors - 8;
+    let mut drive = drive(&model);
+    let mut place = random_sectors(7, 1000 * MIB);
+    let mut count = 0;
+    drive.run(31, || {
+        count += 1;
+        let at = if count == 500 { far } else { place() };
+        (count <= 5000).then_some((CommandOp::Write, at, 8))
+    });
+    let mut once = Some((CommandOp::Read, far, 8));
+    let read = drive.run(1, || once.take());
+    assert!(read > 0.002, "read in {read} s: it is still in the cache");
+}
+
 #[test]
 fn flush_and_forced_writes_wait_for_the_medium() {
     let mut drive = drive(&model());
