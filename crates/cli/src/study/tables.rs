@@ -115,7 +115,7 @@ fn recommendation(text: &mut String, results: &StudyResults) {
     if !ranking.is_empty() {
         rankings(text, results);
     }
-    if let Some(trade_off) = &results.recommendation.trade_off {
+    if let Some(trade_off) = results.recommendation.trade_off.as_ref().filter(|t| !t.rows.is_empty()) {
         self::trade_off(text, results, trade_off);
     }
     let _ = writeln!(text, "\nRecommendation: {summary}");

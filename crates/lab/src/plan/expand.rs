@@ -120,7 +120,8 @@ impl Plan {
                     known.push(factor.parameter.name);
                 }
             }
-            let message = format!("subject '{subject}' is not among the factors: {}", known.join(", "));
+            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            let message = format!("subject '{subject}' is not among the factors: {known}");
             return Err(self.error(Some(document.subject.span()), message));
         };
         let seed = choices.seed.unwrap_or(document.seed);

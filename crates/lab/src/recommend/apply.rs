@@ -17,11 +17,24 @@ static SETTINGS: &[(&str, Commands)] = &[
     ("stripe_cache_size", stripe_cache_size),
     ("group_thread_cnt", group_thread_cnt),
     ("readahead", readahead),
+    ("dirty_ratio", |values| dirty_limit(values, "dirty_ratio")),
+    ("dirty_background_ratio", |values| dirty_limit(values, "dirty_background_ratio")),
     ("bitmap", bitmap),
     ("bitmap_chunk", other_bitmap),
     ("bitmap_delay", other_bitmap),
     ("speed_limit_min", |values| sync_speed(values, "min")),
     ("speed_limit_max", |values| sync_speed(values, "max")),
+];
+
+/// Subjects whose default does not depend on the array.
+const DEFAULTS: [(&str, &str); 7] = [
+    ("stripe_cache_size", "256"),
+    ("group_thread_cnt", "0"),
+    ("readahead", "default"),
+    ("dirty_ratio", "default"),
+    ("dirty_background_ratio", "default"),
+    ("bitmap_chunk", "default"),
+    ("bitmap_delay", "5"),
 ];
 
 /// The commands that set the subject to the value on an array with the fixed parameters; none where no
@@ -33,6 +46,12 @@ pub fn commands(subject: &str, value: &str, fixed: &Values) -> Vec<String> {
     let mut values = fixed.clone();
     values.insert(subject.to_owned(), value.to_owned());
     command(&values)
+}
+
+/// What Linux's arrays have of a subject as long as nobody sets it, as plans write it.
+pub(super) fn default_of(subject: &str) -> Option<&'static str> {
+    let default = DEFAULTS.iter().find(|(name, _)| *name == subject);
+    default.map(|(_, value)| *value)
 }
 
 /// Whether an array cannot be made without a value of the subject.
@@ -131,6 +150,11 @@ fn readahead(values: &Values) -> Vec<String> {
     sectors.map(|n| format!("blockdev --setra {n} {device}")).into_iter().collect()
 }
 
+fn dirty_limit(values: &Values, name: &str) -> Vec<String> {
+    let percent = values.get(name).filter(|n| *n != "default");
+    percent.map(|n| format!("sysctl vm.{name}={n}")).into_iter().collect()
+}
+
 fn sync_speed(values: &Values, bound: &str) -> Vec<String> {
     let kib = values.get(&format!("speed_limit_{bound}"));
     kib.map(|n| format!("echo {n} > /sys/block/md0/md/sync_speed_{bound}")).into_iter().collect()
@@ -180,6 +204,8 @@ mod tests {
             ["mdadm --grow --bitmap=internal /dev/md0"]
         );
         assert_eq!(commands("bitmap", "none", &raid5), ["mdadm --grow --bitmap=none /dev/md0"]);
+        assert_eq!(commands("dirty_ratio", "5", &raid5), ["sysctl vm.dirty_ratio=5"]);
+        assert!(commands("dirty_background_ratio", "default", &raid5).is_empty());
         assert!(commands("iodepth", "32", &raid5).is_empty());
     }
 

@@ -109,6 +109,50 @@ fn a_setting_is_not_to_be_changed_where_nothing_is_told_apart() {
     assert_eq!((told.tied_with.len(), told.commands.len()), (1, 1), "{}", told.summary);
 }
 
+/// A study of a setting with these values, each with its bytes in every one of three replicates.
+fn setting(subject: &str, values: &[(&str, u64)]) -> Recommendation {
+    let cells: Vec<CellResult> = (0..3)
+        .flat_map(|replicate| values.iter().map(move |value| (replicate, value)))
+        .map(|(replicate, (value, bytes))| {
+            let mut cell = cell("read", "", "", replicate, bytes + u64::from(replicate) * bytes / 1000);
+            cell.factors.remove("chunk");
+            cell.factors.insert(subject.to_owned(), (*value).to_owned());
+            cell
+        })
+        .collect();
+    let names: Vec<String> = values.iter().map(|(value, _)| (*value).to_owned()).collect();
+    let (fixed, weights) = (BTreeMap::new(), Weights::default());
+    recommend(&cells, &Question { subject, values: &names, fixed: &fixed, weights: &weights }).recommendation
+}
+
+#[test]
+fn a_default_that_is_tied_with_the_best_is_left_as_it_is() {
+    let alike = setting("readahead", &[("8", 100_000), ("4096", 1_000_000), ("default", 999_000)]);
+    assert_eq!((&*alike.best, alike.commands.len()), ("4096", 0), "{}", alike.summary);
+    assert!(
+        alike.summary.contains("The default is among them, so there is nothing to apply"),
+        "{}",
+        alike.summary
+    );
+    let apart = setting("readahead", &[("8", 100_000), ("4096", 1_000_000), ("default", 700_000)]);
+    assert_eq!(apart.commands, ["blockdev --setra 4096 /dev/md0"]);
+}
+
+#[test]
+fn of_equal_values_the_default_is_taken_and_else_the_smallest_in_any_order() {
+    for upper in [["256", "1024", "4096"], ["4096", "1024", "256"], ["1024", "4096", "256"]] {
+        let values = [("17", 500_000)].into_iter().chain(upper.map(|n| (n, 1_000_000)));
+        let judged = setting("stripe_cache_size", &values.collect::<Vec<_>>());
+        assert_eq!((&*judged.best, judged.commands.len()), ("256", 0), "{}", judged.summary);
+        assert!(judged.summary.contains("The default, 256, is among them"), "{}", judged.summary);
+    }
+    for upper in [["1024", "4096", "512"], ["512", "4096", "1024"]] {
+        let values = [("256", 500_000)].into_iter().chain(upper.map(|n| (n, 1_000_000)));
+        let judged = setting("stripe_cache_size", &values.collect::<Vec<_>>());
+        assert_eq!(judged.commands, ["echo 512 > /sys/block/md0/md/stripe_cache_size"], "{}", judged.summary);
+    }
+}
+
 #[test]
 fn a_single_run_names_no_winner_and_has_no_interval_anywhere() {
     let cells = [cell("randread", "", "64K", 0, 1000), cell("randread", "", "128K", 0, 800)];

@@ -70,10 +70,7 @@ pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered 
         groups.push(group(family, factors, values, &replicates, top));
     }
     if incomplete > 0 && !is_explained {
-        let all = by_group.len();
-        notes.push(format!(
-            "{incomplete} of {all} workloads lack figures for some value and were not judged."
-        ));
+        notes.push(lacking(incomplete, by_group.len()));
     }
     let mut is_explained = is_explained;
     if idle > 0 {
@@ -81,6 +78,13 @@ pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered 
         notes.push(format!("In {idle} workloads no I/O completed within the time; they were not judged. A longer runtime shows more."));
     }
     Gathered { groups, notes, is_explained }
+}
+
+/// So many workloads of all are not judged.
+pub(super) fn lacking(incomplete: usize, all: usize) -> String {
+    let (lack, were) = if incomplete == 1 { ("lacks", "was") } else { ("lack", "were") };
+    let workloads = if all == 1 { "workload" } else { "workloads" };
+    format!("{incomplete} of {all} {workloads} {lack} figures for some value and {were} not judged.")
 }
 
 /// The factors that some of the subject's values do not have.

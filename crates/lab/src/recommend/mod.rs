@@ -12,6 +12,7 @@ mod apply;
 mod bitmap;
 mod family;
 mod groups;
+mod preference;
 mod reason;
 mod summary;
 mod tradeoff;
@@ -26,6 +27,7 @@ use apply::must_be_chosen;
 pub use family::{FAMILIES, Judged, JudgedFigure, Weights, family, judged};
 pub(crate) use family::{MKFS, PACED};
 use groups::{Gathered, Group, gather};
+use preference::{nothing_to_apply, preferred};
 use reason::reasons;
 use summary::{method, mkfs_sizes, no_weight, summary, survival};
 pub use tradeoff::COST_RATIO_MAX;
@@ -73,7 +75,8 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
         return judgement;
     }
     let Gathered { groups, mut notes, is_explained } = gather(cells, question);
-    let ranking = rank(&groups, question.values.len(), question.weights);
+    let preferred = preferred(question);
+    let ranking = rank(&groups, &preferred, question.weights);
     if ranking.is_empty() && !groups.is_empty() {
         notes.push(no_weight(present_families(&groups)));
     } else if ranking.is_empty() && !is_explained {
@@ -92,8 +95,9 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
     let ties = ties(&ranking, question.values);
     let best = ranking.first().map_or_else(String::new, |s| question.values[s.value].clone());
     notes.extend((question.subject == "bitmap" && best == "none").then(|| bitmap::WITHOUT.to_owned()));
-    let by_family: Vec<FamilyBest> =
-        present_families(&groups).filter_map(|f| family_best(&groups, f, question.values)).collect();
+    let by_family: Vec<FamilyBest> = present_families(&groups)
+        .filter_map(|f| family_best(&groups, f, &preferred, question.values))
+        .collect();
     let recommendation = Recommendation {
         reasons: reasons(cells, question, &by_family),
         summary: summary(&ranking, question, &groups),
@@ -101,7 +105,7 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
         weights: present_families(&groups).map(|f| (f.to_owned(), question.weights.of(f))).collect(),
         by_family,
         trade_off: None,
-        commands: if best.is_empty() || has_nothing_to_apply(&ranking, question.subject) {
+        commands: if best.is_empty() || nothing_to_apply(&ranking, question).is_some() {
             Vec::new()
         } else {
             commands(question.subject, &best, question.fixed)
@@ -121,8 +125,12 @@ fn present_families(groups: &[Group]) -> impl Iterator<Item = &'static str> {
     FAMILIES.into_iter().filter(move |f| present.contains(f))
 }
 
-/// Scores every value, best first; empty if no group has weight.
-fn rank(groups: &[Group], values: usize, weights: &Weights) -> Vec<Scored> {
+/// Logarithms of scores that differ by less are of equal figures.
+const EQUAL: f64 = 1e-9;
+
+/// Scores every value, best first, those that are equal by preference; empty if no group has weight.
+fn rank(groups: &[Group], preferred: &[usize], weights: &Weights) -> Vec<Scored> {
+    let values = preferred.len();
     let mut cells_of = BTreeMap::<&str, f64>::new();
     for group in groups {
         *cells_of.entry(group.family).or_default() += 1.0;
@@ -141,8 +149,9 @@ fn rank(groups: &[Group], values: usize, weights: &Weights) -> Vec<Scored> {
         Interval::of_weighted_sum(weighted.iter().map(|(w, g)| (*w, Mean::of(&relative(g)))))
     };
     let scores: Vec<Interval> = (0..values).map(score).collect();
-    let mut order: Vec<usize> = (0..values).collect();
-    order.sort_by(|a, b| scores[*b].value.total_cmp(&scores[*a].value));
+    let mut order = preferred.to_vec();
+    let rounded = |value: usize| (scores[value].value / EQUAL).round();
+    order.sort_by(|a, b| rounded(*b).total_cmp(&rounded(*a)));
     let best = order[0];
     let pairs = values * values.saturating_sub(1) / 2;
     let ratio = |value: usize| {
@@ -194,17 +203,6 @@ impl Scored {
     }
 }
 
-/// Whether no value is told from another, of something that arrays have a default for.
-fn has_nothing_to_apply(ranking: &[Scored], subject: &str) -> bool {
-    // Without an interval a tie by the margin is all that can be said.
-    let is_untold = |scored: &Scored| match scored.tie() {
-        Some(Tie::Evidence) => true,
-        Some(Tie::Margin) => scored.ratio.bounds.is_none(),
-        None => false,
-    };
-    !must_be_chosen(subject) && ranking.len() > 1 && ranking[1..].iter().all(is_untold)
-}
-
 /// The values that are tied with the best.
 fn ties(ranking: &[Scored], values: &[String]) -> Vec<String> {
     ranking.iter().skip(1).filter(|s| s.tie().is_some()).map(|s| values[s.value].clone()).collect()
@@ -223,8 +221,13 @@ fn ranked(scored: Scored, values: &[String]) -> RankedValue {
     }
 }
 
-fn family_best(groups: &[Group], family: &'static str, values: &[String]) -> Option<FamilyBest> {
-    let ranking = rank(groups, values.len(), &Weights::only(family));
+fn family_best(
+    groups: &[Group],
+    family: &'static str,
+    preferred: &[usize],
+    values: &[String],
+) -> Option<FamilyBest> {
+    let ranking = rank(groups, preferred, &Weights::only(family));
     let best = ranking.first()?;
     let mut scores = vec![0.0; values.len()];
     for scored in &ranking {

@@ -2,9 +2,12 @@
 
 use super::{MKFS, Question, judged};
 use crate::results::{CellResult, FamilyBest};
+use crate::targets::LEFT_DIRTY;
 
 /// A difference of cost below this share explains nothing.
 const TELLING: f64 = 0.1;
+/// A cost explains a slowness only if it grew by at least this power of it.
+const EXPLAINS: f64 = 0.25;
 /// A family whose scores lie closer together than this needs no reason.
 const APART: f64 = 0.05;
 
@@ -42,15 +45,26 @@ fn reason(cells: &[CellResult], question: &Question<'_>, best: &FamilyBest) -> O
     let of = |value: &str| cost(cells, question.subject, &best.family, value);
     let (low, high) = (of(&best.best)?, of(worst)?);
     let writes = !best.family.ends_with("-read");
+    let slowness = best.score / score;
+    let is_for_lost = question.subject == "failed";
+    let because = because(low, high, slowness, Told { writes, is_for_lost })?;
     Some(format!(
-        "{}: at {} a request takes {}; at {worst}, {:.0} % slower, {}.{}",
+        "{}: at {} a request takes {}; at {worst}, {:.0} % slower, {}. {because}",
         best.family,
         best.best,
         words(low, writes),
-        (1.0 - score / best.score) * 100.0,
+        (1.0 - 1.0 / slowness) * 100.0,
         words(high, writes),
-        because(low, high, writes)
     ))
+}
+
+/// What decides the words.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// The family writes.
+    writes: bool,
+    /// Values differ in how many members are lost.
+    is_for_lost: bool,
 }
 
 /// How much mkfs writes, where that is what differs: its requests then differ in number, not in what each costs.
@@ -83,14 +97,22 @@ fn cost(cells: &[CellResult], subject: &str, name: &str, value: &str) -> Option<
         .iter()
         .filter(|c| c.target == "array" && c.factors.get(subject).is_some_and(|v| v == value))
         .filter(|c| judged(c).is_some_and(|j| j.family == name))
-        .filter_map(|c| c.member_ios.filter(|m| m.requests > 0))
-        .map(|m| {
-            let per_byte = |bytes: u64| bytes as f64 / m.request_bytes as f64;
-            Cost {
-                ios: (m.reads + m.writes) as f64 / m.requests as f64,
+        .filter_map(|c| {
+            Some((
+                c.member_ios.filter(|m| m.requests > 0)?,
+                c.figures.get(LEFT_DIRTY).copied().unwrap_or(0.0),
+            ))
+        })
+        .filter_map(|(m, left_dirty)| {
+            // Of what is still in the page cache nothing has reached the members.
+            let reached = m.request_bytes as f64 - left_dirty;
+            let requests = m.requests as f64 * reached / m.request_bytes as f64;
+            let per_byte = |bytes: u64| bytes as f64 / reached;
+            (reached > 0.0).then(|| Cost {
+                ios: (m.reads + m.writes) as f64 / requests,
                 bytes: per_byte(m.read_bytes + m.write_bytes),
                 read: per_byte(m.read_bytes),
-            }
+            })
         })
         .collect();
     // The logarithm of 0 would make the mean of all 0: cells that the page cache alone answers have no part in it.
@@ -105,20 +127,31 @@ fn words(cost: Cost, writes: bool) -> String {
     format!("{:.1} member I/Os, which move {:.2} bytes for each byte asked{read}", cost.ios, cost.bytes)
 }
 
-/// What stands out of the difference.
-fn because(best: Cost, worst: Cost, writes: bool) -> &'static str {
-    if writes && worst.read > best.read * (1.0 + TELLING) + 0.01 {
-        " More of its writes cover only part of a stripe and must read before they write."
-    } else if best.ios < 1.0 - TELLING && worst.ios > best.ios * (1.0 + TELLING) {
-        " The page cache answers, or joins, fewer of its requests."
-    } else if worst.bytes > best.bytes * (1.0 + TELLING) {
-        " Its members move more for the same bytes."
-    } else if worst.ios > best.ios * (1.0 + TELLING) {
-        " Its requests are cut into more pieces, each a command of its own; before each a mechanical drive positions."
+/// What stands out of the difference, if that may explain how many times slower the worst is.
+fn because(best: Cost, worst: Cost, slowness: f64, told: Told) -> Option<&'static str> {
+    let explains = |best: f64, worst: f64| (worst / best).ln() >= EXPLAINS * slowness.ln();
+    let is_more = |best: f64, worst: f64| worst > best * (1.0 + TELLING) && explains(best, worst);
+    let reads_more = worst.read > best.read * (1.0 + TELLING) + 0.01
+        && (explains(best.bytes, worst.bytes) || explains(best.ios, worst.ios));
+    let has_more = is_more(best.bytes, worst.bytes) || is_more(best.ios, worst.ios);
+    if told.is_for_lost && (has_more || told.writes && reads_more) {
+        Some("What lost members held is computed from what the others hold.")
+    } else if told.writes && reads_more {
+        Some(
+            "More is read before it can be written: the old data and parity, or the rest, of stripes of which a write is a part.",
+        )
+    } else if best.ios < 1.0 - TELLING && is_more(best.ios, worst.ios) {
+        Some("The page cache answers, or joins, fewer of its requests.")
+    } else if is_more(best.bytes, worst.bytes) {
+        Some("Its members move more for the same bytes.")
+    } else if is_more(best.ios, worst.ios) {
+        Some(
+            "Its requests are cut into more pieces, each a command of its own; before each a mechanical drive positions.",
+        )
     } else if worst.ios < best.ios * (1.0 - TELLING) {
-        " Its requests keep fewer members busy at a time."
+        Some("Its requests keep fewer members busy at a time.")
     } else {
-        ""
+        None
     }
 }
 
@@ -175,8 +208,8 @@ mod tests {
             [
                 "random-write: at 16K a request takes 2.0 member I/Os, which move 2.00 bytes for each byte asked \
               (0.00 of them read); \
-              at 1024K, 50 % slower, 4.0 member I/Os, which move 4.00 bytes for each byte asked (2.00 of them read). More of its \
-              writes cover only part of a stripe and must read before they write."
+              at 1024K, 50 % slower, 4.0 member I/Os, which move 4.00 bytes for each byte asked (2.00 of them read). More is \
+              read before it can be written: the old data and parity, or the rest, of stripes of which a write is a part."
             ]
         );
         let mut cached = cell("16K", 0);
@@ -196,14 +229,44 @@ mod tests {
     #[test]
     fn requests_that_reach_the_members_are_not_called_cut() {
         let cost = |ios: f64| Cost { ios, bytes: 1.0, read: 1.0 };
-        let cached = " The page cache answers, or joins, fewer of its requests.";
-        assert_eq!(because(cost(0.01), cost(0.5), false), cached);
-        assert_eq!(because(cost(0.01), cost(1.2), false), cached);
-        assert!(because(cost(1.0), cost(2.0), false).contains("cut into more pieces"));
+        let told = |writes| Told { writes, is_for_lost: false };
+        let read = |best, worst| because(best, worst, 2.0, told(false)).unwrap_or_default();
+        let cached = "The page cache answers, or joins, fewer of its requests.";
+        assert_eq!(read(cost(0.01), cost(0.5)), cached);
+        assert_eq!(read(cost(0.01), cost(1.2)), cached);
+        assert!(read(cost(1.0), cost(2.0)).contains("cut into more pieces"));
         let copies = Cost { ios: 6.0, bytes: 6.0, read: 0.0 };
         assert_eq!(
-            because(Cost { read: 0.0, ..cost(1.0) }, copies, true),
-            " Its members move more for the same bytes."
+            because(Cost { read: 0.0, ..cost(1.0) }, copies, 2.0, told(true)),
+            Some("Its members move more for the same bytes.")
         );
+    }
+
+    #[test]
+    fn what_differs_too_little_for_the_slowness_is_no_reason() {
+        let cost = |ios: f64| Cost { ios, bytes: 1.0, read: 1.0 };
+        let told = Told { writes: false, is_for_lost: false };
+        assert_eq!(because(cost(0.25), cost(0.29), 4.0, told), None);
+        assert!(because(cost(0.25), cost(0.29), 1.5, told).is_some());
+        assert_eq!(because(cost(1.0), cost(1.0), 1.3, told), None);
+    }
+
+    #[test]
+    fn more_reads_of_a_degraded_array_are_for_what_it_lost() {
+        let cost = |ios: f64| Cost { ios, bytes: ios, read: ios / 2.0 };
+        let because = |writes| because(cost(4.0), cost(4.6), 1.3, Told { writes, is_for_lost: true });
+        assert!(because(true).unwrap().contains("lost members"));
+        assert!(because(false).unwrap().contains("lost members"));
+    }
+
+    #[test]
+    fn what_is_left_in_the_page_cache_has_cost_the_members_nothing_yet() {
+        let mut half = cell("64K", 0);
+        half.figures.insert(LEFT_DIRTY.to_owned(), 500.0);
+        let cost = cost(&[half], "chunk", "random-write", "64K").unwrap();
+        assert_eq!((cost.ios, cost.bytes), (4.0, 4.0));
+        let mut all = cell("64K", 0);
+        all.figures.insert(LEFT_DIRTY.to_owned(), 1000.0);
+        assert_eq!(super::cost(&[all], "chunk", "random-write", "64K"), None);
     }
 }

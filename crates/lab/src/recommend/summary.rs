@@ -2,12 +2,12 @@
 
 use stripewise_engine::level::Level;
 
-use super::{Group, MARGIN, MKFS, PACED, Question, Scored, Tie, has_nothing_to_apply};
+use super::apply::default_of;
+use super::preference::{Nothing, nothing_to_apply};
+use super::{EQUAL, Group, MARGIN, MKFS, PACED, Question, Scored, Tie};
 
 /// How many replicates are advised where there was one.
 const REPLICATES: u32 = 5;
-/// Logarithms of ratios that differ by less are of equal figures.
-const EQUAL: f64 = 1e-9;
 
 /// One sentence or two: best, tie, or no winner.
 pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Group]) -> String {
@@ -15,7 +15,7 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     let subject = question.subject;
     let Some(best) = ranking.first() else { return format!("No {subject} can be recommended yet.") };
     let is_time = |group: &Group| [MKFS, PACED].contains(&group.family);
-    let of = if groups.iter().all(is_time) { "speed (less time is more)" } else { "throughput" };
+    let of = if groups.iter().all(is_time) { "speed, the inverse of the time," } else { "throughput" };
     let reaches = format!(
         "It reaches {:.0} % of the best {of} of each workload on average, {:.0} % in the worst.",
         best.score() * 100.0,
@@ -34,6 +34,7 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     let within = |verb: &str| {
         format!("{alike} {verb} within {:.0} % of it, which the study counts as alike", MARGIN * 100.0)
     };
+    let nothing = nothing_to_apply(ranking, question);
     let verb = if alike.contains(", ") { "are" } else { "is" };
     let why = match (untold.is_empty(), alike.is_empty()) {
         (true, true) => {
@@ -47,7 +48,7 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
                 slower(low)
             );
         }
-        (false, true) if has_nothing_to_apply(ranking, subject) => {
+        (false, true) if nothing == Some(Nothing::Untold) => {
             "the evidence does not tell them apart, and there is nothing to apply".to_owned()
         }
         (false, true) => "the evidence does not tell them apart".to_owned(),
@@ -59,7 +60,22 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     // Where all are equal none is highest.
     let is_equal = tied.iter().all(|s| s.ratio.value.abs() < EQUAL);
     let is_tied = if is_equal { "is tied" } else { "scores highest, but is tied" };
-    format!("{subject} {} {is_tied} with {}: {why}. {reaches}", name(best), all.join(", "))
+    format!(
+        "{subject} {} {is_tied} with {}: {why}.{} {reaches}",
+        name(best),
+        all.join(", "),
+        of_default(nothing, subject)
+    )
+}
+
+/// A sentence on the default, where that is why there is nothing to apply.
+fn of_default(nothing: Option<Nothing>, subject: &str) -> String {
+    let default = default_of(subject).filter(|_| nothing == Some(Nothing::Default));
+    match default {
+        Some("default") => " The default is among them, so there is nothing to apply.".to_owned(),
+        Some(value) => format!(" The default, {value}, is among them, so there is nothing to apply."),
+        None => String::new(),
+    }
 }
 
 /// By how many per cent what stands at this logarithm of a ratio is slower.
@@ -83,16 +99,18 @@ fn without_interval(ranking: &[Scored], question: &Question<'_>, groups: &[Group
             slower(next.ratio.value)
         );
     }
-    let apply = if has_nothing_to_apply(ranking, subject) {
-        format!("there is nothing to apply; {take} for an interval")
-    } else {
-        format!("{take} for an interval before you apply one")
+    let nothing = nothing_to_apply(ranking, question);
+    let apply = match nothing {
+        Some(Nothing::Untold) => format!("there is nothing to apply; {take} for an interval"),
+        Some(Nothing::Default) => format!("{take} for an interval"),
+        None => format!("{take} for an interval before you apply one"),
     };
     format!(
         "{subject} {best} is tied with {} {runs}: they differ by less than {:.0} %, which the study counts as alike; \
-         {apply}.",
+         {apply}.{}",
         alike.join(", "),
-        MARGIN * 100.0
+        MARGIN * 100.0,
+        of_default(nothing, subject)
     )
 }
 

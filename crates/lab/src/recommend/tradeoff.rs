@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{FAMILIES, Judgement, Question, commands, family, groups::partial, no_weight};
+use super::groups::{lacking, partial};
+use super::{FAMILIES, Judgement, Question, commands, family, no_weight};
 use crate::results::{CellResult, Recommendation, TradeOff, TradeOffRow};
 use crate::stats::{Interval, Mean};
 use crate::units::time;
@@ -81,7 +82,7 @@ pub(super) fn judge(cells: &[CellResult], question: &Question<'_>) -> Option<Jud
     let rows = rows(&groups, &families, &values);
     let mut notes = partial.notes;
     if incomplete > 0 && notes.is_empty() {
-        notes.push(format!("{incomplete} workloads lack figures for some value and were not judged."));
+        notes.push(lacking(incomplete, incomplete + groups.len()));
     }
     if !alone.is_empty() {
         notes.push(
@@ -259,12 +260,23 @@ fn summary(
     };
     let (with_best, with_least) = (whole(best), whole(least));
     let (slowest, fastest) = range(&of(best), |r| r.throughput_ratio);
-    let (_, p99_most) = range(&of(best), |r| r.p99_ratio);
+    let of_best = of(best);
+    let p99_most = of_best.iter().max_by(|a, b| a.p99_ratio.total_cmp(&b.p99_ratio));
+    let p99_most = p99_most.map_or_else(String::new, |row| {
+        let interval = row.p99_ratio_ci.map(|(low, high)| format!(" (95 % interval {low:.2} to {high:.2})"));
+        format!("{:.2} times as long{}", row.p99_ratio, interval.unwrap_or_default())
+    });
+    let reaches = of_best.iter().filter_map(|row| row.p99_ratio_ci).map(|(_, high)| high).fold(0.0, f64::max);
+    let doubt = if reaches > COST_RATIO_MAX {
+        format!(" An interval reaches {reaches:.2}, so more replicates may name a smaller value.")
+    } else {
+        String::new()
+    };
     format!(
         "This is a trade-off: a faster recovery is paid for by those who use the array. {subject} {best} is the largest \
          that costs them no more than a doubled p99 or half of the throughput they have with {least}, in any {family} at \
-         any load: p99 is at most {p99_most:.2} times as long, throughput {:.0} to {:.0} %. A whole member then takes \
-         {with_best} instead of {with_least}, by workload.{worst}",
+         any load: p99 is at most {p99_most}, throughput {:.0} to {:.0} %. A whole member then takes \
+         {with_best} instead of {with_least}, by workload.{worst}{doubt}",
         slowest * 100.0,
         fastest * 100.0,
     )

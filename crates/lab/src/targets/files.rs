@@ -42,6 +42,8 @@ struct FilesTarget {
     name: OnceLock<String>,
     /// The files made so far.
     made: Mutex<Vec<PathBuf>>,
+    /// What is said of files that another run left.
+    left: Option<String>,
 }
 
 impl FilesTarget {
@@ -60,7 +62,8 @@ impl FilesTarget {
         }
         let fill = fill.unwrap_or(storage.fill);
         let (system, name, made) = (mount::identity(&folder), OnceLock::new(), Mutex::default());
-        Ok(Self { folder, system, member_bytes, fill, members_max, keep, name, made })
+        let left = left_behind(&folder);
+        Ok(Self { folder, system, member_bytes, fill, members_max, keep, name, made, left })
     }
 
     fn path(&self, member: u16) -> PathBuf {
@@ -122,6 +125,7 @@ impl FilesTarget {
             notes = notes.into_iter().map(|note| note.replace(&path, &anywhere)).collect();
         }
         notes.extend((self.fill == Fill::Sparse).then(|| HOLES.to_owned()));
+        notes.extend(self.left.clone());
         notes.into_iter().collect()
     }
 
@@ -148,6 +152,25 @@ const NAMES_MAX: u32 = 1000;
 fn name(number: u32) -> String {
     let process = std::process::id();
     if number == 0 { format!("stripewise-{process}") } else { format!("stripewise-{process}-{number}") }
+}
+
+/// Names the member files of other runs in a folder: of one that was killed, that kept them, or that is under way.
+fn left_behind(folder: &Path) -> Option<String> {
+    let is_member = |name: &str| {
+        let number = name.strip_prefix("stripewise-").and_then(|rest| rest.strip_suffix(".img"));
+        number.and_then(|rest| rest.split_once("-member")).is_some_and(|(process, member)| {
+            process.bytes().all(|b| b.is_ascii_digit() || b == b'-') && member.parse::<u16>().is_ok()
+        })
+    };
+    let names = fs::read_dir(folder).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| is_member(name)).collect();
+    names.sort();
+    let (count, first) = (names.len(), names.first()?);
+    let folder = folder.display();
+    Some(format!(
+        "{folder} has {count} member files that this run did not make, such as {first}: of a run that was killed or kept them, \
+         or of one under way; remove them unless they are in use"
+    ))
 }
 
 /// What a reader must know of figures of sparse files.

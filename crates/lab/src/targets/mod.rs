@@ -55,6 +55,9 @@ pub trait Target: Sync {
     fn run(&self, cell: &Cell, cancel: &Arc<AtomicBool>) -> std::result::Result<Measurement, CellError>;
 }
 
+/// The figure of bytes that were still dirty in the page cache when all came to rest.
+pub const LEFT_DIRTY: &str = "left_dirty_bytes";
+
 /// A cell's figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measurement {

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::bail;
 use stripewise_engine::io::{IoResult, RequestId, SyncAction};
-use stripewise_engine::units::{Instant, Nanos, SECTOR_BYTES, Slot};
+use stripewise_engine::units::{Instant, Nanos, PAGE_BYTES, SECTOR_BYTES, Slot};
 use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::models::Model;
 use stripewise_sim::{Phantom, Rig, RigNames, SimConfig, SimError, SimReport, World};
 
 use super::volume::{beyond, checked_sectors, file, recovered_early, recovery_figures, replay, volume};
-use super::{CellError, Measurement, Target, TargetKind};
+use super::{CellError, LEFT_DIRTY, Measurement, Target, TargetKind};
 use crate::cell::Cell;
 use crate::fs::{BLOCK_SECTORS, InFile, Mkfs};
 use crate::plan::{CellTarget, Parameters, Work};
@@ -199,6 +199,8 @@ impl Target for ModelTarget {
         let mut measurement = Measurement::of_job(&cell.parameters.job, measured, members(&ran.end))?;
         measurement.figures.extend(ran.figures);
         measurement.notes.extend(short);
+        let is_unsteady = ran.dirty_growth > UNSTEADY * measurement.write.bytes as f64;
+        measurement.notes.extend((ran.dirty_growth > 0.0 && is_unsteady).then(|| GROWS.to_owned()));
         if flushes > 0 {
             let each = requests as f64 / flushes as f64;
             measurement.figures.insert("requests_per_flush".to_owned(), each);
@@ -209,6 +211,13 @@ impl Target for ModelTarget {
         Ok(measurement)
     }
 }
+
+/// Above this share of written bytes that stay in the page cache, a cell has not come to its steady state.
+const UNSTEADY: f64 = 0.25;
+/// What is said then.
+const GROWS: &str = "Where a page cache takes writes, it took more than a quarter of those of some cells and had not written them \
+                     back at their end; their figures show the memory as well as the array. A longer ramp_time, or less \
+                     memory, shows the array.";
 
 /// The array of a cell with the layers above it.
 fn world(cell: &Cell, config: &SimConfig) -> Result<World<Phantom>, CellError> {
@@ -222,6 +231,13 @@ struct Ran {
     end: SimReport,
     /// Of the timed part.
     figures: BTreeMap<String, f64>,
+    /// By how many bytes what is dirty in the page cache grew in the timed part.
+    dirty_growth: f64,
+}
+
+/// Bytes that are dirty in the page cache.
+fn dirty_bytes(world: &World<Phantom>) -> u64 {
+    world.cache().map_or(0, |cache| cache.dirty_pages() * PAGE_BYTES)
 }
 
 /// Runs the cell's job, beside a recovery if that is the cell's work: with the figures of that recovery.
@@ -233,11 +249,16 @@ fn run_job(cell: &Cell, world: &mut World<Phantom>, workload: &mut impl Workload
     let before = world.volume().sync_status();
     // A job without a runtime is timed until it has done its size.
     let end = (job.runtime > Nanos(0)).then(|| ramp_end + job.runtime);
+    let dirty_before = dirty_bytes(world);
     let timed = world.run(workload, end).map_err(failed)?;
+    let dirty_growth = dirty_bytes(world) as f64 - dirty_before as f64;
     let mut figures =
         figures(Some(&ramp), &timed, end.filter(|_| job.time_based).map(|_| job.runtime.as_secs_f64()));
     if cell.parameters.work != Work::Rebuild {
-        return Ok(Ran { end: world.run(workload, None).map_err(failed)?, figures });
+        let end = world.run(workload, None).map_err(failed)?;
+        let left_dirty = dirty_bytes(world);
+        figures.extend((left_dirty > 0).then(|| (LEFT_DIRTY.to_owned(), left_dirty as f64)));
+        return Ok(Ran { end, figures, dirty_growth });
     }
     // The drives never come to rest while the recovery goes on, so that the clock ends the run.
     let after = world.volume().sync_status();
@@ -246,7 +267,7 @@ fn run_job(cell: &Cell, world: &mut World<Phantom>, workload: &mut impl Workload
     };
     let done_sectors = after.done_sectors - before.done_sectors;
     figures.extend(recovery_figures(done_sectors, after.total_sectors, job.runtime.as_secs_f64()));
-    Ok(Ran { end: timed, figures })
+    Ok(Ran { end: timed, figures, dirty_growth })
 }
 
 /// Reads, read bytes, writes and written bytes of each member.

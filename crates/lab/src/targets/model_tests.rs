@@ -55,6 +55,29 @@ fn a_simulated_study_repeats_bit_for_bit_and_follows_its_seed() {
 }
 
 #[test]
+fn what_a_page_cache_took_and_has_not_written_back_is_told() {
+    let plan = |ramp: &str| {
+        RIG.replace("policy = \"linux-2.6.27\"", "policy = \"linux-2.6.27\"\n[stack]\nmemory = \"16m\"")
+            .replace("[job]", &format!("[job]\ndirect = 0\nramp_time = \"{ramp}\""))
+            .replace(
+                "rw = [\"read\", \"randwrite\"]\nbs = [\"4k\", \"256k\"]",
+                "rw = [\"randwrite\"]\nbs = [\"64k\"]",
+            )
+            .replace("target = [\"array\", \"drive\"]\n", "")
+    };
+    let is_told = |note: &String| note.contains("more than a quarter of those");
+    let (early, steady) = (run(&plan("0s"), 1), run(&plan("20s"), 1));
+    for cell in early.cells.iter().chain(&steady.cells) {
+        let (ios, left) = (cell.member_ios.unwrap(), cell.figures["left_dirty_bytes"]);
+        let reached = ios.request_bytes as f64 - left;
+        // Parity is written, too: what reached the members is more than what was asked and is not left.
+        assert!(left > 0.0 && ios.write_bytes as f64 > reached, "{left} left, {ios:?}");
+    }
+    assert!(early.environment.notes.iter().any(is_told), "{:?}", early.environment.notes);
+    assert!(!steady.environment.notes.iter().any(is_told), "{:?}", steady.environment.notes);
+}
+
+#[test]
 fn a_modelled_array_is_of_one_thread() {
     let error = study(&RIG.replace("[job]", "[array]\nshards = 2\n[job]"), 1).err().unwrap().to_string();
     assert!(error.contains("2 shards") && error.contains("shards to 1"), "{error}");

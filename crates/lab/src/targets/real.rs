@@ -153,9 +153,13 @@ pub(super) fn memory_available() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Prints bytes in whole MiB.
+/// Prints bytes in whole MiB, GiB or TiB.
 pub(super) fn print_mib(bytes: u64) -> String {
-    format!("{} MiB", bytes >> 20)
+    match bytes >> 20 {
+        mib @ ..=99_999 => format!("{mib} MiB"),
+        mib @ ..=99_999_999 => format!("{} GiB", mib >> 10),
+        mib => format!("{} TiB", mib >> 20),
+    }
 }
 
 #[cfg(test)]
