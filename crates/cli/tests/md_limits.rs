@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{blanks, command, fails, images, json, ok, pattern, refused, server, signal, stderr};
+use common::{blanks, command, fails, images, json, ok, pattern, refused, run, server, signal, stderr};
 
 const MEMBERS: [&str; 3] = ["a.img", "b.img", "c.img"];
 
@@ -230,4 +230,22 @@ fn an_overlay_that_finds_no_room_fails_the_write_and_spares_the_members() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     assert!(images(folder, &MEMBERS) == before);
+}
+
+#[test]
+fn examine_tells_of_the_others_where_one_device_cannot_be_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    blanks(folder, &["a.img", "b.img"], 8 << 20);
+    ok(folder, "create -l 1 -n 2 --assume-clean a.img b.img", b"");
+    let output = run(folder, "examine a.img absent b.img", b"");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("a.img:") && text.contains("b.img:"), "{text}");
+    assert!(stderr(&output).contains("absent: no such file"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(2));
+    let output = run(folder, "examine --json a.img absent b.img", b"");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let errors = found["devices"].as_array().unwrap().iter().map(|device| device["error"].is_string());
+    assert_eq!(errors.collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(output.status.code(), Some(2));
 }

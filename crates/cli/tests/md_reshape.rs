@@ -18,19 +18,19 @@ fn position(folder: &Path) -> Option<u64> {
 #[test]
 fn data_are_where_they_were_in_an_array_of_another_shape() {
     for (options, count, change, said) in [
-        ("-l 5 -n 3 -x 1 -c 64", 4, "-n 4", "the array has 4 raid devices, before 3 now"),
-        ("-l 4 -n 3 -c 16 -b internal", 3, "-c 32", "the array has a chunk of 32K, before 16K now"),
+        ("-l 5 -n 3 -x 1 -c 64", 4, "-n 4", "the array now has 4 raid devices instead of 3"),
+        ("-l 4 -n 3 -c 16 -b internal", 3, "-c 32", "the array now has a chunk of 32K instead of 16K"),
         (
             "-l 6 -n 4 -x 1 -c 64 -e 1.1",
             5,
             "-n 5 -p ra -c 32",
-            "the layout right-asymmetric, before left-symmetric now",
+            "the layout right-asymmetric instead of left-symmetric",
         ),
         (
             "-l 5 -n 3 -c 64 -e 1.0 -z 6M",
             3,
             "-p parity-last",
-            "the layout parity-last, before left-symmetric now",
+            "the layout parity-last instead of left-symmetric",
         ),
     ] {
         let (folder, names, content) = made(options, count, 12);
@@ -135,9 +135,9 @@ fn without_a_member_fewer_are_had_and_one_that_was_freed_takes_its_slot() {
 #[test]
 fn copies_are_where_they_were_in_an_array_of_another_shape() {
     for (options, count, change, said) in [
-        ("-l 10 -n 4 -x 1 -c 64 -b internal", 5, "-n 5", "the array has 5 raid devices, before 4 now"),
-        ("-l 10 -n 3 -c 64 -z 6M", 3, "-c 128", "the array has a chunk of 128K, before 64K now"),
-        ("-l 10 -n 4 -c 64 -e 1.1", 4, "-p o2 -c 32", "the layout o2, before n2"),
+        ("-l 10 -n 4 -x 1 -c 64 -b internal", 5, "-n 5", "the array now has 5 raid devices instead of 4"),
+        ("-l 10 -n 3 -c 64 -z 6M", 3, "-c 128", "the array now has a chunk of 128K instead of 64K"),
+        ("-l 10 -n 4 -c 64 -e 1.1", 4, "-p o2 -c 32", "the layout o2 instead of n2"),
     ] {
         let (folder, names, content) = made(options, count, 12);
         let path = folder.path();

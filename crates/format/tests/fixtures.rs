@@ -161,6 +161,15 @@ fn a_journal_and_its_array_are_told_by_their_superblocks() {
     assert!(refused.contains("only RAID-4, 5 and 6 have a write journal"), "{refused}");
 }
 
+/// Linux: `super_1_load` answers EINVAL.
+#[test]
+fn the_feature_of_raid_0_is_refused_of_other_levels() {
+    let mut member = fixture("1.2-raid5.m0").superblock_1();
+    member.features |= Features::RAID0_LAYOUT;
+    let refused = Superblock1::parse(&member.to_bytes(), 8).unwrap_err().to_string();
+    assert!(refused.contains("only RAID-0 has the feature RAID-0 layout"), "{refused}");
+}
+
 /// How many blocks of data and parity a journal lists, and rows as flushed.
 fn followed(name: &str) -> [usize; 3] {
     let fixture = fixture(name);

@@ -92,7 +92,16 @@ pub(crate) fn run(args: &ExamineArgs) -> Result<Exit> {
     let mut documents = Vec::new();
     let mut problems = Vec::new();
     for path in &args.devices {
-        let device = Device::open(path, overlay.as_ref())?;
+        let device = match Device::open(path, overlay.as_ref()) {
+            Ok(device) => device,
+            // One that cannot be read hides none of the others.
+            Err(error) if args.devices.len() > 1 => {
+                documents.push(json::unreadable(path, &error));
+                problems.push(error.to_string());
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         if args.json {
             documents.push(json::device(&device));
         }

@@ -302,10 +302,10 @@ fn said(grown: &Grown) -> String {
             } else {
                 ""
             };
-            format!("{now}K of each of {count} members are used now, before {before}K\n{chunk}{due}")
+            format!("{now}K of each of {count} members are used now instead of {before}K\n{chunk}{due}")
         }
         Outcome::RaidDevices { before, now, filled, empty } => {
-            let mut text = format!("the array has {now} raid devices now, before {before}\n");
+            let mut text = format!("the array now has {now} raid devices instead of {before}\n");
             if filled > 0 {
                 text += "spares are recovered when it is next assembled or served\n";
             }

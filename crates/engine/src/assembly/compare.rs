@@ -47,8 +47,8 @@ pub fn difference(array: &Superblock, member: &Superblock) -> Option<Difference>
         .or_else(|| differs(array, member, "level", Superblock::level))
         .or_else(|| differs(array, member, "raid_disks", Superblock::raid_disks))
         .or_else(|| differs(array, member, "layout", layout_number))
-        .or_else(|| differs(array, member, "chunk size", Superblock::chunk_sectors))
-        .or_else(|| differs(array, member, "size", Superblock::size_sectors))
+        .or_else(|| differs(array, member, "chunk size in sectors", Superblock::chunk_sectors))
+        .or_else(|| differs(array, member, "size in sectors", Superblock::size_sectors))
         .or_else(|| differs(array, member, "ctime", |superblock| created(superblock).seconds()))
         .or_else(|| differs(array, member, "consistency features", logs))
 }

@@ -207,7 +207,8 @@ impl fmt::Display for AssemblyError {
                 if !stale.is_empty() {
                     return write!(f, "; out of date: {}; start degraded with --run", stale.join(", "));
                 }
-                f.write_str("; name its member, too, or start degraded with --run")
+                let their = if absent.len() == 1 { "its member" } else { "their members" };
+                write!(f, "; name {their}, too, or start degraded with --run")
             }
             Self::DirtyDegraded { missing, recovering, by_force } => {
                 let slots: Vec<Slot> = missing.iter().chain(recovering).copied().collect();

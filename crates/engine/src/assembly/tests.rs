@@ -165,8 +165,8 @@ fn a_stale_member_is_taken_back_unless_something_else_is_doubtful() {
 fn a_stale_member_that_tells_of_another_array_is_not_promised_its_slot() {
     type Change = fn(&mut Superblock1);
     let changes: [(&str, Change); 4] = [
-        ("size", |s| s.size_sectors = SIZE / 2),
-        ("chunk size", |s| s.chunk_sectors = 64),
+        ("size in sectors", |s| s.size_sectors = SIZE / 2),
+        ("chunk size in sectors", |s| s.chunk_sectors = 64),
         ("layout", |s| s.layout = 1),
         ("level", |s| s.level = Level::Raid5),
     ];
@@ -309,8 +309,8 @@ fn members_that_disagree_are_refused_by_name_and_field() {
     let changes: [(&str, Change); 4] = [
         ("level", |s| s.level = Level::Raid4),
         ("layout", |s| s.layout = 1),
-        ("chunk size", |s| s.chunk_sectors = 64),
-        ("size", |s| s.size_sectors = 2048),
+        ("chunk size in sectors", |s| s.chunk_sectors = 64),
+        ("size in sectors", |s| s.size_sectors = 2048),
     ];
     for (field, by) in changes {
         let mut members = array(Level::Raid5, 3);

@@ -64,6 +64,10 @@ impl Superblock1 {
         require(!ppl || self.level == Level::Raid5, "level", self.level, || {
             "only RAID-5 has a PPL".to_owned()
         })?;
+        let has_raid0_layout = self.features.contains(Features::RAID0_LAYOUT);
+        require(!has_raid0_layout || self.level == Level::Raid0, "level", self.level, || {
+            "only RAID-0 has the feature RAID-0 layout".to_owned()
+        })?;
         let may_have_journal = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
         require(may_have_journal || !self.has_journal(), "level", self.level, || {
             "only RAID-4, 5 and 6 have a write journal".to_owned()

@@ -1,5 +1,7 @@
 //! `examine --json`.
 
+use std::path::Path;
+
 use serde::Serialize;
 use stripewise_format::bad_blocks::BadRange;
 use stripewise_format::bitmap::{BitmapSuperblock, Bits};
@@ -19,7 +21,8 @@ pub(super) struct Document {
 #[derive(Serialize)]
 pub(super) struct DeviceDocument {
     path: String,
-    size_bytes: u64,
+    error: Option<String>,
+    size_bytes: Option<u64>,
     superblocks: Vec<SuperblockDocument>,
     holds: Vec<&'static str>,
 }
@@ -125,9 +128,21 @@ pub(super) fn device(device: &Device) -> DeviceDocument {
     let probe = &device.probe;
     DeviceDocument {
         path: probe.path.display().to_string(),
-        size_bytes: probe.device_sectors * 512,
+        error: None,
+        size_bytes: Some(probe.device_sectors * 512),
         superblocks: probe.found.iter().map(|found| superblock(device, found)).collect(),
         holds: signature::find(&*device.source, probe.device_sectors).unwrap_or_default(),
+    }
+}
+
+/// A device that could not be opened or read.
+pub(super) fn unreadable(path: &Path, error: &anyhow::Error) -> DeviceDocument {
+    DeviceDocument {
+        path: path.display().to_string(),
+        error: Some(error.to_string()),
+        size_bytes: None,
+        superblocks: Vec::new(),
+        holds: Vec::new(),
     }
 }
 

@@ -135,20 +135,20 @@ fn changes(reshaped: &Reshaped) -> Vec<String> {
     let change = &reshaped.change;
     let mut changes = Vec::new();
     if change.level.0 != change.level.1 {
-        changes.push(format!("the level {}, before {}", change.level.1, change.level.0));
+        changes.push(format!("the level {} instead of {}", change.level.1, change.level.0));
     }
     if change.raid_disks.0 != change.raid_disks.1 {
-        changes.push(format!("{} raid devices, before {}", change.raid_disks.1, change.raid_disks.0));
+        changes.push(format!("{} raid devices instead of {}", change.raid_disks.1, change.raid_disks.0));
     }
     let (before, now) = (change.chunk_sectors.0 / 2, change.chunk_sectors.1 / 2);
     if before == 0 && now > 0 {
         changes.push(format!("a chunk of {now}K"));
     } else if before != now && now > 0 {
-        changes.push(format!("a chunk of {now}K, before {before}K"));
+        changes.push(format!("a chunk of {now}K instead of {before}K"));
     }
     match layouts(reshaped) {
         [Some(before), Some(now)] if before != now => {
-            changes.push(format!("the layout {now}, before {before}"));
+            changes.push(format!("the layout {now} instead of {before}"));
         }
         [None, Some(now)] => changes.push(format!("the layout {now}")),
         _ => {}
@@ -170,11 +170,11 @@ fn said(reshaped: &Reshaped) -> String {
     } else if changes.is_empty() {
         "the change had ended, and all members say so now\n".to_owned()
     } else {
-        format!("the array has {} now\n", changes.join("; "))
+        format!("the array now has {}\n", changes.join("; "))
     };
     let (before, now) = change.array_sectors;
     if before > now {
-        let _ = writeln!(text, "it holds {}K now, before {}K", now / 2, before / 2);
+        let _ = writeln!(text, "it now holds {}K instead of {}K", now / 2, before / 2);
     }
     if before < now {
         let (before, now) = (before / 2, now / 2);
@@ -183,13 +183,13 @@ fn said(reshaped: &Reshaped) -> String {
         } else {
             "zeroes"
         };
-        let _ = writeln!(text, "it holds {now}K now, before {before}K; what is new is {new}");
+        let _ = writeln!(text, "it now holds {now}K instead of {before}K; what is new is {new}");
     }
     let (before, now) = change.size_sectors;
     if before > now {
         let _ = writeln!(
             text,
-            "{}K of each member are used now, before {}K, since data had to move and there was no room",
+            "{}K of each member are used now instead of {}K, since data had to move and there was no room",
             now / 2,
             before / 2
         );
