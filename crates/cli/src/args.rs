@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Grow(crate::array::grow::GrowArgs),
     /// Print the md superblocks of files and devices (mdadm --examine).
     Examine(crate::array::examine::ExamineArgs),
+    /// Clear the md superblocks of devices that no array is to find any more (mdadm --zero-superblock).
+    ZeroSuperblock(crate::array::zero::ZeroArgs),
     /// Assemble an existing array, finish pending resync and recovery, and leave it clean (mdadm --assemble).
     ///
     /// Pending work is the parity of interrupted writes (from partial parity logs), the resync after a crash, and recovery

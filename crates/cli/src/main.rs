@@ -51,6 +51,7 @@ fn run(cli: &Cli) -> anyhow::Result<exit::Exit> {
         Command::Create(args) => array::create::run(args),
         Command::Grow(args) => array::grow::run(args),
         Command::Examine(args) => array::examine::run(args),
+        Command::ZeroSuperblock(args) => array::zero::run(args),
         Command::Assemble(args) => array::assemble::run(args),
         Command::Detail(args) => array::detail::run(args),
         Command::Read(args) => array::transfer::read(args),

@@ -249,3 +249,52 @@ fn examine_tells_of_the_others_where_one_device_cannot_be_opened() {
     assert_eq!(errors.collect::<Vec<_>>(), [false, true, false]);
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn superblocks_of_all_versions_are_cleared_and_nothing_else_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    raid5(folder);
+    let text = |name: &str| {
+        String::from_utf8_lossy(&run(folder, &format!("examine {name}"), b"").stderr).into_owned()
+    };
+    fs::write(folder.join("none.img"), [1; 1 << 20]).unwrap();
+    let before = images(folder, &MEMBERS);
+    // All or none: one of them has none.
+    let said = refused(folder, "zero-superblock a.img none.img");
+    assert!(said.contains("none.img: holds no md superblock"), "{said}");
+    assert!(images(folder, &MEMBERS) == before);
+    let mut served = server(folder, "serve --socket s a.img b.img c.img", "s");
+    let said = refused(folder, "zero-superblock a.img");
+    assert!(said.contains("in use"), "{said}");
+    signal(&served, "TERM");
+    served.wait().unwrap();
+
+    let held = fs::read(folder.join("b.img")).unwrap();
+    let cleared = json(folder, "zero-superblock --json b.img");
+    assert_eq!(cleared["devices"][0]["cleared"], serde_json::json!(["1.2"]));
+    let mut now = fs::read(folder.join("b.img")).unwrap();
+    assert!(text("b.img").contains("holds no md superblock"));
+    let differs = |now: &[u8]| now.iter().zip(&held).filter(|(a, b)| a != b).count();
+    assert!(now[8 << 10 << 9..] == held[8 << 10 << 9..] && differs(&now) > 0, "data differ");
+    now[4096..8192].copy_from_slice(&held[4096..8192]);
+    assert_eq!(differs(&now), 0, "more than the superblock was cleared");
+
+    // A damaged one takes force, and superblocks of several versions go together.
+    fs::copy(folder.join("a.img"), folder.join("old.img")).unwrap();
+    ok(folder, "create -l 1 -n 1 -e 1.0 --force --assume-clean old.img", b"");
+    let mut two = fs::read(folder.join("old.img")).unwrap();
+    let damaged = fs::read(folder.join("c.img")).unwrap();
+    two[4096..8192].copy_from_slice(&damaged[4096..8192]);
+    fs::write(folder.join("old.img"), &two).unwrap();
+    let said = String::from_utf8(ok(folder, "zero-superblock old.img", b"")).unwrap();
+    assert!(said.contains("1.0") && said.contains("1.2"), "{said}");
+    assert!(text("old.img").contains("holds no md superblock"));
+    let mut damaged = damaged;
+    damaged[4096 + 100] ^= 1;
+    fs::write(folder.join("c.img"), &damaged).unwrap();
+    let said = refused(folder, "zero-superblock c.img");
+    assert!(said.contains("not valid") && said.contains("--force"), "{said}");
+    ok(folder, "zero-superblock --force c.img", b"");
+    assert!(text("c.img").contains("holds no md superblock"));
+}

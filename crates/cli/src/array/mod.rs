@@ -21,6 +21,7 @@ mod stream;
 pub(crate) mod transfer;
 mod voice;
 mod watch;
+pub(crate) mod zero;
 
 use stripewise_host::{HostError, MemberProblem};
 

@@ -14,3 +14,4 @@ pub mod overlay;
 pub mod paths;
 pub mod probe;
 pub mod signature;
+pub mod zero;

@@ -238,7 +238,7 @@ fn a_folder_without_room_says_how_much_is_needed_and_free() {
         "{:#}",
         study(&on, options).unwrap().target().begin(&AtomicBool::default(), &mut |_| {}).unwrap_err()
     );
-    assert!(error.contains("need 5368709120 MiB") && error.contains("are free"), "{error}");
+    assert!(error.contains("need 5120 TiB") && error.contains("are free"), "{error}");
     assert_eq!(files_in(folder.path()), 0);
 }
 
