@@ -49,6 +49,30 @@ fn described(folder: &Path, names: &[String]) -> Vec<Value> {
     names.iter().map(of).collect()
 }
 
+/// mdadm's `--update=no-bitmap`.
+#[test]
+fn a_bitmap_that_no_member_has_any_more_can_be_taken_away() {
+    for is_clean in [true, false] {
+        let options = if is_clean { "--assume-clean" } else { "" };
+        let (folder, names) = made(&format!("-l 1 -n 2 -b internal {options}"), 2);
+        let folder = folder.path();
+        for name in &names {
+            let mut bytes = std::fs::read(folder.join(name)).unwrap();
+            bytes[8192..8704].fill(0);
+            std::fs::write(folder.join(name), bytes).unwrap();
+        }
+        let refused = run(folder, "assemble", &names);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(stderr(&refused).contains("grow --bitmap none"), "{}", stderr(&refused));
+        let gone = run(folder, "grow --bitmap none", &names);
+        assert!(gone.status.success(), "{}", stderr(&gone));
+        let assembled = run(folder, "assemble", &names);
+        assert!(assembled.status.success(), "{}", stderr(&assembled));
+        let data = |name: &String| std::fs::read(folder.join(name)).unwrap()[MEMBER_BYTES / 2..].to_vec();
+        assert_eq!(data(&names[0]) == data(&names[1]), !is_clean, "a resync that was due is of all");
+    }
+}
+
 #[test]
 fn a_bitmap_is_where_create_puts_it_and_goes_again() {
     for version in ["0.90", "1.0", "1.1", "1.2"] {

@@ -91,6 +91,7 @@ impl SelectArgs {
             run: self.run || is_look,
             force: self.force,
             readonly: self.readonly || is_look,
+            forgets_bitmap: false,
             raid0_layout: self.layout.map(|layout| match layout {
                 Raid0LayoutArg::Original => Raid0Layout::Original,
                 Raid0LayoutArg::Alternate => Raid0Layout::Alternate,

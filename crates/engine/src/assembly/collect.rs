@@ -43,7 +43,8 @@ pub(super) fn collect(
         Consistency::Bitmap => bitmap_damage(candidates, &slots, &checked),
         _ => None,
     };
-    if let (Some((label, problem)), false) = (&bitmap_damage, options.readonly) {
+    let is_left_unused = options.readonly || options.forgets_bitmap;
+    if let (Some((label, problem)), false) = (&bitmap_damage, is_left_unused) {
         return Err(AssemblyError::Bitmap { label: label.clone(), problem: problem.clone() });
     }
     let redundant = !matches!(superblock.level(), Level::Linear | Level::Raid0);

@@ -177,7 +177,10 @@ impl fmt::Display for AssemblyError {
             ),
             Self::Geometry(error) => error.fmt(f),
             Self::Bitmap { label, problem } => {
-                write!(f, "{label}: {problem}; --readonly reads the array without it")
+                write!(
+                    f,
+                    "{label}: {problem}; --readonly reads the array without it, and `stripewise grow --bitmap none` takes it away"
+                )
             }
             Self::NotEnough { level, slots, missing, recovering, stale, by_force } => {
                 not_enough(f, *level, *slots, missing, recovering)?;

@@ -144,7 +144,8 @@ pub fn grow(
 ) -> Result<Grown, GrowProblem> {
     let on_members = found.candidates.clone();
     let left_behind = cut_off::follow_all(&mut found.candidates);
-    let assembled = found.assemble(options)?;
+    let forgets_bitmap = matches!(change, Change::Bitmap(BitmapChange::None));
+    let assembled = found.assemble(Options { forgets_bitmap, ..options })?;
     if assembled.assembly.consistency == Consistency::Journal {
         return match change {
             Change::Policy(Policy::Resync) => journal::leave(assembled, destroy),

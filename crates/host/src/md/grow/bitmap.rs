@@ -4,7 +4,9 @@ use stripewise_engine::assembly::Consistency;
 use stripewise_format::grow::{Changed, Update, place_bitmap, with_bitmap, without_bitmap};
 use stripewise_format::placement::BitmapPlace;
 
-use super::{Assembled, BitmapChange, Decided, Decision, GrowProblem, Outcome, members, require_quiet};
+use super::{
+    Assembled, BitmapChange, Decided, Decision, GrowProblem, Outcome, is_recovering, members, require_quiet,
+};
 
 pub(super) fn decide(
     assembled: &Assembled,
@@ -24,7 +26,10 @@ pub(super) fn decide(
         }
         BitmapChange::None => None,
     };
-    require_quiet(assembly, "the bitmap")?;
+    // Of one that does not read no resync makes anything: without it, a resync that is due is of all.
+    if assembly.bitmap_damage.is_none() || is_recovering(assembly) {
+        require_quiet(assembly, "the bitmap")?;
+    }
     if assembly.consistency == Consistency::Ppl {
         return Err(GrowProblem::refused(
             "the array has a partial parity log, beside which there is no bitmap; take it away first, with \
