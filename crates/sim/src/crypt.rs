@@ -32,6 +32,9 @@ impl Cipher {
     }
 }
 
+/// More than is ever under way: what the page cache writes back at a time, or all requests of a job.
+const UNBOUNDED_BYTES: u64 = 2 << 30;
+
 /// An encrypted container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CryptConfig {
@@ -43,12 +46,12 @@ pub struct CryptConfig {
 
 impl CryptConfig {
     /// The payload on an array of so many sectors; one that begins beyond it is refused by the engine.
-    pub(crate) const fn payload(self, array_sectors: u64) -> Payload {
+    pub(crate) fn payload(self, array_sectors: u64, block: &BlockModel) -> Payload {
         Payload {
             start_sector: self.payload_sectors,
             sectors: array_sectors.saturating_sub(self.payload_sectors),
             unit_sectors: 1,
-            buffer_bytes: Payload::BUFFER_BYTES,
+            buffer_bytes: block.crypt_buffer_bytes.unwrap_or(UNBOUNDED_BYTES),
         }
     }
 }
@@ -80,5 +83,24 @@ impl Crypt {
         let end = cpu.serve(now_ns.max(*free), cost_ns);
         *free = end;
         end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::Model;
+
+    #[test]
+    fn what_is_under_way_is_bounded_by_kernels_that_bound_it() {
+        let config = CryptConfig { cipher: Cipher::AesXts, payload_sectors: 4096 };
+        let bytes = |name: &str| {
+            let block = BlockModel::new(&Model::load(name).unwrap()).unwrap();
+            config.payload(1 << 30, &block).buffer_bytes
+        };
+        assert_eq!(bytes("linux-block-6.1"), 82 << 20);
+        for name in ["linux-block-2.6.18", "linux-block-2.6.27", "linux-block-3.2"] {
+            assert_eq!(bytes(name), UNBOUNDED_BYTES, "{name}");
+        }
     }
 }

@@ -230,7 +230,7 @@ impl<D: Data> World<D> {
         let rig = &config.rig;
         let mut stack = Stack::new(&config.volume, None)?;
         let has_stripes = matches!(stack.volume().geometry().shape(), Shape::Parity(_));
-        let payload = crypt.map(|c| c.payload(stack.volume().geometry().array_sectors()));
+        let payload = crypt.map(|c| c.payload(stack.volume().geometry().array_sectors(), &rig.block));
         stack.raise(payload.as_ref(), cache)?;
         let data_offset_sectors = config.volume.data_offset_sectors();
         let used = config.volume.geometry.member_sectors.iter().map(|sectors| data_offset_sectors + sectors);

@@ -40,6 +40,8 @@ pub struct BlockModel {
     pub slices: Option<SliceModel>,
     /// Threads dm-crypt has for one device; none for one on every core.
     pub crypt_threads: Option<u32>,
+    /// Bytes of writes that dm-crypt has encrypted and under way at most, if that is bounded.
+    pub crypt_buffer_bytes: Option<u64>,
 }
 
 impl BlockModel {
@@ -66,6 +68,10 @@ impl BlockModel {
             crypt_threads: match model.number("crypt_threads") as u32 {
                 0 => None,
                 threads => Some(threads),
+            },
+            crypt_buffer_bytes: match model.number("crypt_buffer") as u64 {
+                0 => None,
+                mib => Some(mib << 20),
             },
             model: model.clone(),
         })

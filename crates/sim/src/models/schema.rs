@@ -310,6 +310,14 @@ const BLOCK: &[Spec] = &[
         Whole,
         "threads dm-crypt has for one device; 0 for one on every core",
     ),
+    spec(
+        "crypt_buffer",
+        "MiB",
+        0.0,
+        8192.0,
+        Whole,
+        "writes that dm-crypt has encrypted and under way at most; 0 for no bound",
+    ),
 ];
 
 /// The parameters of a kind of model.
