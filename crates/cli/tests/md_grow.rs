@@ -473,3 +473,40 @@ fn described_log(folder: &Path, names: &[String]) -> Vec<Value> {
         |name| json(folder, &format!("examine --json {name}"))["devices"][0]["superblocks"][0]["ppl"].clone();
     names.iter().map(of).collect()
 }
+
+/// mdadm's `--assemble --update=name`.
+#[test]
+fn an_array_is_assembled_under_another_name() {
+    let names_in = |folder: &Path, names: &[String]| {
+        let of = |name: &String| {
+            json(folder, &format!("examine --json {name}"))["devices"][0]["superblocks"][0]["name"].clone()
+        };
+        names.iter().map(of).collect::<Vec<_>>()
+    };
+    let (folder, names) = made("-l 5 -n 3 -x 1 -c 64 -b internal --assume-clean -N old --homehost h", 4);
+    let folder = folder.path();
+    let update = |words: &str| run(folder, &format!("assemble --update name {words}"), &names);
+    let renamed = update("-N new --homehost here");
+    assert!(renamed.status.success(), "{}", stderr(&renamed));
+    assert!(stderr(&renamed).contains("4 members have the new name"), "{}", stderr(&renamed));
+    assert_eq!(names_in(folder, &names), ["here:new"; 4]);
+    let before = all(folder, &names);
+    for (words, why) in [
+        ("-N new --homehost here", "has this name already"),
+        ("-N a-name-that-has-more-than-31-bytes", "1 to 31 bytes"),
+        ("", "--name"),
+        ("-N other --readonly", "--readonly"),
+    ] {
+        let refused = update(words);
+        assert_eq!(refused.status.code(), Some(2), "{words}");
+        assert!(stderr(&refused).contains(why), "{words}: {}", stderr(&refused));
+    }
+    assert!(all(folder, &names) == before, "refused and written");
+    // A name with a colon has its host.
+    assert!(update("-N far:new").status.success());
+    assert_eq!(names_in(folder, &names), ["far:new"; 4]);
+
+    let (folder, names) = made("-l 1 -n 2 -e 0.90 --assume-clean", 2);
+    let refused = run(folder.path(), "assemble --update name -N new", &names);
+    assert!(stderr(&refused).contains("0.90 has no name"), "{}", stderr(&refused));
+}

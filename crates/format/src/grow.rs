@@ -151,6 +151,15 @@ pub fn without_bitmap(member: &Superblock, at_sector: u64, update: Update) -> Ch
     Changed { logs: Vec::new(), superblock: superblock_area(member, at_sector, update) }
 }
 
+/// A member whose array has another name, as superblocks have it; its superblock lies at a sector. Version 0.90 has none, and stays.
+pub fn with_name(member: &Superblock, at_sector: u64, name: [u8; 32], update: Update) -> Changed {
+    let mut member = member.clone();
+    if let Superblock::V1(superblock) = &mut member {
+        superblock.set_name = name;
+    }
+    Changed { logs: Vec::new(), superblock: superblock_area(member, at_sector, update) }
+}
+
 fn superblock_area(mut member: Superblock, at_sector: u64, update: Update) -> Area {
     member.set_events(update.events, update.utime);
     Area { at_sector, bytes: member.to_bytes() }

@@ -15,6 +15,8 @@ use stripewise_host::RunReport;
 use stripewise_host::md::assemble::Assembled;
 
 use super::describe::{Description, describe};
+use super::grow::rename;
+use super::name::whole_name;
 use super::select::{SelectArgs, Use, tell};
 use super::signals::{is_watched, stop_flag};
 use crate::exit::Exit;
@@ -28,12 +30,25 @@ const SCHEMA: &str = "stripewise.assemble/1";
 pub(crate) struct AssembleArgs {
     #[command(flatten)]
     select: SelectArgs,
+    /// First give the array the name that --name says (mdadm --assemble --update=name)
+    #[arg(long, value_name = "WHAT", requires = "name", conflicts_with_all = ["readonly", "overlay"])]
+    update: Option<Update>,
+    /// Host's name to put before the new one, or `<none>` [default: this machine's]
+    #[arg(long, value_name = "HOST", requires = "update")]
+    homehost: Option<String>,
     /// Do not run resync and recovery; `stripewise serve` or Linux does so when it next has the array.
     #[arg(long)]
     no_sync: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// What of the superblocks is changed before the array is assembled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Update {
+    /// The array's name.
+    Name,
 }
 
 #[derive(Serialize)]
@@ -83,6 +98,11 @@ struct Synced {
 }
 
 pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
+    if args.update == Some(Update::Name) {
+        let name = whole_name(args.homehost.as_deref(), args.select.name.as_deref().unwrap_or_default())?;
+        // From here on the array is selected by the name that it has.
+        say!("stripewise: {}", rename(&args.select, name)?);
+    }
     let mut assembled = args.select.assemble(Use::Start)?;
     if !args.select.readonly {
         assembled.take_back_named();

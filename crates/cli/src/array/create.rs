@@ -23,8 +23,9 @@ use stripewise_host::md::overlay::{Overlay, OverlayProblem};
 use stripewise_host::{HostError, MemberProblem};
 
 use super::flags::{DEVICES, FlagArgs};
+use super::name::{check_name, homehost};
 use super::size::UNITS;
-use super::{Size, host_error, hostname};
+use super::{Size, host_error};
 use crate::exit::{Exit, Impossible};
 
 /// mdadm's since 3.1.1.
@@ -32,7 +33,6 @@ const CHUNK_SECTORS_DEFAULT: u32 = 1024;
 /// What mdadm calls an array that has no name and is the first of its machine.
 const NAME_DEFAULT: &str = "0";
 /// Bytes of a version-1 name besides the zero that ends it.
-const NAME_BYTES_MAX: usize = 31;
 
 /// The options of `create`, mdadm's.
 #[derive(Debug, Args)]
@@ -286,20 +286,9 @@ impl CreateArgs {
         }
         let journal =
             present.next().map(|candidate| device(candidate, DeviceFlags::default())).transpose()?;
-        let homehost = match self.homehost.as_deref() {
-            None => hostname(),
-            Some("<none>" | "") => None,
-            Some(host) => Some(host.to_owned()),
-        };
+        let homehost = homehost(self.homehost.as_deref())?;
         let name = self.name.clone().unwrap_or_else(|| NAME_DEFAULT.to_owned());
-        if name.len() > NAME_BYTES_MAX || name.is_empty() || name.chars().any(char::is_control) {
-            let problem = format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters");
-            return Err(Impossible(format!("--name '{}': {problem}", name.escape_debug())).into());
-        }
-        if let Some(host) = homehost.as_deref().filter(|host| host.chars().any(char::is_control)) {
-            let problem = "a host's name has no control characters";
-            return Err(Impossible(format!("--homehost '{}': {problem}", host.escape_debug())).into());
-        }
+        check_name(&name)?;
         Ok(Request {
             plan,
             auto_bitmap: self.bitmap.is_none()

@@ -206,6 +206,16 @@ pub(crate) fn run(args: &GrowArgs) -> Result<Exit> {
     result.map_err(|error| in_use(&paths, &args.destroy).unwrap_or(error))
 }
 
+/// Gives an idle array a name, whatever its name is now; answers what was done.
+pub(super) fn rename(select: &SelectArgs, name: [u8; 32]) -> Result<String> {
+    let select = SelectArgs { name: None, force: false, ..select.clone() };
+    let found = select.find(Use::Write)?;
+    let paths = found.paths.clone();
+    let grown = grow(found, select.options(Use::Write), Change::Name(name), now()?, &select.destroy);
+    let grown = grown.map_err(|error| in_use(&paths, &select.destroy).unwrap_or_else(|| problem(error)))?;
+    Ok(said(&grown).trim_end().to_owned())
+}
+
 /// That another has a member, if so. What the superblocks of such an array say, as that a resync is due, is its own.
 fn in_use(paths: &[PathBuf], destroy: &[PathBuf]) -> Option<anyhow::Error> {
     let error = Candidate::open_all(paths, destroy).err()?;
@@ -314,6 +324,7 @@ fn said(grown: &Grown) -> String {
             }
             text
         }
+        Outcome::Name => format!("{count} members have the new name\n"),
         Outcome::Policy(Policy::Ppl) => format!("{count} members have a partial parity log now\n"),
         Outcome::Policy(Policy::Resync) if grown.assembled.has_given_up_journal => {
             format!("{count} members have no write journal any more\n")

@@ -12,6 +12,7 @@ pub(crate) mod grow;
 mod journaled;
 mod layers;
 pub(crate) mod manage;
+mod name;
 mod program;
 mod select;
 pub(crate) mod serve;

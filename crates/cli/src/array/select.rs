@@ -16,7 +16,7 @@ use super::journaled;
 use crate::exit::Impossible;
 
 /// Which members, and how they are taken.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SelectArgs {
     /// Members, in any order.
     #[arg(value_name = "MEMBER")]

@@ -67,11 +67,7 @@ impl Superblock1 {
     /// Sets the array's name as mdadm does: `host:name` where there is a host, `name` has no colon and both fit;
     /// otherwise the name, cut off after 31 bytes.
     pub fn set_name(&mut self, homehost: Option<&str>, name: &str) {
-        let joined = homehost.filter(|host| !name.contains(':') && host.len() + 1 + name.len() < 32);
-        let name = joined.map_or_else(|| name.to_owned(), |host| format!("{host}:{name}"));
-        let length = name.len().min(31);
-        self.set_name = [0; 32];
-        self.set_name[..length].copy_from_slice(&name.as_bytes()[..length]);
+        self.set_name = name_of(homehost, name);
     }
 
     /// What this device is to the array. A number without a role is a spare, as the kernel takes it.
@@ -183,4 +179,14 @@ impl Superblock1 {
     pub fn unsupported(&self) -> Option<Unsupported> {
         self.features.contains(Features::BITMAP_VERSIONED).then_some(Unsupported::ClusteredBitmap)
     }
+}
+
+/// A name as superblocks have it, put together as [`Superblock1::set_name`] does.
+pub fn name_of(homehost: Option<&str>, name: &str) -> [u8; 32] {
+    let joined = homehost.filter(|host| !name.contains(':') && host.len() + 1 + name.len() < 32);
+    let name = joined.map_or_else(|| name.to_owned(), |host| format!("{host}:{name}"));
+    let length = name.len().min(31);
+    let mut bytes = [0; 32];
+    bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+    bytes
 }

@@ -17,7 +17,7 @@ use crate::uuid::Uuid;
 
 pub(crate) use check::{check_chunk, check_layout};
 pub use features::Features;
-pub use meaning::{PplArea, Reshape, Unsupported};
+pub use meaning::{PplArea, Reshape, Unsupported, name_of};
 pub use numbers::number_anew;
 
 /// `MD_SB_MAGIC`: what every superblock of either version begins with.

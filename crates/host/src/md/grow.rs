@@ -10,6 +10,7 @@
 mod bitmap;
 mod cut_off;
 mod journal;
+mod name;
 mod policy;
 mod problem;
 mod reshape;
@@ -50,6 +51,8 @@ pub enum Change {
     },
     /// What makes it whole after a crash.
     Policy(Policy),
+    /// Its name, its host's before it, as superblocks have it.
+    Name([u8; 32]),
 }
 
 /// What makes a RAID-5 without a bitmap whole after a crash.
@@ -115,6 +118,8 @@ pub enum Outcome {
     },
     /// This.
     Policy(Policy),
+    /// The name that was asked for.
+    Name,
 }
 
 /// A change that was decided upon, and not yet made.
@@ -160,6 +165,7 @@ pub fn grow(
         }
         Change::Policy(policy) => policy::decide(&assembled, policy, update)?,
         Change::RaidDevices { asked, force } => slots::decide(&assembled, asked, force, update)?,
+        Change::Name(name) => name::decide(&assembled, name, update)?,
     };
     if let (Decision::Already, true) = (&decision, left_behind.is_empty()) {
         return Err(already(change, &assembled));
@@ -194,6 +200,7 @@ fn already(change: Change, assembled: &Assembled) -> GrowProblem {
         }
         Change::Policy(Policy::Resync) => GrowProblem::refused("the consistency policy is resync already"),
         Change::Policy(Policy::Ppl) => GrowProblem::refused("the consistency policy is ppl already"),
+        Change::Name(_) => GrowProblem::refused("the array has this name already; leave --update out"),
         Change::RaidDevices { asked, .. } => {
             GrowProblem::Refused(format!("the array has {asked} raid devices already"))
         }
