@@ -258,7 +258,7 @@ fn superblocks_of_all_versions_are_cleared_and_nothing_else_is() {
     let text = |name: &str| {
         String::from_utf8_lossy(&run(folder, &format!("examine {name}"), b"").stderr).into_owned()
     };
-    fs::write(folder.join("none.img"), [1; 1 << 20]).unwrap();
+    fs::write(folder.join("none.img"), vec![1; 1 << 20]).unwrap();
     let before = images(folder, &MEMBERS);
     // All or none: one of them has none.
     let said = refused(folder, "zero-superblock a.img none.img");

@@ -331,12 +331,12 @@ impl Array {
     /// array takes no more writes.
     ///
     /// # Errors
-    /// No `io_uring`, the last flush failed, or more members failed than the level survives.
+    /// No `io_uring`, the last flush failed, more members failed than the level survives, or the write journal did.
     pub fn close(&mut self) -> Result<(), HostError> {
         self.flush()?;
-        let mut has_failed = false;
+        let mut trouble = None;
         for index in 0..self.shards.len() {
-            has_failed |= self.on_shard(index, |shard, context| {
+            let found = self.on_shard(index, |shard, context| {
                 shard.stop(context.clock.now(), context);
                 loop {
                     while shard.step(context.clock.now(), context) {}
@@ -346,10 +346,11 @@ impl Array {
                     shard.sleep(None, context);
                 }
                 shard.release();
-                shard.is_array_failed()
+                shard.trouble()
             })?;
+            trouble = trouble.or(found);
         }
-        if has_failed { Err(HostError::Io(IoError::Lost)) } else { Ok(()) }
+        trouble.map_or(Ok(()), |error| Err(HostError::Io(error)))
     }
 
     /// Does something with the first shard, on the calling thread and without requests.

@@ -287,7 +287,7 @@ impl fmt::Display for MemberProblem {
                 f.write_str("permission denied; you need read and write access to the file and its folder")
             }
             Self::ReadOnly => {
-                f.write_str("the file system is read-only; choose a folder that you can write to")
+                f.write_str("the file system is read-only; choose another, or only read (--readonly), or keep writes elsewhere (--overlay)")
             }
             Self::NoRoom { bytes } => {
                 write!(f, "no room for {bytes} bytes; free space on the file system or use smaller members")

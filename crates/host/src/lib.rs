@@ -54,7 +54,7 @@ pub use nbd::{
     Detail, DriveServer, NbdServer, Observed, Observer, ServeConfig, ServeEvent, ServeReport, ServeStatus,
     Teller,
 };
-pub use report::{MemberCounts, Note, RunReport, TimedEvent};
+pub use report::{MemberCounts, MemberError, Note, RunReport, TimedEvent};
 pub use run::Payload;
 pub use signals::{IgnoredHangup, take_size_limit_as_error};
 pub use vhost::VhostDriveServer;

@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::error::HostError;
 use crate::flushes::{Flushes, Turn};
 use crate::members::{FileMember, Member, Route};
+use crate::report::MemberError;
 use op::{Region, RingOp, Step};
 
 /// Submissions gathered before the kernel is called.
@@ -34,6 +35,9 @@ const FILES_PER_MEMBER: i32 = 3;
 const LOOK_MAX: Nanos = Nanos::from_micros(50);
 /// The completion of the poll on the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
+
+/// How an I/O ended.
+type Ended = Result<(), MemberError>;
 
 /// The ring of one shard, used by one thread.
 pub(crate) struct Ring {
@@ -290,7 +294,7 @@ impl Ring {
     }
 
     /// Takes completions; tells `done` of each I/O that ended.
-    pub(crate) fn reap(&mut self, members: &[Arc<Member>], mut done: impl FnMut(MemberIndex, Tag, IoResult)) {
+    pub(crate) fn reap(&mut self, members: &[Arc<Member>], mut done: impl FnMut(MemberIndex, Tag, Ended)) {
         let mut batch_left = 0;
         while let Some(completion) = {
             let mut queue = self.uring.completion();
@@ -329,7 +333,7 @@ impl Ring {
                         file.end_write();
                     }
                     self.in_flight[member.index()] -= 1;
-                    done(member, op.tag, result);
+                    done(member, op.tag, result.map_err(|error| op.error(error)));
                     self.free.push(index);
                     if is_flush {
                         self.flush_called(member, result, members);
@@ -341,7 +345,7 @@ impl Ring {
         for (index, result) in self.answered.drain(..) {
             let op = &self.ops[index as usize];
             self.in_flight[op.member.index()] -= 1;
-            done(op.member, op.tag, result);
+            done(op.member, op.tag, result.map_err(|error| op.error(error)));
             self.free.push(index);
         }
         while self.in_kernel < IN_FLIGHT_MAX {
@@ -443,6 +447,26 @@ mod tests {
         assert_eq!(op.iovecs[2].iov_len, 7168);
         assert_eq!(op.iovecs[2].iov_base as usize, 1024);
         assert_eq!(op.advance(7168, &member), Some(Ok(())));
+    }
+
+    #[test]
+    fn an_error_is_of_the_sector_that_a_transfer_had_come_to() {
+        let (_file, member) = member();
+        let mut write = op(Step::Write, &[4096, 4096]);
+        assert_eq!(write.advance(4096, &member), None);
+        assert_eq!(write.advance(-libc::ENOSPC, &member), Some(Err(IoError::NoSpace)));
+        let said = |op: &RingOp, error| op.error(error).to_string();
+        assert_eq!(
+            said(&write, IoError::NoSpace),
+            "write at sector 8: no space left on the member's storage"
+        );
+        let of = |mode| said(&op(Step::Allocate(mode), &[]), IoError::Media);
+        assert_eq!(
+            of(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE),
+            "discard at sector 0: input/output error"
+        );
+        assert_eq!(of(libc::FALLOC_FL_ZERO_RANGE), "write of zeroes at sector 0: input/output error");
+        assert_eq!(said(&op(Step::Flush, &[]), IoError::Media), "flush: input/output error");
     }
 
     #[test]

@@ -6,14 +6,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use common::md::{MEMBER_BYTES, SUPERBLOCK_SECTOR, create_array, file, found, open, superblock};
+use stripewise_engine::array::members::Standing;
 use stripewise_engine::assembly::{Consistency, Journal, Options, StaleReason, Wanted};
+use stripewise_engine::io::{IoError, Op};
 use stripewise_engine::level::Level;
 use stripewise_format::journal::{BLOCK_BYTES, MetaBlock, Payload, Seed};
 use stripewise_format::placement;
 use stripewise_format::superblock_1::{Features, Role, Superblock1};
 use stripewise_host::md::assemble::{AssembleError, Assembled, Selection, find};
 use stripewise_host::md::journal::Pending;
-use stripewise_host::{Access, Array};
+use stripewise_host::{Access, Array, HostError};
 
 const TAIL: u64 = 16;
 
@@ -191,4 +193,29 @@ fn a_journal_without_a_slot_may_be_shorter_than_the_members() {
     let assembled = follow(&paths).unwrap();
     assert_eq!(assembled.assembly.journal, Some(Journal::Device { candidate: 4 }));
     assert_eq!(read(&assembled), NEW);
+}
+
+#[test]
+fn an_array_whose_journal_failed_is_broken_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = array(folder.path());
+    let mut config = follow(&paths).unwrap().config(false, |_| Access::ReadWrite).unwrap();
+    config.volume.sync.start = false;
+    let mut array = Array::open(config).unwrap();
+    array.write_at(0, &[1; BLOCK_BYTES]).unwrap();
+    assert!(!array.status().is_broken && !array.status().has_journal_failed);
+    file(&paths[4]).set_len(0).unwrap();
+    array.write_at(8, &[2; BLOCK_BYTES]).unwrap_err();
+    let status = array.status();
+    assert!(status.is_broken && status.has_journal_failed, "{status:?}");
+    let journal = status.members.iter().find(|member| member.path.as_ref() == Some(&paths[4])).unwrap();
+    assert_eq!(journal.standing, Standing::Journal, "the superblocks go on naming it");
+    let why = journal.error.unwrap();
+    assert_eq!((why.op, why.error), (Op::Write, IoError::Gone), "{why}");
+    assert!(status.members.iter().filter(|member| member.error.is_some()).count() == 1, "{status:?}");
+    let mut bytes = [0; BLOCK_BYTES];
+    array.read_at(0, &mut bytes).unwrap();
+    assert!(bytes == [1; BLOCK_BYTES]);
+    let closed = array.close();
+    assert!(matches!(closed, Err(HostError::Io(IoError::ReadOnly))), "{closed:?}");
 }

@@ -378,7 +378,7 @@ fn a_member_that_does_not_come_back_for_what_it_says_of_the_array_is_told_so() {
     });
     let refused = array.manage(&add(&members[1], AddHow::ReAdd)).unwrap_err().to_string();
     let whole = half * 2;
-    assert!(refused.contains(&format!("size is {half}; the array's says {whole}")), "{refused}");
+    assert!(refused.contains(&format!("size in sectors is {half}; the array's says {whole}")), "{refused}");
     array.close().unwrap();
 }
 

@@ -247,15 +247,17 @@ fn a_failed_array_answers_errors_and_goes_on_serving() {
     let server = NbdServer::bind(config).unwrap();
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| server.serve(&mut array));
-        let mut clients = [Client::new(&path), Client::new(&path)];
+        let (mut clients, mut writes) = ([Client::new(&path), Client::new(&path)], Vec::new());
         for client in &mut clients {
             assert_eq!(client.read(0, 4096), [0; 4096], "the first chunk is on the member that works");
             assert_eq!(client.simple(READ, 65536, 512), 5);
+            writes.push(client.simple(ZEROES, 0, 4096));
             assert_eq!(client.simple(FLUSH, 0, 0), 5);
         }
         stop.store(true, Ordering::Relaxed);
         let ended = serving.join().unwrap();
         assert!(matches!(ended, Err(HostError::Io(_))), "the last flush fails: {ended:?}");
+        assert_eq!(writes, [5, 5], "clients may write: it is an error, and no refusal");
     });
 }
 
@@ -352,25 +354,68 @@ fn told_of_losses(shards: u32) -> Vec<String> {
     told.iter().map(|line| line.replace(&folder, "")).collect()
 }
 
+/// The line without what was asked for and where, which depends on who comes first.
+fn without_place(line: &str) -> String {
+    let Some((before, after)) = line.split_once(" at sector ") else { return line.to_owned() };
+    let before = before.trim_end_matches("read").trim_end_matches("write");
+    format!("{before}I/O{}", after.trim_start_matches(|c: char| c.is_ascii_digit()))
+}
+
 #[test]
 fn the_loss_of_a_member_and_of_the_array_is_told_once() {
+    const WHY: &str = "(I/O: it does not answer, or was cut short)";
     for shards in [1, 3] {
-        let mut told = told_of_losses(shards);
+        let mut told: Vec<String> = told_of_losses(shards).iter().map(|line| without_place(line)).collect();
         assert_eq!(
             told.remove(0),
-            "member2 failed and is out of use: the array is degraded (2 of 3 members)",
+            format!("member2 failed and is out of use {WHY}: the array is degraded (2 of 3 members)"),
             "{shards} shards"
         );
         told.sort();
         assert_eq!(
             told,
             [
-                "member0 failed and is out of use: the array has failed (1 of 3 members)",
+                &format!("member0 failed and is out of use {WHY}: the array has failed (1 of 3 members)"),
                 "more members are lost than the array survives: writes are refused from now on",
             ],
             "{shards} shards"
         );
     }
+}
+
+#[test]
+fn members_that_fail_at_once_are_told_of_with_one_count() {
+    // In memory, I/O is carried out at once: both fail before anything is told.
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().join("nbd.sock");
+    let volume = volume(Level::Raid5, Layout::default_of(Level::Raid5), 4, 128, 16 << 10);
+    let mut array = Array::open(ArrayConfig::new(volume, files(folder.path(), 4, 16 << 10))).unwrap();
+    let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    let lines = Arc::clone(&told);
+    let config = ServeConfig {
+        socket: Some(path.clone()),
+        stop: Arc::clone(&stop),
+        tell: Some(Arc::new(move |event: &ServeEvent| lines.lock().unwrap().push(event.to_string()))),
+        ..ServeConfig::default()
+    };
+    let server = NbdServer::bind(config).unwrap();
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| server.serve(&mut array));
+        let mut client = Client::new(&path);
+        // The block written, and its parity.
+        for member in ["member0", "member3"] {
+            let file = std::fs::File::options().write(true).open(folder.path().join(member)).unwrap();
+            file.set_len(0).unwrap();
+        }
+        let answer = client.simple(ZEROES, 0, 4096);
+        stop.store(true, Ordering::Relaxed);
+        serving.join().unwrap().unwrap_err();
+        assert_eq!(answer, 5);
+    });
+    let told = told.lock().unwrap();
+    let failed: Vec<&String> = told.iter().filter(|line| line.contains("out of use")).collect();
+    assert_eq!(failed.len(), 2, "{told:?}");
+    assert!(failed.iter().all(|line| line.ends_with(": the array has failed (2 of 4 members)")), "{told:?}");
 }
 
 #[test]

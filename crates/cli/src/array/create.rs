@@ -32,7 +32,6 @@ use crate::exit::{Exit, Impossible};
 const CHUNK_SECTORS_DEFAULT: u32 = 1024;
 /// What mdadm calls an array that has no name and is the first of its machine.
 const NAME_DEFAULT: &str = "0";
-/// Bytes of a version-1 name besides the zero that ends it.
 
 /// The options of `create`, mdadm's.
 #[derive(Debug, Args)]

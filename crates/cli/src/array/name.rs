@@ -5,6 +5,7 @@ use stripewise_format::superblock_1::name_of;
 use super::hostname;
 use crate::exit::Impossible;
 
+/// Bytes of a version-1 name besides the zero that ends it.
 const NAME_BYTES_MAX: usize = 31;
 
 /// Refuses a name that superblocks do not hold whole.

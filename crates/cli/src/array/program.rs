@@ -39,7 +39,14 @@ pub(crate) struct Alert {
 impl Alert {
     /// What it is told of an event; nothing of those that do not concern the array.
     pub(crate) fn of(happened: &ServeEvent) -> Option<Self> {
-        let ServeEvent::Array { event, member, mismatch_sectors, .. } = happened else { return None };
+        let (event, member, mismatch_sectors) = match happened {
+            ServeEvent::Array { event, member, mismatch_sectors, .. } => (event, member, mismatch_sectors),
+            ServeEvent::MemberError { member, .. } => {
+                let about = member.as_ref().map(|path| path.display().to_string());
+                return Some(Self { event: "MemberError", about, message: happened.to_string() });
+            }
+            ServeEvent::MountInUse { .. } => return None,
+        };
         let path = || member.as_ref().map(|path| path.display().to_string());
         let (event, about) = match event {
             ArrayEvent::MemberFailed { .. } => ("Fail", path()),
@@ -154,7 +161,9 @@ fn run(program: &Path, array: &str, alert: &Alert, voice: &Voice) {
 
 #[cfg(test)]
 mod tests {
+    use stripewise_engine::io::{IoError, Op};
     use stripewise_engine::units::{SectorRange, Slot};
+    use stripewise_host::MemberError;
 
     use super::*;
 
@@ -166,6 +175,7 @@ mod tests {
         let member = member.map(PathBuf::from);
         let alert = Alert::of(&ServeEvent::Array {
             event,
+            cause: None,
             member,
             working: 2,
             slots: 3,
@@ -196,6 +206,13 @@ mod tests {
             assert_eq!(told(event, Some("b.img"), mismatches), Some((name, about.to_owned())));
         }
         assert_eq!(told(ArrayEvent::SyncStarted(SyncAction::Idle), None, 0), None);
+        let error = MemberError { op: Op::Write, sector: Some(8), error: IoError::NoSpace };
+        let first = ServeEvent::MemberError { slot, member: Some("b.img".into()), error };
+        let alert = Alert::of(&first).unwrap();
+        assert_eq!((alert.event, alert.about.as_deref()), ("MemberError", Some("b.img")));
+        assert!(
+            alert.message.starts_with("b.img had an error") && alert.message.contains(&error.to_string())
+        );
         assert_eq!(Alert::of(&ServeEvent::MountInUse { folder: PathBuf::from("m") }), None);
     }
 

@@ -6,7 +6,8 @@ use super::tests::{FORCE, RUN, array, change, change_all};
 use super::{AssemblyError, Candidate, Consistency, Journal, Options, StaleReason, assemble};
 use crate::level::Level;
 
-const READ: Options = Options { run: false, force: false, readonly: true, forgets_bitmap: false, raid0_layout: None };
+const READ: Options =
+    Options { run: false, force: false, readonly: true, forgets_bitmap: false, raid0_layout: None };
 
 /// Three members and their journal, device 3, which is the last.
 fn journaled() -> Vec<Candidate> {

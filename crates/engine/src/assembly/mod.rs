@@ -37,6 +37,7 @@ use crate::units::Slot;
 
 /// What the user asks for beyond the members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each permission of the caller's")]
 pub struct Options {
     /// Start although members are missing that the superblocks expect (mdadm's `--run`).
     pub run: bool,

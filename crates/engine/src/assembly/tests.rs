@@ -15,8 +15,10 @@ use crate::units::Slot;
 
 const SIZE: u64 = 4096;
 const OFFSET: u64 = 2048;
-pub(super) const FORCE: Options = Options { run: true, force: true, readonly: false, forgets_bitmap: false, raid0_layout: None };
-pub(super) const RUN: Options = Options { run: true, force: false, readonly: false, forgets_bitmap: false, raid0_layout: None };
+pub(super) const FORCE: Options =
+    Options { run: true, force: true, readonly: false, forgets_bitmap: false, raid0_layout: None };
+pub(super) const RUN: Options =
+    Options { run: true, force: false, readonly: false, forgets_bitmap: false, raid0_layout: None };
 
 /// The members of a clean array at ten events.
 pub(super) fn array(level: Level, members: u16) -> Vec<Candidate> {

@@ -337,6 +337,13 @@ impl Volume {
         self.core.has_failed
     }
 
+    /// Whether the write journal had an error, for which the array takes no more writes ([`JournalFailed`]).
+    ///
+    /// [`JournalFailed`]: crate::io::ArrayEvent::JournalFailed
+    pub fn has_journal_failed(&self) -> bool {
+        self.core.journal.as_ref().is_some_and(|journal| journal.has_failed)
+    }
+
     /// Names the superblock of a member that the next command adds. Nothing is written by it.
     pub fn introduce(&mut self, member: MemberIndex, metadata: MemberMetadata) {
         if let Machine::Parity(parity) = &mut self.machine {

@@ -345,11 +345,11 @@ impl Session {
     }
 }
 
-/// What the kernel is told of the engine's error. The file is as large as it is, so that there is never no space.
+/// What the kernel is told of the engine's error. The file is as large as it is, so that there is never no space. Of one that is mounted
+/// read-only no write comes this far: an array that takes no more writes has an error.
 fn errno_of(error: IoError) -> i32 {
     match error {
-        IoError::Media | IoError::Gone | IoError::Lost | IoError::NoSpace => libc::EIO,
+        IoError::Media | IoError::Gone | IoError::Lost | IoError::NoSpace | IoError::ReadOnly => libc::EIO,
         IoError::Range => libc::EINVAL,
-        IoError::ReadOnly => libc::EROFS,
     }
 }

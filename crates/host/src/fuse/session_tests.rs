@@ -378,6 +378,8 @@ fn writes_are_judged_by_place_size_and_how_the_file_is_open() {
     assert_eq!(parts(&sync).0, Op::Flush);
     rig.finish(sync, Err(IoError::Lost));
     assert_eq!(rig.answer(), Some((libc::EIO, 7, Vec::new())));
+    rig.finish(durable, Err(IoError::ReadOnly));
+    assert_eq!(rig.answer(), Some((libc::EIO, 7, Vec::new())), "it is not mounted read-only");
     rig.export.read_only = true;
     assert_eq!(rig.refusal(opcode::WRITE, FILE, &writing(0, &[1; 512], 0)), libc::EROFS);
     assert_eq!(rig.refusal(opcode::FSYNC, FILE, &[0; 16]), 0);

@@ -9,6 +9,7 @@ use stripewise_engine::metadata::MemberMetadata;
 use stripewise_engine::units::{MemberIndex, Slot};
 
 use crate::layers::CacheStatus;
+use crate::report::MemberError;
 use crate::shard::Shard;
 
 /// A member as it stands.
@@ -22,6 +23,8 @@ pub struct MemberStatus {
     pub filled_sectors: Option<u64>,
     /// What its superblock says; as it was left, of a failed one. None for arrays that keep none.
     pub metadata: Option<MemberMetadata>,
+    /// The error for which it is out of use; none where it is in use, or failed by command.
+    pub error: Option<MemberError>,
 }
 
 /// An array as it stands.
@@ -33,6 +36,8 @@ pub struct ArrayStatus {
     pub failed: Vec<Slot>,
     /// It takes no more writes, for errors or members lost.
     pub is_broken: bool,
+    /// It does so because its write journal failed, which is [`Standing::Journal`] all the same.
+    pub has_journal_failed: bool,
     /// Its own work; none for levels without redundancy.
     pub sync: Option<SyncStatus>,
     /// Bounds of its speed.
@@ -58,20 +63,28 @@ impl Shard {
         superblocks.resize(self.members().len().max(superblocks.len()), None);
         let members = self.members().iter().zip(superblocks).enumerate().filter_map(|(index, place)| {
             let (member, metadata) = place;
-            let standing = volume.standing(MemberIndex(index as u16));
+            let index = MemberIndex(index as u16);
+            let standing = volume.standing(index);
             let filled_sectors = match standing {
                 Standing::InSlot(slot) => volume.recovered_sectors(slot),
                 Standing::Replacement(slot) => volume.replaced_sectors(slot),
                 _ => None,
             };
+            let is_out = match standing {
+                Standing::Failed => true,
+                Standing::Journal => volume.has_journal_failed(),
+                _ => false,
+            };
+            let error = self.last_error(index).filter(|_| is_out);
             let path = member.path().map(std::borrow::ToOwned::to_owned);
             let is_there = path.is_some() && standing != Standing::Absent;
-            is_there.then_some(MemberStatus { path, standing, filled_sectors, metadata })
+            is_there.then_some(MemberStatus { path, standing, filled_sectors, metadata, error })
         });
         ArrayStatus {
             members: members.collect(),
             failed: self.failed_slots(),
             is_broken: self.is_array_failed(),
+            has_journal_failed: volume.has_journal_failed(),
             sync: volume.sync_status(),
             speed: Some(volume.speed_limits()),
             lost: volume.lost_ranges(),

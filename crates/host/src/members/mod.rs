@@ -21,7 +21,7 @@ mod view;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use stripewise_engine::io::{IoError, IoResult};
+use stripewise_engine::io::{Area, IoError, IoResult};
 use stripewise_engine::units::SECTOR_BYTES;
 
 pub(crate) use caches::Caches;
@@ -97,6 +97,15 @@ impl Member {
             Self::Missing | Self::Memory(_) => return Err(IoError::Gone),
         };
         result.map_err(io_error)
+    }
+
+    /// The sector of the device that its data begin at.
+    pub(crate) fn data_sector(&self) -> u64 {
+        match self {
+            Self::File(file) => file.data_offset_bytes() / SECTOR_BYTES,
+            Self::Overlay(overlay) => overlay.start_bytes(Area::Data) / SECTOR_BYTES,
+            Self::Missing | Self::Memory(_) => 0,
+        }
     }
 
     /// Where it is, if it has a place.

@@ -110,10 +110,10 @@ fn sectors(raw: &RawRequest, export: &Export, beyond: Errno) -> Result<SectorRan
 /// What a client is told of the engine's error.
 pub(crate) fn errno_of(error: IoError) -> Errno {
     match error {
-        IoError::Media | IoError::Gone | IoError::Lost => Errno::Io,
+        // Nothing that an export announces as read-only comes this far: an array that takes no more writes is no fault of the client.
+        IoError::Media | IoError::Gone | IoError::Lost | IoError::ReadOnly => Errno::Io,
         IoError::NoSpace => Errno::NoSpace,
         IoError::Range => Errno::Invalid,
-        IoError::ReadOnly => Errno::Perm,
     }
 }
 

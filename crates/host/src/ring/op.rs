@@ -1,13 +1,14 @@
 //! One I/O of a ring: its submissions, and what their results mean.
 
 use io_uring::{opcode, squeue, types};
-use stripewise_engine::io::{IoError, IoResult, Tag};
-use stripewise_engine::units::MemberIndex;
+use stripewise_engine::io::{IoError, IoResult, Op, Tag};
+use stripewise_engine::units::{MemberIndex, SECTOR_BYTES};
 
 use crate::buffers::{Mapping, ZEROES_BYTES};
 use crate::error::io_error_from_errno;
 use crate::iovecs;
 use crate::members::{FileMember, Route};
+use crate::report::MemberError;
 
 /// Attempts at an I/O that ends in `EAGAIN` or `EINTR`.
 pub(super) const RETRIES_MAX: u32 = 1000;
@@ -122,6 +123,20 @@ impl RingOp {
                 opcode::Writev::new(fd, iovecs.as_ptr(), count).offset(self.offset).rw_flags(flags).build()
             }
         }
+    }
+
+    /// The error that it ended with, where it had come to.
+    #[cold]
+    pub(super) fn error(&self, error: IoError) -> MemberError {
+        let op = match self.step {
+            Step::Read => Op::Read,
+            Step::Write => Op::Write,
+            Step::Flush => Op::Flush,
+            Step::Allocate(mode) if mode & libc::FALLOC_FL_PUNCH_HOLE != 0 => Op::Discard,
+            Step::Allocate(_) | Step::Zeroes => Op::WriteZeroes,
+        };
+        let sector = (op != Op::Flush).then_some(self.offset / SECTOR_BYTES);
+        MemberError { op, sector, error }
     }
 
     /// Takes note of a submission's result; answers the I/O's result, or nothing if it must go on.

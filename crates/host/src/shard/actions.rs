@@ -11,7 +11,7 @@ use super::{Context, Shard, TURN_SECTORS};
 use crate::delayed::{DelayedRead, DelayedReads};
 use crate::mailbox::Message;
 use crate::members::Member;
-use crate::report::{MemberCounts, TimedEvent};
+use crate::report::{MemberCounts, MemberError, TimedEvent};
 
 /// Inputs handled in the middle of a queue of actions: the answers of a stripe's members, not those of a recovery that
 /// goes on and on.
@@ -49,6 +49,10 @@ impl Shard {
 
     pub(super) fn handle(&mut self, input: Input, now: Instant, context: &Context<'_>) {
         let mut queue = self.queues.pop().unwrap_or_default();
+        let cause = match input {
+            Input::IoDone { tag, result: Err(_) } => self.heed(tag),
+            _ => None,
+        };
         self.stack.handle(now, input, &mut queue);
         self.depth += 1;
         for action in &queue.actions {
@@ -67,7 +71,7 @@ impl Shard {
                     self.answer(origin, result);
                 }
                 Action::Replied { reply, .. } => self.reply = Some(*reply),
-                Action::Event(event) => self.note(*event, now),
+                Action::Event(event) => self.note(*event, cause, now),
             }
         }
         self.depth -= 1;
@@ -201,11 +205,15 @@ impl Shard {
                 return;
             }
         };
+        if let Err(error) = result {
+            let data_sector = self.members[io.member.index()].data_sector();
+            self.errors.came(io.tag, io.member, MemberError::of(io, data_sector, error));
+        }
         self.counts[io.member.index()].end(result);
         self.completions.push_back(Input::IoDone { tag: io.tag, result });
     }
 
-    pub(super) fn note(&mut self, event: ArrayEvent, now: Instant) {
+    pub(super) fn note(&mut self, event: ArrayEvent, cause: Option<MemberError>, now: Instant) {
         if let ArrayEvent::MemberFailed { slot } = event {
             // A failure heard of from another shard has been noted there.
             let is_known = std::mem::replace(&mut self.failed[slot.index()], true);
@@ -217,7 +225,7 @@ impl Shard {
                 outbox.push(Message::Failed(slot));
             }
         }
-        self.events.push(TimedEvent { at: now, event });
+        self.events.push(TimedEvent { at: now, event, cause });
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod actions;
 mod bytes;
+mod errors;
 mod fused;
 #[cfg(test)]
 mod fused_tests;
@@ -30,6 +31,7 @@ use stripewise_engine::volume::{Volume, VolumeConfig};
 
 pub(crate) use bytes::Bytes;
 use bytes::{Buffers, Entry, Origin};
+use errors::MemberErrors;
 use fused::Fused;
 
 use crate::buffers::{Arena, Mapping, Pages, Zeroes};
@@ -101,6 +103,7 @@ pub(crate) struct Shard {
     /// Of requests that ended, until who asked has looked.
     pub(crate) loans: Loans,
     pub(crate) counts: Vec<MemberCounts>,
+    errors: MemberErrors,
     pub(crate) events: Vec<TimedEvent>,
 }
 
@@ -144,6 +147,7 @@ impl Shard {
             ended: VecDeque::new(),
             loans: Loans::default(),
             counts: vec![MemberCounts::default(); members.len()],
+            errors: MemberErrors::default(),
             events: Vec::new(),
         };
         shard.look_at_members();
@@ -324,6 +328,7 @@ impl Shard {
 
     /// Carries out an administrator's command that is answered at once.
     pub(crate) fn admin(&mut self, command: AdminCommand, now: Instant, context: &Context<'_>) -> AdminReply {
+        self.heed_command(&command);
         self.handle(Input::Admin { id: 0, command }, now, context);
         self.reply.take().unwrap_or(AdminReply::Done)
     }
@@ -354,6 +359,7 @@ impl Shard {
         self.members[index] = Arc::new(member);
         self.look_at_members();
         let place = MemberIndex(index as u16);
+        self.errors.forget(place);
         if let Some(ring) = &mut self.ring {
             ring.admit(place);
         }
@@ -392,9 +398,15 @@ impl Shard {
         self.reply.take()
     }
 
-    /// Whether more is lost than the level survives.
+    /// Whether it takes no more writes, for errors or members lost.
     pub(crate) fn is_array_failed(&self) -> bool {
-        self.volume().has_failed()
+        self.volume().has_failed() || self.volume().has_journal_failed()
+    }
+
+    /// Why the array cannot be left as one that is whole, if it cannot.
+    pub(crate) fn trouble(&self) -> Option<IoError> {
+        let journal = self.volume().has_journal_failed().then_some(IoError::ReadOnly);
+        if self.volume().has_failed() { Some(IoError::Lost) } else { journal }
     }
 
     /// Takes the messages of the other shards.
@@ -507,9 +519,13 @@ impl Shard {
     }
 
     fn reap(&mut self) {
-        let Self { ring: Some(ring), members, completions, counts, .. } = self else { return };
-        ring.reap(members, |slot, tag, result| {
-            counts[slot.index()].end(result);
+        let Self { ring: Some(ring), members, completions, counts, errors, .. } = self else { return };
+        ring.reap(members, |member, tag, result| {
+            if let Err(error) = result {
+                errors.came(tag, member, error);
+            }
+            let result = result.map_err(|error| error.error);
+            counts[member.index()].end(result);
             completions.push_back(Input::IoDone { tag, result });
         });
         if !self.closing.is_empty() {

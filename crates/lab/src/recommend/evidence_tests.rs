@@ -139,6 +139,26 @@ fn a_default_that_is_tied_with_the_best_is_left_as_it_is() {
 }
 
 #[test]
+fn commands_of_linux_from_figures_of_this_engine_are_told() {
+    let cells: Vec<CellResult> = (0..3)
+        .flat_map(|r| [cell("read", "", "64K", r, 1000 + u64::from(r)), cell("read", "", "128K", r, 500)])
+        .collect();
+    let values = ["64K", "128K"].map(str::to_owned);
+    let weights = Weights::default();
+    for (policy, is_told) in [("stripewise", true), ("linux-6.1", false)] {
+        let fixed = BTreeMap::from(
+            [("level", "raid5"), ("policy", policy)].map(|(k, v)| (k.to_owned(), v.to_owned())),
+        );
+        let judged = recommend(
+            &cells,
+            &Question { subject: "chunk", values: &values, fixed: &fixed, weights: &weights },
+        );
+        assert_eq!(judged.recommendation.commands.len(), 1);
+        assert_eq!(judged.notes.iter().any(|note| note.contains("policy stripewise")), is_told, "{policy}");
+    }
+}
+
+#[test]
 fn of_equal_values_the_default_is_taken_and_else_the_smallest_in_any_order() {
     for upper in [["256", "1024", "4096"], ["4096", "1024", "256"], ["1024", "4096", "256"]] {
         let values = [("17", 500_000)].into_iter().chain(upper.map(|n| (n, 1_000_000)));

@@ -66,6 +66,10 @@ struct Scored {
     ratio: Interval,
 }
 
+/// What is said where the commands are of another system than the evidence.
+const OTHER_POLICY: &str = "The array followed the policy stripewise, this engine's own, and the commands are of Linux's md: name its \
+                            policy, such as policy = \"linux-6.1\" in [rig], to compare values under that.";
+
 /// Subjects that decide how large an array is.
 const SIZES: [&str; 4] = ["level", "raid_devices", "layout", "drive"];
 
@@ -117,6 +121,8 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
     if apply::leave_bitmap_open(&recommendation.commands) {
         notes.push(bitmap::LEFT_OPEN.to_owned());
     }
+    let is_of_md = question.fixed.get("policy").is_none_or(|policy| policy != "stripewise");
+    notes.extend((!is_of_md && !recommendation.commands.is_empty()).then(|| OTHER_POLICY.to_owned()));
     Judgement { recommendation, notes }
 }
 

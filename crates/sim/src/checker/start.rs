@@ -183,7 +183,8 @@ impl ArrayPlan {
     /// Whether a device that is out of the array misses no more of a slot than the bitmap says.
     pub fn is_re_addable(&self, devices: &[Option<&MemberStorage>], device: usize, slot: Slot) -> bool {
         let found = Found::of(self, devices);
-        let options = Options { run: true, force: true, readonly: true, forgets_bitmap: false, raid0_layout: None };
+        let options =
+            Options { run: true, force: true, readonly: true, forgets_bitmap: false, raid0_layout: None };
         assemble(&found.candidates, options).is_ok_and(|assembly| {
             assembly.stale.iter().any(|s| found.owners[s.candidate] == device && s.re_addable == Some(slot))
         })

@@ -70,6 +70,7 @@ mod tests {
         let hear = |event| {
             checks.hear(&ServeEvent::Array {
                 event,
+                cause: None,
                 member: None,
                 working: 2,
                 slots: 2,

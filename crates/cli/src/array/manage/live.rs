@@ -10,7 +10,7 @@ use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::Slot;
 use stripewise_format::device_flags::DeviceFlags;
 use stripewise_host::md::assemble::Assembled;
-use stripewise_host::{ArrayStatus, ServeStatus};
+use stripewise_host::{ArrayStatus, MemberStatus, ServeStatus};
 
 use super::checks::Checks;
 use super::found::{is_cut, places, range_json};
@@ -37,6 +37,7 @@ pub(crate) fn document(
     if now.is_some() {
         correct(&mut value, array);
     }
+    name_errors(&mut value, array);
     value["server"] = serde_json::from_str(&status.to_json()).unwrap_or_default();
     value["cache"] = status.cache_json();
     value["sync"] = array.sync.as_ref().map_or(Value::Null, |sync| sync_json(sync, array));
@@ -146,6 +147,33 @@ fn correct(value: &mut Value, array: &ArrayStatus) {
     let (total, before) = (count("total_devices"), count("failed_devices"));
     value["failed_devices"] = (before + failed).into();
     value["total_devices"] = (total + failed).into();
+    if array.has_journal_failed {
+        fail_journal(value);
+    }
+}
+
+/// The superblocks go on naming a journal that failed.
+fn fail_journal(value: &mut Value) {
+    let devices = value["devices"].as_array_mut();
+    let Some(row) = devices.and_then(|rows| rows.iter_mut().find(|row| row["state"] == "journal")) else {
+        return;
+    };
+    row["state"] = "faulty journal".into();
+    let count = |field: &str| value[field].as_u64().unwrap_or(0);
+    let (working, failed) = (count("working_devices"), count("failed_devices"));
+    value["working_devices"] = working.saturating_sub(1).into();
+    value["failed_devices"] = (failed + 1).into();
+}
+
+/// Says of each device for which error it is out of use.
+fn name_errors(value: &mut Value, array: &ArrayStatus) {
+    for row in value["devices"].as_array_mut().into_iter().flatten() {
+        let of_row = |member: &&MemberStatus| {
+            member.path.as_ref().is_some_and(|path| row["path"] == path.display().to_string())
+        };
+        let error = array.members.iter().find(of_row).and_then(|member| member.error);
+        row["error"] = error.map_or(Value::Null, |error| error.to_string().into());
+    }
 }
 
 /// Whether another device has a number: with 0.90 it is the slot's, and goes to the member that takes the slot.
@@ -188,12 +216,13 @@ pub(crate) fn sync_json(sync: &SyncStatus, array: &ArrayStatus) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use stripewise_engine::io::{IoError, Op};
     use stripewise_engine::metadata::MemberMetadata;
     use stripewise_format::level::Level;
     use stripewise_format::superblock::Superblock;
     use stripewise_format::superblock_1::Superblock1;
     use stripewise_format::uuid::Uuid;
-    use stripewise_host::MemberStatus;
+    use stripewise_host::MemberError;
 
     use super::*;
 
@@ -209,6 +238,7 @@ mod tests {
             standing: Standing::Failed,
             filled_sectors: None,
             metadata: Some(MemberMetadata { superblock: superblock(number), sector: 8, bad_blocks: None }),
+            error: None,
         };
         let array = ArrayStatus { members: vec![failed(0), failed(3)], ..ArrayStatus::default() };
         let mut value = json!({"devices": [{"number": 0, "slot": 0, "path": "m5", "state": "active sync"}]});
@@ -216,6 +246,36 @@ mod tests {
         let numbers: Vec<&Value> =
             value["devices"].as_array().unwrap().iter().map(|row| &row["number"]).collect();
         assert_eq!(numbers, [&json!(0), &Value::Null, &json!(3)]);
+    }
+
+    #[test]
+    fn a_journal_that_failed_is_faulty_and_counted_and_the_array_broken() {
+        let error = MemberError { op: Op::Write, sector: Some(8), error: IoError::Gone };
+        let journal = MemberStatus {
+            path: Some("j".into()),
+            standing: Standing::Journal,
+            filled_sectors: None,
+            metadata: None,
+            error: Some(error),
+        };
+        let array = ArrayStatus {
+            members: vec![journal],
+            is_broken: true,
+            has_journal_failed: true,
+            ..ArrayStatus::default()
+        };
+        let mut value = json!({
+            "state": ["clean"], "working_devices": 2, "failed_devices": 0, "total_devices": 2,
+            "devices": [{"slot": 0, "path": "a", "state": "active sync"}, {"slot": null, "path": "j", "state": "journal"}],
+        });
+        correct(&mut value, &array);
+        name_errors(&mut value, &array);
+        assert_eq!(value["state"], json!(["clean", "broken"]));
+        assert_eq!(value["devices"][1]["state"], "faulty journal");
+        let errors = [0, 1].map(|row| value["devices"][row]["error"].clone());
+        assert_eq!(errors, [Value::Null, error.to_string().into()]);
+        let counts = ["working_devices", "failed_devices", "total_devices"].map(|count| value[count].clone());
+        assert_eq!(counts, [1, 1, 2].map(Value::from));
     }
 
     #[test]

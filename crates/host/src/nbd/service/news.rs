@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use stripewise_engine::io::{ArrayEvent, SyncAction};
-use stripewise_engine::units::Slot;
+use stripewise_engine::units::{MemberIndex, Slot};
 
 use super::super::news::ServeEvent;
 use super::Service;
 use crate::members::Member;
-use crate::report::TimedEvent;
+use crate::report::{MemberError, TimedEvent};
 use crate::shard::Shard;
 
 /// How the array was when the owner was told of it last.
@@ -17,12 +17,15 @@ use crate::shard::Shard;
 pub(super) struct Told {
     /// The members' paths, by slot: one that failed has left its slot.
     paths: Vec<Option<PathBuf>>,
+    /// The members, by slot.
+    members: Vec<Option<MemberIndex>>,
 }
 
 impl Told {
     /// Takes note of who is in which slot.
     pub(super) fn look(&mut self, shard: &Shard) {
         self.paths = slots(shard).map(|slot| path_of(shard, slot)).collect();
+        self.members = slots(shard).map(|slot| shard.volume().member_of(slot)).collect();
     }
 }
 
@@ -31,6 +34,11 @@ impl Service<'_> {
     pub(super) fn tell(&mut self) {
         let shared = self.shared;
         let Some(tell) = &shared.config.tell else { return };
+        for (slot, error) in self.shard.take_first_errors() {
+            if self.is_first_with(slot) {
+                tell(&ServeEvent::MemberError { slot, member: path_of(self.shard, slot), error });
+            }
+        }
         if self.shard.events.is_empty() {
             return;
         }
@@ -38,14 +46,11 @@ impl Service<'_> {
         let is_whole = |slot: &Slot| {
             shard.volume().member_of(*slot).is_some() && shard.volume().recovered_sectors(*slot).is_none()
         };
-        let (working_now, all) = (slots(shard).filter(is_whole).count(), slots(shard).count());
-        let is_failure = |happened: &&TimedEvent| matches!(happened.event, ArrayEvent::MemberFailed { .. });
-        // As many as there were before what happened since.
-        let mut working = working_now + shard.events.iter().filter(is_failure).count();
-        let is_lost = shard.is_array_failed();
+        // Both after all that happened since: several may have failed at once.
+        let (working, slots) = (slots(shard).filter(is_whole).count(), slots(shard).count());
+        let is_lost = shard.volume().has_failed();
         for happened in &shard.events {
             let event = happened.event;
-            working -= usize::from(is_failure(&happened));
             let member = match event {
                 ArrayEvent::MemberFailed { slot } => self.told.paths[slot.index()].clone(),
                 ArrayEvent::LastCopyKept { slot }
@@ -60,12 +65,35 @@ impl Service<'_> {
                 _ => 0,
             };
             if self.shared.dealt.len() == 1 || self.is_first_to_say(event) {
-                let working = working.min(all);
-                tell(&ServeEvent::Array { event, member, working, slots: all, is_lost, mismatch_sectors });
+                let cause = self.cause(happened);
+                tell(&ServeEvent::Array { event, cause, member, working, slots, is_lost, mismatch_sectors });
             }
         }
         self.told.look(shard);
         self.shard.events.clear();
+    }
+
+    /// Why it happened to a member. One with too many errors that were corrected fails for none of them alone: it is the last.
+    fn cause(&self, happened: &TimedEvent) -> Option<MemberError> {
+        match happened.event {
+            ArrayEvent::MemberFailed { slot } => {
+                happened.cause.or_else(|| self.shard.last_error(self.told.members[slot.index()]?))
+            }
+            ArrayEvent::ReplacementFailed { .. }
+            | ArrayEvent::LastCopyKept { .. }
+            | ArrayEvent::JournalFailed => happened.cause,
+            _ => None,
+        }
+    }
+
+    /// Whether no other shard has told of an error of this slot's member.
+    fn is_first_with(&self, slot: Slot) -> bool {
+        let mut had = self.shared.had_errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = !had.contains(&slot);
+        if is_first {
+            had.push(slot);
+        }
+        is_first
     }
 
     /// Whether no other shard has said so. Each hears of a failure; none of them works by itself on all of the array.

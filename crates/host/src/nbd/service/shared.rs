@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use stripewise_engine::io::ArrayEvent;
+use stripewise_engine::units::Slot;
 
 use super::super::control::ServeStatus;
 use super::super::export::Export;
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub(super) dealt: Vec<Mutex<Vec<Dealt>>>,
     /// Failures that the owner was told of, where several shards hear of each.
     pub(super) said: Mutex<Vec<ArrayEvent>>,
+    /// Slots of which the owner was told that their member had an error and stays in use.
+    pub(super) had_errors: Mutex<Vec<Slot>>,
     pub(super) connections: AtomicUsize,
     pub(super) connections_total: AtomicU64,
     pub(super) requests: AtomicU64,
@@ -40,6 +43,7 @@ impl Shared {
             router,
             dealt: (0..shards).map(|_| Mutex::default()).collect(),
             said: Mutex::default(),
+            had_errors: Mutex::default(),
             connections: AtomicUsize::new(0),
             connections_total: AtomicU64::new(0),
             requests: AtomicU64::new(0),
