@@ -74,6 +74,27 @@ fn a_bitmap_that_no_member_has_any_more_can_be_taken_away() {
 }
 
 #[test]
+fn a_recovery_under_way_is_no_dead_end_for_a_damaged_bitmap() {
+    for options in ["-l 5 -n 3 -c 64 -b internal", "-l 5 -n 3 -c 64 -b internal -e 1.0"] {
+        // Its last member is to be recovered.
+        let (folder, names) = made(options, 3);
+        let folder = folder.path();
+        for name in &names {
+            let mut bytes = std::fs::read(folder.join(name)).unwrap();
+            let magic = bytes.windows(4).position(|four| four == b"bitm").unwrap();
+            bytes[magic..magic + 256].fill(0);
+            std::fs::write(folder.join(name), bytes).unwrap();
+        }
+        for words in ["grow --bitmap none", "assemble", "check"] {
+            let output = run(folder, words, &names);
+            assert!(output.status.success(), "{options}: {words}: {}", stderr(&output));
+        }
+        let detail = json(folder, &format!("detail --json {}", names.join(" ")));
+        assert_eq!((&detail["active_devices"], &detail["consistency_policy"]), (&3.into(), &"resync".into()));
+    }
+}
+
+#[test]
 fn a_bitmap_is_where_create_puts_it_and_goes_again() {
     for version in ["0.90", "1.0", "1.1", "1.2"] {
         for (options, count) in [
@@ -474,25 +495,29 @@ fn described_log(folder: &Path, names: &[String]) -> Vec<Value> {
     names.iter().map(of).collect()
 }
 
+fn names_in(folder: &Path, names: &[String]) -> Vec<Value> {
+    let of = |name: &String| {
+        json(folder, &format!("examine --json {name}"))["devices"][0]["superblocks"][0]["name"].clone()
+    };
+    names.iter().map(of).collect()
+}
+
 /// mdadm's `--assemble --update=name`.
 #[test]
 fn an_array_is_assembled_under_another_name() {
-    let names_in = |folder: &Path, names: &[String]| {
-        let of = |name: &String| {
-            json(folder, &format!("examine --json {name}"))["devices"][0]["superblocks"][0]["name"].clone()
-        };
-        names.iter().map(of).collect::<Vec<_>>()
-    };
     let (folder, names) = made("-l 5 -n 3 -x 1 -c 64 -b internal --assume-clean -N old --homehost h", 4);
     let folder = folder.path();
     let update = |words: &str| run(folder, &format!("assemble --update name {words}"), &names);
+    assert!(run(folder, "assemble", &names).status.success());
+    let told = described(folder, &names);
     let renamed = update("-N new --homehost here");
     assert!(renamed.status.success(), "{}", stderr(&renamed));
-    assert!(stderr(&renamed).contains("4 members have the new name"), "{}", stderr(&renamed));
+    assert!(stderr(&renamed).contains("4 devices have the new name"), "{}", stderr(&renamed));
     assert_eq!(names_in(folder, &names), ["here:new"; 4]);
+    assert_eq!(described(folder, &names), told, "more than the name is another");
+    assert!(update("-N new --homehost here").status.success(), "it has the name, and is assembled");
     let before = all(folder, &names);
     for (words, why) in [
-        ("-N new --homehost here", "has this name already"),
         ("-N a-name-that-has-more-than-31-bytes", "1 to 31 bytes"),
         ("", "--name"),
         ("-N other --readonly", "--readonly"),
@@ -509,4 +534,27 @@ fn an_array_is_assembled_under_another_name() {
     let (folder, names) = made("-l 1 -n 2 -e 0.90 --assume-clean", 2);
     let refused = run(folder.path(), "assemble --update name -N new", &names);
     assert!(stderr(&refused).contains("0.90 has no name"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_new_name_changes_nothing_about_who_is_left_out_or_comes_back() {
+    let (folder, names) = made("-l 1 -n 2 -b internal --assume-clean -N old", 2);
+    let folder = folder.path();
+    let [first, second] = [&names[..1], &names[1..]];
+    let ok = |words: &str, names: &[String]| {
+        let output = run(folder, words, names);
+        assert!(output.status.success(), "{words}: {}", stderr(&output));
+        stderr(&output)
+    };
+    // The second is not there while the array is written to and renamed.
+    ok("write --run --length 11", first);
+    ok("assemble --run --update name -N new", first);
+    assert_ne!(names_in(folder, first), names_in(folder, second));
+    let both = [names[1].clone(), names[0].clone()];
+    let said = ok("assemble -N new", &both);
+    assert!(said.contains("returns to slot 1"), "the bitmap is good, and the name the freshest's: {said}");
+    // A device that is left out is renamed, too, and may be named first.
+    ok(&format!("fail {} --array", names[1]), &both);
+    ok("assemble --run --update name -N newer", &both);
+    assert_eq!(names_in(folder, first), names_in(folder, second));
 }

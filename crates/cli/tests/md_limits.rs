@@ -287,7 +287,9 @@ fn superblocks_of_all_versions_are_cleared_and_nothing_else_is() {
     let damaged = fs::read(folder.join("c.img")).unwrap();
     two[4096..8192].copy_from_slice(&damaged[4096..8192]);
     fs::write(folder.join("old.img"), &two).unwrap();
-    let said = String::from_utf8(ok(folder, "zero-superblock old.img", b"")).unwrap();
+    let said = refused(folder, "zero-superblock old.img");
+    assert!(said.contains("of several arrays") && said.contains("1.0 and 1.2"), "{said}");
+    let said = String::from_utf8(ok(folder, "zero-superblock --force old.img", b"")).unwrap();
     assert!(said.contains("1.0") && said.contains("1.2"), "{said}");
     assert!(text("old.img").contains("holds no md superblock"));
     let mut damaged = damaged;

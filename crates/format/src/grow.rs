@@ -19,7 +19,7 @@ use crate::create::Area;
 use crate::level::Layout;
 use crate::placement::{BitmapPlace, Consistency, PlacementError, Plan};
 use crate::superblock::Superblock;
-use crate::superblock_1::{Minor, Superblock1};
+use crate::superblock_1::{Features, Minor, Superblock1};
 use crate::time::Timestamp;
 
 pub use follow::{follow, is_dropped, is_left_behind};
@@ -144,18 +144,16 @@ pub fn with_bitmap(
     Ok(Changed { logs: bitmap.into_iter().collect(), superblock: superblock_area(member, at_sector, update) })
 }
 
-/// A member without a bitmap, or without a partial parity log; its superblock lies at a sector.
+/// A member without a bitmap, or without a partial parity log; its superblock lies at a sector. A recovery that went by the bitmap begins
+/// anew.
 pub fn without_bitmap(member: &Superblock, at_sector: u64, update: Update) -> Changed {
     let mut member = member.clone();
     member.set_bitmap(None);
-    Changed { logs: Vec::new(), superblock: superblock_area(member, at_sector, update) }
-}
-
-/// A member whose array has another name, as superblocks have it; its superblock lies at a sector. Version 0.90 has none, and stays.
-pub fn with_name(member: &Superblock, at_sector: u64, name: [u8; 32], update: Update) -> Changed {
-    let mut member = member.clone();
-    if let Superblock::V1(superblock) = &mut member {
-        superblock.set_name = name;
+    if let Superblock::V1(superblock) = &mut member
+        && superblock.features.contains(Features::RECOVERY_BITMAP)
+    {
+        superblock.features = superblock.features.without(Features::RECOVERY_BITMAP);
+        superblock.recovery_offset_sectors = 0;
     }
     Changed { logs: Vec::new(), superblock: superblock_area(member, at_sector, update) }
 }

@@ -98,18 +98,17 @@ struct Synced {
 }
 
 pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
-    if args.update == Some(Update::Name) {
-        let name = whole_name(args.homehost.as_deref(), args.select.name.as_deref().unwrap_or_default())?;
-        // From here on the array is selected by the name that it has.
-        say!("stripewise: {}", rename(&args.select, name)?);
-    }
-    let mut assembled = args.select.assemble(Use::Start)?;
-    if !args.select.readonly {
+    let select = match args.update {
+        Some(Update::Name) => &renamed(args)?,
+        None => &args.select,
+    };
+    let mut assembled = select.assemble(Use::Start)?;
+    if !select.readonly {
         assembled.take_back_named();
     }
     tell(&assembled);
     let stop = stop_flag()?;
-    let mut array = args.select.open(&mut assembled, Use::Start, |config| {
+    let mut array = select.open(&mut assembled, Use::Start, |config| {
         config.stop = Arc::clone(&stop);
         // Nothing else goes on that it would have to spare.
         config.volume.sync.speed = SpeedLimits { max_kib: u32::MAX, ..SpeedLimits::DEFAULT };
@@ -121,7 +120,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
     }
     let mut progress = Progress::default();
     let mut report = None;
-    if !args.select.readonly {
+    if !select.readonly {
         let run = array.sync(|status| progress.show(status));
         progress.finish();
         // How far it came is recorded whatever ended it; the first trouble is the one to tell.
@@ -134,7 +133,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
     let lost = report.as_ref().filter(|report| left_out(report)).map(|_| array.status().lost);
     drop(array);
     if args.json {
-        print_json(&document(args, assembled, message, synced, interrupted)?)?;
+        print_json(&document(select, assembled, message, synced, interrupted)?)?;
     } else {
         for done in &synced {
             say!("stripewise: {} is {}", done.action, done.result);
@@ -149,9 +148,17 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
     }
 }
 
+/// Gives the array its new name, and says of how many devices; answers how it is selected now.
+fn renamed(args: &AssembleArgs) -> Result<SelectArgs> {
+    let name = whole_name(args.homehost.as_deref(), args.select.name.as_deref().unwrap_or_default())?;
+    let (select, count) = rename(&args.select, name)?;
+    say!("stripewise: {count} devices have the new name");
+    Ok(select)
+}
+
 /// The array as it is left.
 fn document(
-    args: &AssembleArgs,
+    select: &SelectArgs,
     assembled: Assembled,
     message: String,
     synced: Vec<Synced>,
@@ -177,14 +184,14 @@ fn document(
         without_parity: replayed.without_parity,
         given_up: assembled.has_given_up_journal,
     });
-    let description = if args.select.readonly {
+    let description = if select.readonly {
         describe(SCHEMA, &assembled, &[])
     } else {
         // An overlay in use is found busy.
         drop(assembled);
-        describe(SCHEMA, &args.select.assemble(Use::Look)?, &[])
+        describe(SCHEMA, &select.assemble(Use::Look)?, &[])
     };
-    let readonly = args.select.readonly;
+    let readonly = select.readonly;
     Ok(Document {
         description,
         message,

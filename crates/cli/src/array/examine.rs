@@ -91,6 +91,7 @@ pub(crate) fn run(args: &ExamineArgs) -> Result<Exit> {
     let mut briefs: Vec<Brief> = Vec::new();
     let mut documents = Vec::new();
     let mut problems = Vec::new();
+    let mut is_machines = false;
     for path in &args.devices {
         let device = match Device::open(path, overlay.as_ref()) {
             Ok(device) => device,
@@ -98,6 +99,7 @@ pub(crate) fn run(args: &ExamineArgs) -> Result<Exit> {
             Err(error) if args.devices.len() > 1 => {
                 documents.push(json::unreadable(path, &error));
                 problems.push(error.to_string());
+                is_machines |= !error.is::<Impossible>();
                 continue;
             }
             Err(error) => return Err(error),
@@ -122,7 +124,14 @@ pub(crate) fn run(args: &ExamineArgs) -> Result<Exit> {
     } else {
         print(&text)?;
     }
-    if problems.is_empty() { Ok(Exit::Done) } else { Err(Impossible(problems.join("\nstripewise: ")).into()) }
+    let problems = problems.join("\nstripewise: ");
+    if problems.is_empty() {
+        Ok(Exit::Done)
+    } else if is_machines {
+        Err(anyhow::Error::msg(problems))
+    } else {
+        Err(Impossible(problems).into())
+    }
 }
 
 impl Device {

@@ -13,7 +13,9 @@ use stripewise_format::level::Level;
 use stripewise_format::uuid::Uuid;
 use stripewise_host::md::assemble::{Assembled, Found};
 use stripewise_host::md::create::Candidate;
-use stripewise_host::md::grow::{BitmapChange, Change, GrowProblem, Grown, Outcome, Policy, grow};
+use stripewise_host::md::grow::{
+    BitmapChange, Change, GrowProblem, Grown, Outcome, Policy, grow, rename as give_name,
+};
 use stripewise_host::{HostError, MemberProblem};
 
 use super::create::{BitmapArg, MaxSize, PolicyArg, bitmap_chunk_bytes, now, size_or_max};
@@ -206,14 +208,15 @@ pub(crate) fn run(args: &GrowArgs) -> Result<Exit> {
     result.map_err(|error| in_use(&paths, &args.destroy).unwrap_or(error))
 }
 
-/// Gives an idle array a name, whatever its name is now; answers what was done.
-pub(super) fn rename(select: &SelectArgs, name: [u8; 32]) -> Result<String> {
-    let select = SelectArgs { name: None, force: false, ..select.clone() };
-    let found = select.find(Use::Write)?;
-    let paths = found.paths.clone();
-    let grown = grow(found, select.options(Use::Write), Change::Name(name), now()?, &select.destroy);
-    let grown = grown.map_err(|error| in_use(&paths, &select.destroy).unwrap_or_else(|| problem(error)))?;
-    Ok(said(&grown).trim_end().to_owned())
+/// Gives an idle array a name, whatever its name is now; answers how it is selected from then on, and how many devices had another.
+pub(super) fn rename(select: &SelectArgs, name: [u8; 32]) -> Result<(SelectArgs, usize)> {
+    let any_name = SelectArgs { name: None, ..select.clone() };
+    let found = any_name.find(Use::Write)?;
+    let renamed = give_name(&found, name, &select.destroy);
+    let renamed =
+        renamed.map_err(|error| in_use(&found.paths, &select.destroy).unwrap_or_else(|| problem(error)))?;
+    let uuid = found.candidates.first().map(|candidate| candidate.superblock.set_uuid());
+    Ok((SelectArgs { uuid, ..any_name }, renamed))
 }
 
 /// That another has a member, if so. What the superblocks of such an array say, as that a resync is due, is its own.
@@ -324,7 +327,6 @@ fn said(grown: &Grown) -> String {
             }
             text
         }
-        Outcome::Name => format!("{count} members have the new name\n"),
         Outcome::Policy(Policy::Ppl) => format!("{count} members have a partial parity log now\n"),
         Outcome::Policy(Policy::Resync) if grown.assembled.has_given_up_journal => {
             format!("{count} members have no write journal any more\n")

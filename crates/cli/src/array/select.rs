@@ -25,7 +25,7 @@ pub(crate) struct SelectArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) scan: Option<PathBuf>,
     /// Select the array with this UUID.
-    #[arg(long, short = 'u', value_name = "UUID", conflicts_with = "name")]
+    #[arg(long, short = 'u', value_name = "UUID")]
     pub(crate) uuid: Option<Uuid>,
     /// Select the array with this name, with or without its host.
     #[arg(long, short = 'N', value_name = "NAME")]
@@ -103,6 +103,9 @@ impl SelectArgs {
     pub(super) fn find(&self, what_for: Use) -> Result<Found> {
         if self.members.is_empty() && self.scan.is_none() {
             return Err(impossible("no members given; name them, or a folder with --scan"));
+        }
+        if self.uuid.is_some() && self.name.is_some() {
+            return Err(impossible("--uuid and --name both select the array; give one of them"));
         }
         let writes = what_for.writes() && !self.readonly;
         let overlay = match &self.overlay {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 use stripewise_host::md::zero::{ZeroError, Zeroed, zero_superblocks};
 
 use super::host_error;
@@ -21,7 +21,7 @@ pub(crate) struct ZeroArgs {
     /// Permit clearing this block device; repeat for each
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
-    /// Also clear superblocks that are not valid
+    /// Also clear superblocks that are not valid, and those of several arrays on one device
     #[arg(long, short)]
     force: bool,
     /// Print JSON
@@ -29,18 +29,32 @@ pub(crate) struct ZeroArgs {
     json: bool,
 }
 
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    devices: Vec<Device>,
+}
+
+#[derive(Serialize)]
+struct Device {
+    path: String,
+    cleared: Vec<&'static str>,
+}
+
 pub(crate) fn run(args: &ZeroArgs) -> Result<Exit> {
     let zeroed = zero_superblocks(&args.devices, &args.destroy, args.force).map_err(|error| match error {
         ZeroError::Host(error) => host_error(error),
         ZeroError::Write(_) => error.into(),
-        ZeroError::Absent { .. } | ZeroError::Damaged { .. } => Impossible(error.to_string()).into(),
+        ZeroError::Absent { .. } | ZeroError::Damaged { .. } | ZeroError::Several { .. } => {
+            Impossible(error.to_string()).into()
+        }
     })?;
     let names = |zeroed: &Zeroed| zeroed.metadata.iter().map(|m| m.name()).collect::<Vec<_>>();
     if args.json {
         let device =
-            |zeroed: &Zeroed| json!({"path": zeroed.path.display().to_string(), "cleared": names(zeroed)});
-        let devices: Vec<_> = zeroed.iter().map(device).collect();
-        print_json(&json!({"schema": "stripewise.zero-superblock/1", "devices": devices}))?;
+            |zeroed: &Zeroed| Device { path: zeroed.path.display().to_string(), cleared: names(zeroed) };
+        let devices = zeroed.iter().map(device).collect();
+        print_json(&Document { schema: "stripewise.zero-superblock/1", devices })?;
         return Ok(Exit::Done);
     }
     let mut text = String::new();

@@ -108,12 +108,17 @@ pub struct Offered {
     pub candidates: Vec<usize>,
 }
 
-/// The arrays that the candidates belong to, in the order of their first members.
+/// The arrays that the candidates belong to, in the order of their first members. The name is the freshest member's: one that was not
+/// there when the array was renamed has the old one.
 pub fn offered(candidates: &[Candidate]) -> Vec<Offered> {
     let mut arrays: Vec<Offered> = Vec::new();
+    let events = |index: usize| candidates[index].superblock.events();
     for (index, candidate) in candidates.iter().enumerate() {
         let uuid = candidate.superblock.set_uuid();
         if let Some(array) = arrays.iter_mut().find(|array| array.uuid == uuid) {
+            if array.candidates.iter().all(|other| events(*other) < events(index)) {
+                array.name = candidate.name();
+            }
             array.candidates.push(index);
         } else {
             arrays.push(Offered {

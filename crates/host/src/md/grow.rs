@@ -27,6 +27,7 @@ use stripewise_format::time::Timestamp;
 
 use super::assemble::{AssembleError, Assembled, Found};
 use super::create::{Candidate, MemberWrite, write};
+pub use name::rename;
 pub use problem::GrowProblem;
 pub use reshape::{Asked, ReshapeChange, Reshaped, Watch, reshape, resume};
 
@@ -51,8 +52,6 @@ pub enum Change {
     },
     /// What makes it whole after a crash.
     Policy(Policy),
-    /// Its name, its host's before it, as superblocks have it.
-    Name([u8; 32]),
 }
 
 /// What makes a RAID-5 without a bitmap whole after a crash.
@@ -118,8 +117,6 @@ pub enum Outcome {
     },
     /// This.
     Policy(Policy),
-    /// The name that was asked for.
-    Name,
 }
 
 /// A change that was decided upon, and not yet made.
@@ -165,7 +162,6 @@ pub fn grow(
         }
         Change::Policy(policy) => policy::decide(&assembled, policy, update)?,
         Change::RaidDevices { asked, force } => slots::decide(&assembled, asked, force, update)?,
-        Change::Name(name) => name::decide(&assembled, name, update)?,
     };
     if let (Decision::Already, true) = (&decision, left_behind.is_empty()) {
         return Err(already(change, &assembled));
@@ -176,7 +172,7 @@ pub fn grow(
     for (index, opened) in members.iter().zip(&opened) {
         require_same(opened, &on_members[*index].superblock)?;
     }
-    let finishing = cut_off::finish(&assembled, &members, &left_behind)?;
+    let finishing = cut_off::finish(&assembled, &members, &left_behind, !forgets_bitmap)?;
     write_all(finishing.iter().map(|(place, changed)| (&opened[*place], changed)))?;
     let outcome = match decision {
         Decision::Already => Outcome::Finished,
@@ -200,7 +196,6 @@ fn already(change: Change, assembled: &Assembled) -> GrowProblem {
         }
         Change::Policy(Policy::Resync) => GrowProblem::refused("the consistency policy is resync already"),
         Change::Policy(Policy::Ppl) => GrowProblem::refused("the consistency policy is ppl already"),
-        Change::Name(_) => GrowProblem::refused("the array has this name already; leave --update out"),
         Change::RaidDevices { asked, .. } => {
             GrowProblem::Refused(format!("the array has {asked} raid devices already"))
         }

@@ -2,7 +2,8 @@
 //!
 //! # Contract
 //! Every device is opened, claimed and looked at before the first is written. What fails then is put back on all of them, and the
-//! error says whether that worked. Data, bitmaps and logs stay as they are.
+//! error says whether that worked. Bitmaps, logs and data stay as they are, but that a superblock which lies in the data of another
+//! array is one to be cleared, too, by force.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,13 @@ pub enum ZeroError {
         /// What is wrong with it.
         error: SuperblockError,
     },
+    /// A device has superblocks of several arrays, of which one may be data of another, and nothing said that all may be cleared.
+    Several {
+        /// The device.
+        path: PathBuf,
+        /// The versions.
+        metadata: Vec<Metadata>,
+    },
     /// A device could not be written.
     Write(WriteError),
 }
@@ -57,6 +65,12 @@ impl fmt::Display for ZeroError {
                 write!(f, "{}: holds no md superblock", path.display())?;
                 if holds.is_empty() { Ok(()) } else { write!(f, "; it holds {}", holds.join(", ")) }
             }
+            Self::Several { path, metadata } => write!(
+                f,
+                "{}: holds superblocks of several arrays, of versions {}: one may lie in another's data; --force clears all of them",
+                path.display(),
+                metadata.iter().map(|metadata| metadata.name()).collect::<Vec<_>>().join(" and ")
+            ),
             Self::Damaged { path, metadata, error } => write!(
                 f,
                 "{}: holds a superblock of version {metadata} that is not valid: {error}; --force clears it all the same",
@@ -97,6 +111,19 @@ fn first(candidate: &Candidate, force: bool) -> Result<Area, ZeroError> {
         Err(error) if !force => {
             Err(ZeroError::Damaged { path: path(), metadata: found.metadata, error: error.clone() })
         }
+        _ if !force && is_of_several(candidate) => {
+            let metadata = candidate.probe.found.iter().map(|found| found.metadata).collect();
+            Err(ZeroError::Several { path: path(), metadata })
+        }
         _ => Ok(Area { at_sector: found.at_sector, bytes: vec![0; 512] }),
     }
+}
+
+/// Whether the superblocks that read well are of several arrays.
+fn is_of_several(candidate: &Candidate) -> bool {
+    let uuids =
+        candidate.probe.found.iter().filter_map(|found| Some(found.superblock.as_ref().ok()?.set_uuid()));
+    let mut uuids: Vec<_> = uuids.collect();
+    uuids.dedup();
+    uuids.len() > 1
 }

@@ -16,7 +16,7 @@ use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_host::{FileSpec, HostError, MemberProblem, MemberSpec, create_member_file};
 
 use super::mount;
-use super::real::{self, memory_available, print_mib};
+use super::real::{self, memory_available, print_room};
 use super::volume::data_offset_sectors;
 use super::{CellError, Measurement, NoRoom, Target, TargetKind, TargetOptions};
 use crate::cell::Cell;
@@ -109,8 +109,8 @@ impl FilesTarget {
                 self.folder.display(),
                 self.members_max,
                 print_size(self.member_bytes),
-                print_mib(needed),
-                print_mib(free)
+                print_room(needed),
+                print_room(free)
             )));
         }
         Ok(())
@@ -167,8 +167,9 @@ fn left_behind(folder: &Path) -> Option<String> {
     names.sort();
     let (count, first) = (names.len(), names.first()?);
     let folder = folder.display();
+    let files = if count == 1 { "file" } else { "files" };
     Some(format!(
-        "{folder} has {count} member files that this run did not make, such as {first}: of a run that was killed or kept them, \
+        "{folder} has {count} member {files} that this run did not make, such as {first}: of a run that was killed or kept them, \
          or of one under way; remove them unless they are in use"
     ))
 }

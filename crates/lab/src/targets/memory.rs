@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Result, anyhow, bail};
 use stripewise_host::MemberSpec;
 
-use super::real::{self, memory_available, print_mib};
+use super::real::{self, memory_available, print_room};
 use super::volume::has_bitmap;
 use super::{CellError, Measurement, Target, TargetKind, TargetOptions};
 use crate::cell::Cell;
@@ -47,8 +47,8 @@ impl MemoryTarget {
                  write memory:SIZE with a smaller size",
                 options.members_max,
                 print_size(member_bytes),
-                print_mib(needed),
-                print_mib(free)
+                print_room(needed),
+                print_room(free)
             );
         }
         Ok(Self { member_bytes })

@@ -38,7 +38,7 @@ pub(super) fn check(cell: &Cell, member_bytes: u64) -> Result<(), String> {
         Some(free) if needed > free / 2 => Err(format!(
             "the page cache and the requests in flight need {}, and at most half of the {} of free memory is used",
             print_size(needed),
-            print_mib(free)
+            print_room(free)
         )),
         _ => Ok(()),
     }
@@ -153,8 +153,8 @@ pub(super) fn memory_available() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Prints bytes in whole MiB, GiB or TiB.
-pub(super) fn print_mib(bytes: u64) -> String {
+/// Prints bytes in whole MiB, GiB or TiB, of five digits or so.
+pub(super) fn print_room(bytes: u64) -> String {
     match bytes >> 20 {
         mib @ ..=99_999 => format!("{mib} MiB"),
         mib @ ..=99_999_999 => format!("{} GiB", mib >> 10),

@@ -314,7 +314,7 @@ const BLOCK: &[Spec] = &[
         "crypt_buffer",
         "MiB",
         0.0,
-        8192.0,
+        2048.0,
         Whole,
         "writes that dm-crypt has encrypted and under way at most; 0 for no bound",
     ),

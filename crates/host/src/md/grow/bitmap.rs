@@ -4,9 +4,7 @@ use stripewise_engine::assembly::Consistency;
 use stripewise_format::grow::{Changed, Update, place_bitmap, with_bitmap, without_bitmap};
 use stripewise_format::placement::BitmapPlace;
 
-use super::{
-    Assembled, BitmapChange, Decided, Decision, GrowProblem, Outcome, is_recovering, members, require_quiet,
-};
+use super::{Assembled, BitmapChange, Decided, Decision, GrowProblem, Outcome, members, require_quiet};
 
 pub(super) fn decide(
     assembled: &Assembled,
@@ -26,9 +24,13 @@ pub(super) fn decide(
         }
         BitmapChange::None => None,
     };
-    // Of one that does not read no resync makes anything: without it, a resync that is due is of all.
-    if assembly.bitmap_damage.is_none() || is_recovering(assembly) {
+    // Nothing makes anything of one that does not read: without it, a resync that is due is of all, and so is a recovery.
+    if assembly.bitmap_damage.is_none() {
         require_quiet(assembly, "the bitmap")?;
+    } else if !assembly.replacements.is_empty() {
+        return Err(GrowProblem::refused(
+            "a member was being replaced; leave its replacement out, which can be added as a spare afterwards",
+        ));
     }
     if assembly.consistency == Consistency::Ppl {
         return Err(GrowProblem::refused(

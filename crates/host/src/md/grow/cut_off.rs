@@ -46,17 +46,18 @@ pub(super) fn take_out_dropped(found: &mut Found) -> Vec<(PathBuf, Offered)> {
 }
 
 /// What members that were left behind lack: for each its place among `members`. They have the bitmap of the others, whatever is in its
-/// place; the place of a partial parity log was written before, and the log of a clean array says nothing.
+/// place, unless it is about to go; the place of a partial parity log was written before, and the log of a clean array says nothing.
 pub(super) fn finish(
     assembled: &Assembled,
     members: &[usize],
     left_behind: &[usize],
+    keeps_bitmap: bool,
 ) -> Result<Vec<(usize, Changed)>, GrowProblem> {
     let places = members.iter().enumerate().filter(|(_, index)| left_behind.contains(index));
     let places: Vec<(usize, usize)> = places.map(|(place, index)| (place, *index)).collect();
     let reached = members.iter().find(|index| !left_behind.contains(index));
     let bitmap = match reached {
-        Some(index) if !places.is_empty() => bitmap_of(assembled, *index)?,
+        Some(index) if keeps_bitmap && !places.is_empty() => bitmap_of(assembled, *index)?,
         _ => None,
     };
     let finished = places.into_iter().map(|(place, index)| {

@@ -1,27 +1,42 @@
 //! Gives an array another name.
 
-use stripewise_format::grow::{Changed, Update, with_name};
+use std::path::PathBuf;
+
+use stripewise_engine::assembly::Candidate as Offered;
 use stripewise_format::superblock::Superblock;
 
-use super::{Assembled, Decided, Decision, GrowProblem, Outcome, members, require_quiet};
+use super::super::assemble::Found;
+use super::{Area, Candidate, Changed, GrowProblem, require_same, write_all};
 
-pub(super) fn decide(assembled: &Assembled, name: [u8; 32], update: Update) -> Result<Decision, GrowProblem> {
-    let (assembly, candidates) = (&assembled.assembly, &assembled.found.candidates);
-    let members = members(assembly);
-    let has_it = |index: &usize| match &candidates[*index].superblock {
-        Superblock::V1(superblock) => Ok(superblock.set_name == name),
-        Superblock::V0(_) => Err(GrowProblem::refused("a superblock of version 0.90 has no name")),
-    };
-    if members.iter().map(has_it).collect::<Result<Vec<_>, _>>()?.into_iter().all(|has_it| has_it) {
-        return Ok(Decision::Already);
+/// Gives an array that nobody uses a name, its host's before it, as superblocks have it. Answers how many devices had another.
+///
+/// Nothing else of the superblocks changes, events included, as by mdadm: so it does not matter what the array is in the midst of, and
+/// bitmaps stay good. Every device that was found is renamed, whatever it is to the array; after a power cut, some.
+///
+/// # Errors
+/// Version 0.90 has no name; a device cannot be opened or written. Then all are as they were.
+pub fn rename(found: &Found, name: [u8; 32], destroy: &[PathBuf]) -> Result<usize, GrowProblem> {
+    let mut changes = Vec::new();
+    for (path, candidate) in found.paths.iter().zip(&found.candidates) {
+        if let Some(superblock) = renamed(candidate, name)? {
+            changes.push((path.clone(), candidate, Changed { logs: Vec::new(), superblock }));
+        }
     }
-    require_quiet(assembly, "the name")?;
-    let changed = |index: usize| -> Changed {
-        let member = &candidates[index];
-        with_name(&member.superblock, member.at_sector, name, update)
+    let paths: Vec<PathBuf> = changes.iter().map(|(path, ..)| path.clone()).collect();
+    let opened = Candidate::open_all(&paths, destroy)?;
+    for (opened, (_, offered, _)) in opened.iter().zip(&changes) {
+        require_same(opened, &offered.superblock)?;
+    }
+    write_all(opened.iter().zip(changes.iter().map(|(.., changed)| changed)))?;
+    Ok(changes.len())
+}
+
+/// The superblock of a device with the name; nothing if it has it.
+fn renamed(candidate: &Offered, name: [u8; 32]) -> Result<Option<Area>, GrowProblem> {
+    let Superblock::V1(superblock) = &candidate.superblock else {
+        return Err(GrowProblem::refused("a superblock of version 0.90 has no name"));
     };
-    Ok(Decision::Change(Decided {
-        outcome: Outcome::Name,
-        changes: members.into_iter().map(changed).collect(),
-    }))
+    let mut superblock = superblock.clone();
+    let has_it = std::mem::replace(&mut superblock.set_name, name) == name;
+    Ok((!has_it).then(|| Area { at_sector: candidate.at_sector, bytes: superblock.to_bytes() }))
 }

@@ -184,7 +184,7 @@ pub fn reshape(
     for (index, opened) in members.iter().zip(&opened).filter(|(index, _)| **index >= on_members.len()) {
         stripes::require_free(&assembled.found.paths[*index], opened, &array, asked)?;
     }
-    let finishing = cut_off::finish(&assembled, &members, &left_behind)?;
+    let finishing = cut_off::finish(&assembled, &members, &left_behind, true)?;
     let dropped_before = open_dropped(&dropped, destroy)?;
     let cleared = dropped.iter().map(|(_, one)| level::cleared(one.at_sector));
     let cleared: Vec<Changed> = cleared.collect();
