@@ -401,6 +401,9 @@ fn a_mirror_gets_slots_for_spares_and_lets_empty_ones_go() {
             assert!(grown.status.success(), "{words}: {}", stderr(&grown));
             let told = String::from_utf8_lossy(&grown.stdout).into_owned();
             assert!(told.contains("spares are recovered"), "{words}: {told}");
+            let superblock = &json(path, "examine --json 1.img")["devices"][0]["superblocks"][0];
+            let events = superblock["bitmap"].as_object().map(|bitmap| &bitmap["events"]);
+            assert!(events.is_none_or(|events| *events == superblock["events"]), "{words}: {superblock}");
             assert!(run(path, "assemble", &names).status.success(), "{words}");
             assert!(content(path, &["2.img --run".to_owned()]) == data, "{words}: the spare has all of it");
             assert!(run(path, "fail 0.img --array", &names).status.success(), "{words}");

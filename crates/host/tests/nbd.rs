@@ -390,15 +390,7 @@ fn members_that_fail_at_once_are_told_of_with_one_count() {
     let path = folder.path().join("nbd.sock");
     let volume = volume(Level::Raid5, Layout::default_of(Level::Raid5), 4, 128, 16 << 10);
     let mut array = Array::open(ArrayConfig::new(volume, files(folder.path(), 4, 16 << 10))).unwrap();
-    let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-    let lines = Arc::clone(&told);
-    let config = ServeConfig {
-        socket: Some(path.clone()),
-        stop: Arc::clone(&stop),
-        tell: Some(Arc::new(move |event: &ServeEvent| lines.lock().unwrap().push(event.to_string()))),
-        ..ServeConfig::default()
-    };
-    let server = NbdServer::bind(config).unwrap();
+    let (server, stop, told) = common::nbd::server(&path);
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| server.serve(&mut array));
         let mut client = Client::new(&path);

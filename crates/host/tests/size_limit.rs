@@ -3,13 +3,12 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 
 use common::nbd::{Client, READ, WRITE};
 use common::{files, volume};
 use stripewise_engine::level::{Layout, Level};
-use stripewise_host::{Array, ArrayConfig, NbdServer, ServeConfig, ServeEvent, take_size_limit_as_error};
+use stripewise_host::{Array, ArrayConfig, take_size_limit_as_error};
 
 const SECTORS: u64 = 16 << 10;
 
@@ -30,15 +29,7 @@ fn the_first_error_of_a_member_that_stays_in_use_is_told_once() {
         let config = ArrayConfig::new(volume, files(folder.path(), 2, SECTORS));
         let mut array = Array::open(ArrayConfig { shards, ..config }).unwrap();
         limit(SECTORS * 512 / 2);
-        let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let lines = Arc::clone(&told);
-        let config = ServeConfig {
-            socket: Some(path.clone()),
-            stop: Arc::clone(&stop),
-            tell: Some(Arc::new(move |event: &ServeEvent| lines.lock().unwrap().push(event.to_string()))),
-            ..ServeConfig::default()
-        };
-        let server = NbdServer::bind(config).unwrap();
+        let (server, stop, told) = common::nbd::server(&path);
         std::thread::scope(|scope| {
             let serving = scope.spawn(|| server.serve(&mut array));
             let mut answers = Vec::new();

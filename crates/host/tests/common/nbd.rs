@@ -3,7 +3,11 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use stripewise_host::{NbdServer, ServeConfig, ServeEvent};
 
 pub const READ: u16 = 0;
 pub const WRITE: u16 = 1;
@@ -11,6 +15,19 @@ pub const DISC: u16 = 2;
 pub const FLUSH: u16 = 3;
 pub const ZEROES: u16 = 6;
 pub const FUA: u16 = 1;
+
+/// A server at a socket, the flag that stops it, and what it says.
+pub fn server(path: &Path) -> (NbdServer, Arc<AtomicBool>, Arc<Mutex<Vec<String>>>) {
+    let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    let lines = Arc::clone(&told);
+    let config = ServeConfig {
+        socket: Some(path.to_owned()),
+        stop: Arc::clone(&stop),
+        tell: Some(Arc::new(move |event: &ServeEvent| lines.lock().unwrap().push(event.to_string()))),
+        ..ServeConfig::default()
+    };
+    (NbdServer::bind(config).unwrap(), stop, told)
+}
 
 /// A client that does one thing after the other, with simple replies.
 pub struct Client {

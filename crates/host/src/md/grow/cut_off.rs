@@ -71,16 +71,16 @@ pub(super) fn finish(
     Ok(finished.collect())
 }
 
-/// The bitmap of a member that the change reached.
-fn bitmap_of(assembled: &Assembled, index: usize) -> Result<Option<(BitmapSuperblock, Bits)>, GrowProblem> {
+/// The bitmap of a member, which others are to have too.
+pub(super) fn bitmap_of(
+    assembled: &Assembled,
+    index: usize,
+) -> Result<Option<(BitmapSuperblock, Bits)>, GrowProblem> {
     let (found, member) = (&assembled.found, &assembled.found.candidates[index]);
     let (_, source) = look(&found.paths[index], None)?;
     probe::read_bitmap(&*source, member.device_sectors, &member.superblock, member.at_sector).map_err(
         |error| {
-            GrowProblem::Refused(format!(
-                "{}: {error}; the change that was cut off cannot be finished with it",
-                member.label
-            ))
+            GrowProblem::Refused(format!("{}: {error}; --bitmap none takes the bitmap away", member.label))
         },
     )
 }
