@@ -76,7 +76,12 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
             say!("stripewise: {}: is not used: {why}", path.display());
         }
     }
-    let is_impossible = error.chain().any(|e| {
+    if is_impossible(error) { Exit::Impossible } else { Exit::Failed }
+}
+
+/// Whether an error is the caller's to mend, not the machine's.
+pub(crate) fn is_impossible(error: &anyhow::Error) -> bool {
+    error.chain().any(|e| {
         e.is::<PlanError>()
             || e.is::<ModelError>()
             || e.is::<Impossible>()
@@ -96,8 +101,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
                 AssembleError::Host(error) => is_asked_wrong(error),
                 _ => true,
             })
-    });
-    if is_impossible { Exit::Impossible } else { Exit::Failed }
+    })
 }
 
 /// Whether another results folder is to be named.

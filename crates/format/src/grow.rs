@@ -19,7 +19,7 @@ use crate::create::Area;
 use crate::level::Layout;
 use crate::placement::{BitmapPlace, Consistency, PlacementError, Plan};
 use crate::superblock::Superblock;
-use crate::superblock_1::{Features, Minor, Superblock1};
+use crate::superblock_1::{Minor, Superblock1};
 use crate::time::Timestamp;
 
 pub use follow::{follow, is_dropped, is_left_behind};
@@ -144,17 +144,19 @@ pub fn with_bitmap(
     Ok(Changed { logs: bitmap.into_iter().collect(), superblock: superblock_area(member, at_sector, update) })
 }
 
-/// A member without a bitmap, or without a partial parity log; its superblock lies at a sector. A recovery that went by the bitmap begins
-/// anew.
+/// A member as it is, but that a recovery that went by the bitmap begins anew; its superblock lies at a sector.
+pub fn without_recovery_by_bitmap(member: &Superblock, at_sector: u64, update: Update) -> Changed {
+    let mut member = member.clone();
+    if let Superblock::V1(superblock) = &mut member {
+        superblock.forget_recovery_by_bitmap();
+    }
+    Changed { logs: Vec::new(), superblock: superblock_area(member, at_sector, update) }
+}
+
+/// A member without a bitmap, or without a partial parity log; its superblock lies at a sector.
 pub fn without_bitmap(member: &Superblock, at_sector: u64, update: Update) -> Changed {
     let mut member = member.clone();
     member.set_bitmap(None);
-    if let Superblock::V1(superblock) = &mut member
-        && superblock.features.contains(Features::RECOVERY_BITMAP)
-    {
-        superblock.features = superblock.features.without(Features::RECOVERY_BITMAP);
-        superblock.recovery_offset_sectors = 0;
-    }
     Changed { logs: Vec::new(), superblock: superblock_area(member, at_sector, update) }
 }
 

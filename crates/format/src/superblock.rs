@@ -215,13 +215,17 @@ impl Superblock {
         }
     }
 
-    /// Gives the array an internal bitmap at an offset, and no PPL, or leaves it without either. 0.90 records no offset.
+    /// Gives the array an internal bitmap at an offset, and no PPL, or leaves it without either: what was recovered by a bitmap
+    /// is then recovered anew. 0.90 records no offset.
     pub fn set_bitmap(&mut self, offset_sectors: Option<i32>) {
         match (self, offset_sectors) {
             (Self::V0(superblock), Some(_)) => superblock.state |= Superblock0::BITMAP_PRESENT,
             (Self::V0(superblock), None) => superblock.state &= !Superblock0::BITMAP_PRESENT,
             (Self::V1(superblock), Some(offset)) => superblock.set_bitmap(offset),
-            (Self::V1(superblock), None) => superblock.clear_bitmap_and_ppl(),
+            (Self::V1(superblock), None) => {
+                superblock.clear_bitmap_and_ppl();
+                superblock.forget_recovery_by_bitmap();
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use stripewise_engine::io::{Flags, IoResult, Op};
 use stripewise_engine::units::{Nanos, SectorRange, Slot};
 
 use crate::error::HostError;
+use crate::report::MemberError;
 
 /// The buffer of a part, which stays the sender's.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ pub(crate) enum Message {
     /// A part has ended.
     PartDone { whole: u32, result: IoResult },
     /// The member failed in another shard.
-    Failed(Slot),
+    Failed(Slot, Option<MemberError>),
 }
 
 /// A shard's incoming messages.

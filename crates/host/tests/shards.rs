@@ -167,3 +167,23 @@ fn members_of_an_array_just_opened_can_be_failed() {
         assert!(array.close().is_err());
     }
 }
+
+#[test]
+fn why_a_member_failed_is_known_whichever_shard_met_it() {
+    for sector in OF_EACH {
+        let folder = tempfile::tempdir().unwrap();
+        let members = files(folder.path(), 4, SECTORS);
+        let mut array = Array::open(ArrayConfig { shards: 3, ..ArrayConfig::new(raid5(), members) }).unwrap();
+        std::fs::File::options().write(true).open(folder.path().join("member1")).unwrap().set_len(0).unwrap();
+        // A whole stripe, on all members.
+        let stripe = SectorRange::new(sector / 384 * 384, 384);
+        assert_eq!(result(&mut array, Op::Write, stripe, 384 * SECTOR as u64), Ok(()));
+        let status = array.status();
+        let errors: Vec<_> = status.members.iter().filter_map(|member| member.error).collect();
+        assert_eq!(
+            (errors.len(), errors.first().map(|error| error.op)),
+            (1, Some(Op::Write)),
+            "{sector}: {status:?}"
+        );
+    }
+}

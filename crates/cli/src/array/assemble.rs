@@ -98,6 +98,8 @@ struct Synced {
 }
 
 pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
+    // A signal does not come between the superblocks of a rename.
+    let stop = stop_flag()?;
     let select = match args.update {
         Some(Update::Name) => &renamed(args)?,
         None => &args.select,
@@ -107,7 +109,6 @@ pub(crate) fn run(args: &AssembleArgs) -> Result<Exit> {
         assembled.take_back_named();
     }
     tell(&assembled);
-    let stop = stop_flag()?;
     let mut array = select.open(&mut assembled, Use::Start, |config| {
         config.stop = Arc::clone(&stop);
         // Nothing else goes on that it would have to spare.

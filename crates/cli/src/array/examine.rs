@@ -18,7 +18,7 @@ use stripewise_host::md::probe::{
 use stripewise_host::md::signature;
 
 use super::{host_error, hostname};
-use crate::exit::{Exit, Impossible};
+use crate::exit::{Exit, Impossible, is_impossible};
 use crate::output::{print, print_json};
 
 const SUPERBLOCK_LABEL_WIDTH: usize = 15;
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &ExamineArgs) -> Result<Exit> {
             Err(error) if args.devices.len() > 1 => {
                 documents.push(json::unreadable(path, &error));
                 problems.push(error.to_string());
-                is_machines |= !error.is::<Impossible>();
+                is_machines |= !is_impossible(&error);
                 continue;
             }
             Err(error) => return Err(error),

@@ -208,10 +208,13 @@ pub(crate) fn run(args: &GrowArgs) -> Result<Exit> {
     result.map_err(|error| in_use(&paths, &args.destroy).unwrap_or(error))
 }
 
-/// Gives an idle array a name, whatever its name is now; answers how it is selected from then on, and how many devices had another.
+/// Gives an idle array that can be assembled a name, whatever its name is now; answers how it is selected from then on, and how many
+/// devices had another.
 pub(super) fn rename(select: &SelectArgs, name: [u8; 32]) -> Result<(SelectArgs, usize)> {
     let any_name = SelectArgs { name: None, ..select.clone() };
-    let found = any_name.find(Use::Write)?;
+    let found = any_name.find(Use::Start)?;
+    // What is refused has changed nothing.
+    found.clone().assemble(any_name.options(Use::Start))?;
     let renamed = give_name(&found, name, &select.destroy);
     let renamed =
         renamed.map_err(|error| in_use(&found.paths, &select.destroy).unwrap_or_else(|| problem(error)))?;

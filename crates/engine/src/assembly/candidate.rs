@@ -46,7 +46,7 @@ impl Candidate {
     }
 
     /// Whether the bitmap names all that it lacks, while it is recovered.
-    pub(super) fn recovers_by_bitmap(&self) -> bool {
+    pub fn recovers_by_bitmap(&self) -> bool {
         match &self.superblock {
             Superblock::V0(_) => false,
             Superblock::V1(superblock) => superblock.features.contains(Features::RECOVERY_BITMAP),

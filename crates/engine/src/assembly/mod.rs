@@ -46,7 +46,8 @@ pub struct Options {
     pub force: bool,
     /// Nothing will be written: a bitmap that does not read is not in the way, nor is a dirty degraded array or a missing journal.
     pub readonly: bool,
-    /// The bitmap is about to go: one that does not read is not in the way.
+    /// Nothing is to be started, but the bitmap to be taken away: one that does not read is not in the way, nor is a dirty degraded
+    /// array.
     pub forgets_bitmap: bool,
     /// The layout of a RAID-0 whose superblock does not say it.
     pub raid0_layout: Option<Raid0Layout>,

@@ -102,7 +102,8 @@ pub(super) fn decide(
     let is_degraded = !missing.is_empty() || !recovering.is_empty();
     let is_dirty = chosen.resync_offset_sectors(candidates) != u64::MAX;
     let may_be_wrong = level.parity_count() > 0 && is_dirty && is_degraded && consistency != Consistency::Ppl;
-    if !may_be_wrong || options.readonly {
+    // Who takes the bitmap away starts nothing.
+    if !may_be_wrong || options.readonly || options.forgets_bitmap {
         return Ok(false);
     }
     if options.force {

@@ -77,7 +77,10 @@ fn follow_1(own: &mut Superblock1, array: &Superblock1) -> Option<()> {
         // A log behind the data lies where this member's data end.
         (Some(_), None, _) => own.set_ppl(ppl::ppl_area(own).ok()?),
         (None, _, Some(offset)) => own.set_bitmap(offset),
-        (None, _, None) => own.clear_bitmap_and_ppl(),
+        (None, _, None) => {
+            own.clear_bitmap_and_ppl();
+            own.forget_recovery_by_bitmap();
+        }
     }
     own.resync_offset_sectors = array.resync_offset_sectors;
     own.utime = array.utime;

@@ -129,6 +129,14 @@ impl Superblock1 {
         self.bitmap_or_ppl = 0;
     }
 
+    /// A recovery that went by the bitmap begins anew.
+    pub fn forget_recovery_by_bitmap(&mut self) {
+        if self.features.contains(Features::RECOVERY_BITMAP) {
+            self.features = self.features.without(Features::RECOVERY_BITMAP);
+            self.recovery_offset_sectors = 0;
+        }
+    }
+
     /// Whether sectors are kept for a bad-block log.
     pub const fn has_bad_block_log(&self) -> bool {
         self.bblog_size_sectors != 0 && self.bblog_offset_sectors != 0

@@ -75,7 +75,7 @@ impl Shard {
                 Standing::Journal => volume.has_journal_failed(),
                 _ => false,
             };
-            let error = self.last_error(index).filter(|_| is_out);
+            let error = self.reason(index).filter(|_| is_out);
             let path = member.path().map(std::borrow::ToOwned::to_owned);
             let is_there = path.is_some() && standing != Standing::Absent;
             is_there.then_some(MemberStatus { path, standing, filled_sectors, metadata, error })

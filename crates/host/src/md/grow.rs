@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 use stripewise_engine::assembly::{Assembly, Consistency, Options, SlotState};
 use stripewise_format::create::Area;
-use stripewise_format::grow::{Changed, Update};
+use stripewise_format::grow::{Changed, Update, without_recovery_by_bitmap};
 use stripewise_format::placement::BitmapPlace;
 use stripewise_format::time::Timestamp;
 
@@ -154,7 +154,8 @@ pub fn grow(
             _ => Err(has_journal()),
         };
     }
-    let update = Update { events: assembled.assembly.events + 1, utime };
+    let in_two = forgets_bitmap && may_lack_what_it_names(&assembled);
+    let update = Update { events: assembled.assembly.events + if in_two { 2 } else { 1 }, utime };
     let decision = match change {
         Change::Bitmap(change) => bitmap::decide(&assembled, change, update)?,
         Change::Size { asked_sectors, assume_clean } => {
@@ -172,16 +173,36 @@ pub fn grow(
     for (index, opened) in members.iter().zip(&opened) {
         require_same(opened, &on_members[*index].superblock)?;
     }
-    let finishing = cut_off::finish(&assembled, &members, &left_behind, !forgets_bitmap)?;
+    let keeps_bitmap = assembled.assembly.bitmap_damage.is_none();
+    let finishing = cut_off::finish(&assembled, &members, &left_behind, keeps_bitmap)?;
     write_all(finishing.iter().map(|(place, changed)| (&opened[*place], changed)))?;
     let outcome = match decision {
         Decision::Already => Outcome::Finished,
         Decision::Change(decided) => {
+            if in_two {
+                let update = Update { events: update.events - 1, utime };
+                let anew = |index: &usize| {
+                    let member = &assembled.found.candidates[*index];
+                    without_recovery_by_bitmap(&member.superblock, member.at_sector, update)
+                };
+                let anew: Vec<Changed> = members.iter().map(anew).collect();
+                write_all(opened.iter().zip(&anew))?;
+            }
             write_all(opened.iter().zip(&decided.changes))?;
             decided.outcome
         }
     };
     Ok(Grown { members: members.len(), assembled, outcome })
+}
+
+/// Whether a member has not all that the bitmap names: it is recovered by it, or is not there and may have been. Linux takes one whose
+/// superblock is an event behind, finds no bitmap, and recovers nothing. So it has to be two behind, or to know that all of it is due,
+/// before the first superblock has no bitmap.
+fn may_lack_what_it_names(assembled: &Assembled) -> bool {
+    assembled.assembly.slots.iter().any(|slot| match slot.candidate() {
+        Some(index) => assembled.found.candidates[index].recovers_by_bitmap(),
+        None => true,
+    })
 }
 
 fn already(change: Change, assembled: &Assembled) -> GrowProblem {

@@ -112,7 +112,8 @@ fn first(candidate: &Candidate, force: bool) -> Result<Area, ZeroError> {
             Err(ZeroError::Damaged { path: path(), metadata: found.metadata, error: error.clone() })
         }
         _ if !force && is_of_several(candidate) => {
-            let metadata = candidate.probe.found.iter().map(|found| found.metadata).collect();
+            let reads_well = candidate.probe.found.iter().filter(|found| found.superblock.is_ok());
+            let metadata = reads_well.map(|found| found.metadata).collect();
             Err(ZeroError::Several { path: path(), metadata })
         }
         _ => Ok(Area { at_sector: found.at_sector, bytes: vec![0; 512] }),

@@ -3,7 +3,7 @@
 use stripewise_engine::io::{
     Action, ActionQueue, Area, ArrayEvent, Buf, Compute, Input, IoError, Kernel, MemberIo, Op, Seg, Verdict,
 };
-use stripewise_engine::units::{Instant, SECTOR_BYTES};
+use stripewise_engine::units::{Instant, MemberIndex, SECTOR_BYTES};
 
 use super::bytes::Entry;
 use super::memory::{cache_hit, is_delayed};
@@ -213,7 +213,22 @@ impl Shard {
         self.completions.push_back(Input::IoDone { tag: io.tag, result });
     }
 
-    pub(super) fn note(&mut self, event: ArrayEvent, cause: Option<MemberError>, now: Instant) {
+    pub(super) fn note(
+        &mut self,
+        event: ArrayEvent,
+        cause: Option<(MemberIndex, MemberError)>,
+        now: Instant,
+    ) {
+        let takes_out = matches!(
+            event,
+            ArrayEvent::MemberFailed { .. }
+                | ArrayEvent::ReplacementFailed { .. }
+                | ArrayEvent::JournalFailed
+        );
+        if let Some((member, error)) = cause.filter(|_| takes_out) {
+            self.errors.is_out(member, error);
+        }
+        let cause = cause.map(|(_, error)| error);
         if let ArrayEvent::MemberFailed { slot } = event {
             // A failure heard of from another shard has been noted there.
             let is_known = std::mem::replace(&mut self.failed[slot.index()], true);
@@ -222,7 +237,7 @@ impl Shard {
             }
             let own = self.index as usize;
             for (_, outbox) in self.outboxes.iter_mut().enumerate().filter(|(shard, _)| *shard != own) {
-                outbox.push(Message::Failed(slot));
+                outbox.push(Message::Failed(slot, cause));
             }
         }
         self.events.push(TimedEvent { at: now, event, cause });

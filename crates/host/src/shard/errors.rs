@@ -14,6 +14,8 @@ pub(super) struct MemberErrors {
     waiting: Vec<(Tag, MemberIndex, MemberError)>,
     /// By member, the last one that the engine was told of while the member was in use.
     last: Vec<Option<MemberError>>,
+    /// By member, the one for which it is out of use.
+    reasons: Vec<Option<MemberError>>,
     /// Members of levels without redundancy that had one: they stay in use, and one is enough to be told of.
     had: Vec<MemberIndex>,
     /// The first ones of these, for the owner.
@@ -33,35 +35,42 @@ impl MemberErrors {
         Some((member, error))
     }
 
-    fn keep(&mut self, member: MemberIndex, error: MemberError) {
-        if self.last.len() <= member.index() {
-            self.last.resize(member.index() + 1, None);
-        }
-        self.last[member.index()] = Some(error);
+    /// A member is out of use for an error.
+    pub(super) fn is_out(&mut self, member: MemberIndex, error: MemberError) {
+        put(&mut self.reasons, member, error);
     }
 
     /// Another member has the place, or what the one there did not do is not why it is out of use.
     pub(super) fn forget(&mut self, member: MemberIndex) {
-        if let Some(last) = self.last.get_mut(member.index()) {
-            *last = None;
+        for errors in [&mut self.last, &mut self.reasons] {
+            if let Some(error) = errors.get_mut(member.index()) {
+                *error = None;
+            }
         }
     }
+}
+
+fn put(errors: &mut Vec<Option<MemberError>>, member: MemberIndex, error: MemberError) {
+    if errors.len() <= member.index() {
+        errors.resize(member.index() + 1, None);
+    }
+    errors[member.index()] = Some(error);
 }
 
 impl Shard {
     /// Takes note of an error of which the engine is about to be told.
     #[cold]
-    pub(super) fn heed(&mut self, tag: Tag) -> Option<MemberError> {
+    pub(super) fn heed(&mut self, tag: Tag) -> Option<(MemberIndex, MemberError)> {
         let (member, error) = self.errors.take(tag)?;
         // What comes in after a failure is not its reason.
         if self.volume().standing(member) != Standing::Failed {
-            self.errors.keep(member, error);
+            put(&mut self.errors.last, member, error);
             if self.volume().sync_status().is_none() && !self.errors.had.contains(&member) {
                 self.errors.had.push(member);
                 self.errors.news.push((member, error));
             }
         }
-        Some(error)
+        Some((member, error))
     }
 
     /// Forgets the errors of a member that is about to fail by command.
@@ -77,6 +86,11 @@ impl Shard {
     /// The last error of a member while it was in use, unless it failed by command.
     pub(crate) fn last_error(&self, member: MemberIndex) -> Option<MemberError> {
         self.errors.last.get(member.index()).copied().flatten()
+    }
+
+    /// The error for which a member is out of use, if it is for one.
+    pub(crate) fn reason(&self, member: MemberIndex) -> Option<MemberError> {
+        self.errors.reasons.get(member.index()).copied().flatten()
     }
 
     /// First errors of members that stay in use all the same, once each.

@@ -422,9 +422,13 @@ impl Shard {
                     self.accept(op, range, flags, buffer, Origin::Other { shard: from, whole });
                 }
                 Message::PartDone { whole, result } => self.ended.push_back((whole, result)),
-                Message::Failed(slot) => {
+                Message::Failed(slot, cause) => {
+                    let member = self.volume().member_of(slot);
                     if !std::mem::replace(&mut self.failed[slot.index()], true) {
                         self.fail(slot, now, context);
+                    }
+                    if let (Some(member), Some(cause)) = (member, cause) {
+                        self.errors.is_out(member, cause);
                     }
                 }
             }

@@ -16,18 +16,15 @@ use super::{Area, Candidate, Changed, GrowProblem, require_same, write_all};
 /// # Errors
 /// Version 0.90 has no name; a device cannot be opened or written. Then all are as they were.
 pub fn rename(found: &Found, name: [u8; 32], destroy: &[PathBuf]) -> Result<usize, GrowProblem> {
+    let opened = Candidate::open_all(&found.paths, destroy)?;
     let mut changes = Vec::new();
-    for (path, candidate) in found.paths.iter().zip(&found.candidates) {
-        if let Some(superblock) = renamed(candidate, name)? {
-            changes.push((path.clone(), candidate, Changed { logs: Vec::new(), superblock }));
+    for (opened, offered) in opened.iter().zip(&found.candidates) {
+        require_same(opened, &offered.superblock)?;
+        if let Some(superblock) = renamed(offered, name)? {
+            changes.push((opened, Changed { logs: Vec::new(), superblock }));
         }
     }
-    let paths: Vec<PathBuf> = changes.iter().map(|(path, ..)| path.clone()).collect();
-    let opened = Candidate::open_all(&paths, destroy)?;
-    for (opened, (_, offered, _)) in opened.iter().zip(&changes) {
-        require_same(opened, &offered.superblock)?;
-    }
-    write_all(opened.iter().zip(changes.iter().map(|(.., changed)| changed)))?;
+    write_all(changes.iter().map(|(opened, changed)| (*opened, changed)))?;
     Ok(changes.len())
 }
 
