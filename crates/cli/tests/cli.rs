@@ -261,7 +261,7 @@ fn impossible_arguments_are_refused_with_exit_code_2() {
 #[test]
 fn bench_takes_fios_names_on_every_target() {
     let folder = TempDir::new().unwrap();
-    let job = ["--rw=randrw", "--rwmixread=70", "--bs=4k", "--iodepth=4", "--numjobs=2", "--runtime=100ms"];
+    let job = ["--rw=randrw", "--rwmixread=70", "--bs=4k", "--iodepth=4", "--numjobs=2", "--runtime=200ms"];
     for target in [
         &["--on", "model"][..],
         &["--on", "memory", "--member-size", "8m"],
