@@ -475,6 +475,25 @@ fn a_resync_that_was_due_is_not_forgotten() {
 }
 
 #[test]
+fn a_bitmap_that_was_out_of_date_is_none_the_better_for_more_slots() {
+    for is_stale in [false, true] {
+        let (folder, names) = made("-l 1 -n 2 -b internal --assume-clean", 2);
+        let folder = folder.path();
+        assert!(run(folder, "write --length 11", &names).status.success());
+        // Version 1.2: superblock at 4K, bitmap at 8K; its events are at 24, its state at 48.
+        for name in names.iter().filter(|_| is_stale) {
+            let mut bytes = std::fs::read(folder.join(name)).unwrap();
+            bytes[8192 + 24..8192 + 32].fill(0);
+            std::fs::write(folder.join(name), bytes).unwrap();
+        }
+        assert!(run(folder, "grow --raid-devices 3 --force", &names).status.success());
+        for bytes in all(folder, &names) {
+            assert_eq!(bytes[8192 + 48] & 2 != 0, is_stale, "STATE_STALE");
+        }
+    }
+}
+
+#[test]
 fn a_mirror_gets_slots_for_spares_and_lets_empty_ones_go() {
     for version in ["0.90", "1.0", "1.2"] {
         for bitmap in ["none", "internal"] {

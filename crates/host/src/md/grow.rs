@@ -20,6 +20,8 @@ mod slots;
 use std::path::PathBuf;
 
 use stripewise_engine::assembly::{Assembly, Consistency, Options, SlotState};
+use stripewise_engine::metadata::BitmapConfig;
+use stripewise_format::bitmap::BitmapSuperblock;
 use stripewise_format::create::Area;
 use stripewise_format::grow::{Changed, Update, without_recovery_by_bitmap};
 use stripewise_format::placement::BitmapPlace;
@@ -203,6 +205,17 @@ fn may_lack_what_it_names(assembled: &Assembled) -> bool {
         Some(index) => assembled.found.candidates[index].recovers_by_bitmap(),
         None => true,
     })
+}
+
+/// The bitmap that a change keeps: one that was out of date already says so, for it will count as many events as the superblocks.
+fn kept_bitmap(assembled: &Assembled) -> Result<Option<BitmapConfig>, AssembleError> {
+    let mut bitmap = assembled.bitmap()?;
+    if let Some(BitmapConfig { superblock, .. }) = &mut bitmap
+        && superblock.events < assembled.assembly.events
+    {
+        superblock.state |= BitmapSuperblock::STATE_STALE;
+    }
+    Ok(bitmap)
 }
 
 fn already(change: Change, assembled: &Assembled) -> GrowProblem {

@@ -72,10 +72,7 @@ pub(super) fn finish(
 }
 
 /// The bitmap of a member, which others are to have too.
-pub(super) fn bitmap_of(
-    assembled: &Assembled,
-    index: usize,
-) -> Result<Option<(BitmapSuperblock, Bits)>, GrowProblem> {
+fn bitmap_of(assembled: &Assembled, index: usize) -> Result<Option<(BitmapSuperblock, Bits)>, GrowProblem> {
     let (found, member) = (&assembled.found, &assembled.found.candidates[index]);
     let (_, source) = look(&found.paths[index], None)?;
     probe::read_bitmap(&*source, member.device_sectors, &member.superblock, member.at_sector).map_err(

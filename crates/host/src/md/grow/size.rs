@@ -8,7 +8,7 @@ use stripewise_format::grow::{
 };
 use stripewise_format::level::Level;
 
-use super::{Assembled, Decided, Decision, GrowProblem, Outcome, is_recovering, members};
+use super::{Assembled, Decided, Decision, GrowProblem, Outcome, is_recovering, kept_bitmap, members};
 use crate::error::HostError;
 
 pub(super) fn decide(
@@ -104,9 +104,6 @@ fn bitmap(
         bitmap_room_sectors(&member.superblock, member.at_sector, member.device_sectors)
     });
     let room_sectors = rooms.min().ok_or(SizeError::Bitmap)?;
-    let mut found = assembled.bitmap().ok().flatten().ok_or(SizeError::Bitmap)?;
-    if found.superblock.events < assembled.assembly.events {
-        found.superblock.state |= BitmapSuperblock::STATE_STALE;
-    }
+    let found = kept_bitmap(assembled).ok().flatten().ok_or(SizeError::Bitmap)?;
     resize_bitmap(&found.superblock, &found.bits, sync_sectors, room_sectors, is_new_set).map(Some)
 }

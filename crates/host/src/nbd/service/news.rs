@@ -1,7 +1,7 @@
 //! Telling what happens to the array.
 
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use stripewise_engine::io::{ArrayEvent, SyncAction};
 use stripewise_engine::units::{MemberIndex, Slot};
@@ -88,12 +88,7 @@ impl Service<'_> {
 
     /// Whether no other shard has told of an error of this slot's member.
     fn is_first_with(&self, slot: Slot) -> bool {
-        let mut had = self.shared.had_errors.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = !had.contains(&slot);
-        if is_first {
-            had.push(slot);
-        }
-        is_first
+        is_new(&self.shared.had_errors, slot)
     }
 
     /// Whether no other shard has said so. Each hears of a failure; none of them works by itself on all of the array.
@@ -101,13 +96,18 @@ impl Service<'_> {
         if !matches!(event, ArrayEvent::MemberFailed { .. } | ArrayEvent::ArrayFailed) {
             return false;
         }
-        let mut said = self.shared.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = !said.contains(&event);
-        if is_first {
-            said.push(event);
-        }
-        is_first
+        is_new(&self.shared.said, event)
     }
+}
+
+/// Whether nobody has come with it before.
+fn is_new<T: PartialEq>(known: &Mutex<Vec<T>>, one: T) -> bool {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_new = !known.contains(&one);
+    if is_new {
+        known.push(one);
+    }
+    is_new
 }
 
 fn slots(shard: &Shard) -> impl Iterator<Item = Slot> {
