@@ -102,6 +102,21 @@ files_are_there() {
 refused_writing() {
     ! dd if=/dev/zero of="$file" bs=4K count=1 conv=notrunc 2>"$work/why" && grep -q 'Read-only' "$work/why"
 }
+# The array below a mounted file system is changed while that is written to.
+grown_in_use() {
+    local members=("$work"/g{0,1}.img) size writing
+    truncate -s 96M "${members[@]}" && "$stripewise" create -l 1 -n 2 --size 32M --assume-clean --bitmap none "${members[@]}" >/dev/null &&
+        serve --control "$work/c.sock" && attach && mkfs.ext4 -q "$loop" && mount "$loop" "$work/mnt" || return 1
+    while [ ! -e "$work/enough" ] && dd if=/dev/urandom of="$work/mnt/f" bs=64k count=64 conv=fsync status=none; do :; done &
+    writing=$!
+    for change in '--bitmap internal' '--size max' ; do
+        # shellcheck disable=SC2086
+        sleep 0.3; timeout 30 "$stripewise" grow $change --control "$work/c.sock" || return 1
+    done
+    touch "$work/enough"
+    wait $writing && size=$(stat -c %s "$file") && [ "$size" -gt 67108864 ] && losetup -c "$loop" && [ "$(blockdev --getsize64 "$loop")" = "$size" ] &&
+        umount "$work/mnt" && fsck.ext4 -fn "$loop" && resize2fs "$loop" && fsck.ext4 -fn "$loop" && detach && end INT
+}
 unmounted() { umount "$folder" && ended; }
 unmounted_beside_nbd() { umount "$folder" && sleep 0.3 && kill -0 "$server" && nbdinfo --size "nbd+unix:///?socket=$work/nbd.sock"; }
 # A user of the file is left behind with errors, not hanging.
@@ -243,6 +258,7 @@ check 'stop by command, unless in use' stopped_in_use
 check 'serve again' serve --control "$work/c.sock"
 check 'stop by command' stopped
 check 'a member behind a loop device is not written to' behind_a_loop_device
+check 'changed while a file system on it is written to' grown_in_use
 check 'no such folder' says 'no such folder' --mount "$work/none"
 check 'not a folder' says 'not a folder' --mount "$work/data"
 check 'not empty' says 'not empty' --mount "$work"

@@ -34,6 +34,11 @@ pub enum HostError {
         /// Why, and what would be right.
         problem: MemberProblem,
     },
+    /// A served array could not be opened again after it was closed to be changed.
+    Reopen {
+        /// Why.
+        why: String,
+    },
     /// `io_uring` cannot be set up.
     IoUring {
         /// The system's error.
@@ -335,6 +340,9 @@ impl fmt::Display for HostError {
                 )
             }
             Self::Member { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Self::Reopen { why } => {
+                write!(f, "the array was closed to be changed, and cannot be opened again: {why}")
+            }
             Self::IoUring { errno } if matches!(*errno, libc::ENOSYS | libc::EPERM | libc::EACCES) => write!(
                 f,
                 "this environment does not permit io_uring ({}); allow it (kernel.io_uring_disabled=0, \

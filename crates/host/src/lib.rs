@@ -51,8 +51,8 @@ pub use members::{
     Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, claim, create_member_file, member_file_sectors,
 };
 pub use nbd::{
-    Detail, DriveServer, NbdServer, Observed, Observer, ServeConfig, ServeEvent, ServeReport, ServeStatus,
-    Teller,
+    Changed, Changer, Detail, DriveServer, NbdServer, Observed, Observer, ServeConfig, ServeEvent,
+    ServeReport, ServeStatus, Teller,
 };
 pub use report::{MemberCounts, MemberError, Note, RunReport, TimedEvent};
 pub use run::Payload;

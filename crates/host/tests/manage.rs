@@ -2,17 +2,13 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use common::load::{self, Control, Load};
 use common::md::{MEMBER_BYTES, blank, create_array, create_with, found, open};
-use common::nbd::Client;
 use stripewise_engine::array::members::Standing;
 use stripewise_engine::io::{ArrayEvent, SyncAction};
 use stripewise_engine::level::{Layout, Level};
@@ -21,10 +17,7 @@ use stripewise_format::device_flags::FlagsChange;
 use stripewise_format::placement::{Consistency, Metadata};
 use stripewise_format::superblock::Superblock;
 use stripewise_format::superblock_1::{Features, Minor, Superblock1};
-use stripewise_host::{
-    AddHow, Array, ArrayConfig, Manage, ManageError, Managed, NbdServer, NotReAddable, ServeConfig,
-    TimedEvent,
-};
+use stripewise_host::{AddHow, Array, ArrayConfig, Manage, ManageError, Managed, NotReAddable, TimedEvent};
 
 const BITMAP: Consistency = Consistency::Bitmap { chunk_bytes: Some(64 << 10) };
 const BLOCK: usize = 4096;
@@ -37,124 +30,10 @@ fn add_with(path: &Path, how: AddHow, flags: FlagsChange) -> Manage {
     Manage::Add { member: path.to_owned(), how, force: false, destroy: false, flags }
 }
 
-/// A client that writes its own part of the array and knows what is there.
-struct Load {
-    first: u64,
-    versions: Vec<u32>,
-}
-
-impl Load {
-    fn block(&self, index: usize) -> Vec<u8> {
-        let version = self.versions[index];
-        let seed = (self.first + index as u64) << 32 | u64::from(version);
-        let word = if version == 0 { 0 } else { seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 };
-        word.to_le_bytes().repeat(BLOCK / 8)
-    }
-
-    fn at(&self, index: usize) -> u64 {
-        (self.first + index as u64) * BLOCK as u64
-    }
-
-    /// Writes and reads until told to stop.
-    fn run(&mut self, socket: &Path, stop: &AtomicBool) {
-        let mut client = Client::new(socket);
-        let mut state = self.first + 1;
-        while !stop.load(Ordering::Relaxed) {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let index = (state >> 33) as usize % self.versions.len();
-            if (state >> 20).is_multiple_of(4) {
-                let bytes = client.read(self.at(index), BLOCK as u32);
-                assert!(bytes == self.block(index), "block {} is another", self.first + index as u64);
-            } else {
-                self.versions[index] += 1;
-                client.write((state >> 22).is_multiple_of(8).into(), self.at(index), &self.block(index));
-            }
-        }
-    }
-
-    fn verify(&self, array: &mut Array) {
-        let mut bytes = vec![0; BLOCK];
-        for index in 0..self.versions.len() {
-            array.read_at(self.at(index) / 512, &mut bytes).unwrap();
-            assert!(bytes == self.block(index), "block {} is another", self.first + index as u64);
-        }
-    }
-}
-
-/// The control socket of a server.
-struct Control(BufReader<UnixStream>);
-
-impl Control {
-    fn ask(&mut self, line: &str) -> serde_json::Value {
-        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        self.0.read_line(&mut answer).unwrap();
-        serde_json::from_str(&answer).unwrap()
-    }
-
-    fn member(&mut self, command: &str, path: &Path) -> serde_json::Value {
-        self.ask(&serde_json::json!({ "command": command, "member": path }).to_string())
-    }
-
-    fn done(&mut self, command: &str, path: &Path) {
-        let answer = self.member(command, path);
-        assert!(answer["done"].is_string(), "{command} {}: {answer}", path.display());
-    }
-
-    /// Waits until nothing is failed and nothing works.
-    fn whole(&mut self) {
-        let until = Instant::now() + Duration::from_secs(60);
-        loop {
-            let detail = self.ask(r#"{"command":"detail"}"#)["detail"].take();
-            if detail["failed"] == serde_json::json!([]) && detail["sync"] == "Idle" {
-                return;
-            }
-            assert!(Instant::now() < until, "it does not end: {detail}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 /// Serves an array under load while `manage` runs; answers what the clients know.
 fn under_load(array: &mut Array, folder: &Path, manage: impl FnOnce(&mut Control)) -> Vec<Load> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let (socket, control) = (folder.join("nbd.sock"), folder.join("control.sock"));
-    let blocks = array.geometry().array_sectors() / 8;
-    let part = blocks / 3;
-    let detail = |status: &stripewise_host::ServeStatus| {
-        let sync = status.array.sync.as_ref().map(|sync| format!("{:?}", sync.action));
-        let failed: Vec<u16> = status.failed.iter().map(|slot| slot.0).collect();
-        serde_json::json!({ "failed": failed, "sync": sync }).to_string()
-    };
-    let server = NbdServer::bind(ServeConfig {
-        socket: Some(socket.clone()),
-        control: Some(control.clone()),
-        stop: Arc::clone(&stop),
-        detail: Some(Arc::new(detail)),
-        ..ServeConfig::default()
-    });
-    let server = server.unwrap();
-    let ended = AtomicBool::new(false);
-    let mut loads: Vec<Load> =
-        (0..3).map(|third| Load { first: third * part, versions: vec![0; part as usize] }).collect();
-    std::thread::scope(|scope| {
-        let serving = scope.spawn(|| server.serve(array));
-        let clients: Vec<_> =
-            loads.iter_mut().map(|load| scope.spawn(|| load.run(&socket, &ended))).collect();
-        let managed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let stream = UnixStream::connect(&control).unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-            manage(&mut Control(BufReader::new(stream)));
-        }));
-        ended.store(true, Ordering::Relaxed);
-        let clients: Vec<_> = clients.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
-        stop.store(true, Ordering::Relaxed);
-        serving.join().unwrap().unwrap();
-        if let Some(panic) = clients.into_iter().chain([managed]).find_map(Result::err) {
-            std::panic::resume_unwind(panic);
-        }
-    });
-    loads
+    let loads = Load::of_each_third(array);
+    load::serve_under_load(loads, folder, |server| drop(server.serve(array).unwrap()), manage)
 }
 
 /// Everything is there, now and after the array is put together anew, and its redundancy agrees.

@@ -1,7 +1,9 @@
 //! `stripewise grow`: what an array that exists is given or relieved of by its superblocks and logs alone; and reshapes, which move
 //! its data.
 
+mod control;
 mod reshape;
+pub(crate) mod served;
 
 use std::path::PathBuf;
 
@@ -30,7 +32,7 @@ use crate::output::{print, print_json};
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("change").required(true).multiple(true),
-    after_help = "The array must be idle: no server uses it, and no recovery is due. Make one change at a time; only --level, --raid-devices, --chunk \
+    after_help = "The array must be idle: no server uses it (but with --control), and no recovery is due. Make one change at a time; only --level, --raid-devices, --chunk \
 and --layout can be combined. A refused change leaves the array as it was (exit code 2). To finish an interrupted change, repeat the command. A reshape \
 moves all data of the array; if it is interrupted (Ctrl-C), --continue or Linux (mdadm --assemble) continues it; repeating the command does not. A bare SIZE is in KiB, as in mdadm."
 )]
@@ -48,6 +50,10 @@ pub(crate) struct GrowArgs {
     /// Select the array with this name, with or without its host
     #[arg(long, short = 'N', value_name = "NAME")]
     name: Option<String>,
+    /// Change the array of the server with this control socket: its bitmap, size, consistency policy or, of a raid1, slots. Requests wait
+    /// meanwhile
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
     /// Change the array even if members are missing that it last had; they then need a full recovery to come back
     #[arg(long, short = 'R')]
     run: bool,
@@ -193,6 +199,9 @@ impl GrowArgs {
 
 pub(crate) fn run(args: &GrowArgs) -> Result<Exit> {
     let change = args.change()?;
+    if let Some(socket) = &args.control {
+        return control::run(args, socket, change);
+    }
     let select = args.select();
     let found = select.find(Use::Write)?;
     let (paths, options) = (found.paths.clone(), select.options(Use::Write));
@@ -235,7 +244,7 @@ fn grow_in_place(args: &GrowArgs, found: Found, options: Options, change: Change
     let grown = grow(found, options, change, now()?, &args.destroy).map_err(problem)?;
     tell(&grown.assembled);
     journaled::tell(&grown.assembled);
-    let said = said(&grown);
+    let said = said(&grown, false);
     if args.json {
         let level = grown.assembled.assembly.geometry.level;
         let array = Array::of(&grown.assembled, level, grown.members);
@@ -269,13 +278,11 @@ struct Array {
 impl Array {
     fn of(assembled: &Assembled, level: Level, members: usize) -> Self {
         let assembly = &assembled.assembly;
-        Self {
-            schema: "stripewise.grow/1",
-            uuid: assembly.uuid.to_string(),
-            name: assembly.name.clone(),
-            level: level.name(),
-            members,
-        }
+        Self::named(assembly.uuid.to_string(), assembly.name.clone(), level.name(), members)
+    }
+
+    fn named(uuid: String, name: String, level: &'static str, members: usize) -> Self {
+        Self { schema: "stripewise.grow/1", uuid, name, level, members }
     }
 }
 
@@ -297,7 +304,8 @@ fn problem(problem: GrowProblem) -> anyhow::Error {
     }
 }
 
-fn said(grown: &Grown) -> String {
+/// What is said of a change, of an array that is open again or one that is not.
+fn said(grown: &Grown, is_open: bool) -> String {
     let count = grown.members;
     match grown.outcome {
         Outcome::Finished => {
@@ -313,17 +321,21 @@ fn said(grown: &Grown) -> String {
             let chunk = bitmap_chunk_bytes.map_or_else(String::new, |chunk| {
                 format!("a bit of the bitmap stands for {}K now, so that it fits\n", chunk >> 10)
             });
-            let due = if is_resync_due {
-                "what is new is resynced when the array is next assembled or served\n"
-            } else {
-                ""
+            let due = match (is_resync_due, is_open) {
+                (false, _) => "",
+                (true, false) => "what is new is resynced when the array is next assembled or served\n",
+                (true, true) => "what is new is resynced now\n",
             };
             format!("{now}K of each of {count} members are used now instead of {before}K\n{chunk}{due}")
         }
         Outcome::RaidDevices { before, now, filled, empty } => {
             let mut text = format!("the array now has {now} raid devices instead of {before}\n");
             if filled > 0 {
-                text += "spares are recovered when it is next assembled or served\n";
+                text += if is_open {
+                    "spares are recovered now\n"
+                } else {
+                    "spares are recovered when it is next assembled or served\n"
+                };
             }
             if empty > 0 {
                 text += "slots are empty; `stripewise add` fills them\n";

@@ -113,9 +113,14 @@ pub(crate) struct LuksArgs {
 }
 
 impl LuksArgs {
+    /// Whether a container is to be decrypted.
+    pub(crate) fn decrypts(&self) -> bool {
+        self.luks || self.key.is_given()
+    }
+
     /// Reads the key, before the array is touched.
     pub(crate) fn passphrase(&self) -> Result<Option<Secret>> {
-        if !self.luks && !self.key.is_given() {
+        if !self.decrypts() {
             return match self.luks_key_slot {
                 Some(_) => Err(impossible("--luks-key-slot: needs --luks or --luks-key-file")),
                 None => Ok(None),

@@ -24,6 +24,7 @@ use stripewise_lab::trace::{Recorder, TraceError};
 use super::assemble::message;
 use super::detail::SCHEMA;
 use super::fresh::Fresh;
+use super::grow::served::Regrow;
 use super::layers::{CacheArgs, LuksArgs, raise};
 use super::manage::{Checks, live};
 use super::program::{self, Alert, Alerts};
@@ -39,7 +40,7 @@ use crate::output::print;
 #[command(after_help = UNITS, group = ArgGroup::new("where").args(["socket", "listen", "mount"]).required(true).multiple(true))]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
-    select: SelectArgs,
+    pub(super) select: SelectArgs,
     /// Listen for NBD clients at this unix socket.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -67,7 +68,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     cache: CacheArgs,
     #[command(flatten)]
-    luks: LuksArgs,
+    pub(super) luks: LuksArgs,
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
@@ -93,7 +94,7 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
     tell(&assembled);
     let stop = stop_flag()?;
     let mut array = args.select.open(&mut assembled, Use::Write, |config| config.shards = args.shards)?;
-    if let Err(error) = raise(&mut array, cache, &args.luks, passphrase.as_ref()) {
+    if let Err(error) = raise(&mut array, cache.clone(), &args.luks, passphrase.as_ref()) {
         if !args.select.readonly {
             array.close()?;
         }
@@ -103,11 +104,13 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
     let name = assembled.assembly.name.as_str();
     let plain = name.split_once(':').map_or(name, |(_, after_host)| after_host);
     let line = message(&assembled);
-    let described = assembled.clone();
     let checks = Checks::default();
+    let regrow = Regrow::new(args, trace.is_some(), cache, &assembled, checks.clone());
+    let described = regrow.described();
     let (told, readonly) = (checks.clone(), args.select.readonly);
-    let detail =
-        move |status: &ServeStatus| live::document(SCHEMA, &described, status, &told, readonly).to_string();
+    let detail = move |status: &ServeStatus| {
+        live::document(SCHEMA, &described.get(), status, &told, readonly).to_string()
+    };
     let export = Export {
         name: plain.to_owned(),
         line,
@@ -116,6 +119,7 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
         checks,
         closes: !args.select.readonly,
         fresh,
+        regrow: Some(regrow),
     };
     export.serve(args, array, stop, trace)
 }
@@ -169,12 +173,9 @@ pub(crate) fn run_device(args: &ServeArgs, device: &Path, trace: &Path) -> Resul
         device.file_name().map_or_else(|| "device".to_owned(), |name| name.to_string_lossy().into_owned());
     let line = format!("{} is served as it is.", device.display());
     let checks = Checks::default();
-    Export { name, line, is_degraded: false, detail: None, checks, closes: false, fresh }.serve(
-        args,
-        array,
-        stop,
-        Some(trace),
-    )
+    let export =
+        Export { name, line, is_degraded: false, detail: None, checks, closes: false, fresh, regrow: None };
+    export.serve(args, array, stop, Some(trace))
 }
 
 /// What clients see of an open array.
@@ -191,6 +192,8 @@ struct Export {
     closes: bool,
     /// What is made for it, and stays when it is ready.
     fresh: Fresh,
+    /// Changes it while it is served.
+    regrow: Option<Regrow>,
 }
 
 impl Export {
@@ -198,7 +201,7 @@ impl Export {
     fn serve(
         self,
         args: &ServeArgs,
-        mut array: Array,
+        array: Array,
         stop: Arc<AtomicBool>,
         trace: Option<&Path>,
     ) -> Result<Exit> {
@@ -211,10 +214,12 @@ impl Export {
             }
             None => (None, None),
         };
-        let served = self.serve_open(args, &mut array, stop, trace, (voice, alerts));
-        let closed = if closes { array.close() } else { Ok(()) };
-        // Others may have the members while the program is waited for.
-        drop(array);
+        let (served, array) = self.serve_open(args, array, stop, trace, (voice, alerts));
+        let closed = match array {
+            // Others may have the members while the program is waited for.
+            Some(mut array) if closes => array.close(),
+            _ => Ok(()),
+        };
         if let Some(runner) = runner {
             runner.finish();
         }
@@ -227,15 +232,50 @@ impl Export {
         Ok(Exit::Done)
     }
 
-    /// Serves until told to stop; answers what is to be said of the trace.
+    /// Serves until told to stop; answers what is to be said of the trace, and the array unless it was lost.
     fn serve_open(
-        self,
+        mut self,
         args: &ServeArgs,
-        array: &mut Array,
+        mut array: Array,
         stop: Arc<AtomicBool>,
         trace: Option<&Path>,
         (voice, alerts): (Voice, Option<Alerts>),
-    ) -> Result<Option<String>> {
+    ) -> (Result<Option<String>>, Option<Array>) {
+        let regrow = self.regrow.take();
+        let said = voice.clone();
+        let (server, recorder) = match self.ready(args, &array, stop, trace, (voice, alerts)) {
+            Ok(ready) => ready,
+            Err(error) => return (Err(error), Some(array)),
+        };
+        let (served, array) = match regrow {
+            Some(mut regrow) => server.serve_changing(array, &mut |array, change| {
+                let changed = regrow.change(array, change);
+                if let Ok(done) = &changed.said {
+                    said.say(done.clone());
+                }
+                changed
+            }),
+            None => (server.serve(&mut array), Some(array)),
+        };
+        let recorded = recorder.map(Recorder::finish).transpose();
+        let recorded = served.map_err(anyhow::Error::from).and(recorded.map_err(anyhow::Error::from));
+        let recorded = recorded.map(|recorded| {
+            recorded.zip(trace).map(|(written, path)| {
+                format!("stripewise: {} requests are recorded in {}\n", written.records, path.display())
+            })
+        });
+        (recorded, array)
+    }
+
+    /// Begins to listen, and says so.
+    fn ready(
+        self,
+        args: &ServeArgs,
+        array: &Array,
+        stop: Arc<AtomicBool>,
+        trace: Option<&Path>,
+        (voice, alerts): (Voice, Option<Alerts>),
+    ) -> Result<(NbdServer, Option<Recorder>)> {
         let Self { name, line, is_degraded, detail, checks, fresh, .. } = self;
         let recorder = trace.map(|path| recorder(path, array, voice.clone())).transpose()?;
         let first = alerts.clone().filter(|_| is_degraded);
@@ -271,13 +311,7 @@ impl Export {
         if let Some(alerts) = first {
             alerts.send(Alert::degraded(ready));
         }
-        let served = server.serve(array);
-        let recorded = recorder.map(Recorder::finish).transpose();
-        served?;
-        let recorded = recorded?.zip(trace);
-        Ok(recorded.map(|(written, path)| {
-            format!("stripewise: {} requests are recorded in {}\n", written.records, path.display())
-        }))
+        Ok((server, recorder))
     }
 }
 

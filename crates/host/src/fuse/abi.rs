@@ -69,6 +69,9 @@ pub(super) const SET_GID: u32 = 1 << 2;
 /// `FATTR_SIZE`: the file is to be cut or lengthened.
 pub(super) const SET_SIZE: u32 = 1 << 3;
 
+/// The notice that what the kernel keeps of a file holds no more.
+pub(super) const NOTIFY_INVAL_INODE: i32 = 2;
+
 /// Reads a structure's numbers; what is beyond its end reads as zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);

@@ -1,7 +1,7 @@
 //! Requests of the kernel judged: what is to be done with the array, or what the answer is.
 //!
-//! There is one directory with one file, [`FILE_NAME`]. Nothing about them changes but the file's bytes, so that the kernel
-//! may keep names and attributes for as long as it likes.
+//! There is one directory with one file, [`FILE_NAME`]. Nothing about them changes but the file's bytes, and its size when
+//! the array is changed, which the kernel is told. So it may keep names and attributes for as long as it likes.
 
 use stripewise_engine::io::Op;
 use stripewise_engine::units::{SECTOR_BYTES, SectorRange};

@@ -17,7 +17,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stripewise_engine::io::{IoError, IoResult, Op};
 use stripewise_engine::units::SECTOR_BYTES;
 
-use super::abi::{IN_HEADER_BYTES, InHeader, WRITE_IN_BYTES, opcode, out_header};
+use super::abi::{
+    Body, FILE, IN_HEADER_BYTES, InHeader, NOTIFY_INVAL_INODE, WRITE_IN_BYTES, opcode, out_header,
+};
 use super::mount::Mount;
 use super::request::{Owner, TRANSFER_BYTES_MAX, Verdict, judge};
 use crate::loans::Loans;
@@ -333,6 +335,14 @@ impl Session {
         }
         read.send(&self.device, loans);
         buffers.give(read.buffer);
+    }
+
+    /// Has the kernel ask again for what it knows of the file, which is its size.
+    pub(crate) fn look_again(&self) {
+        // `struct fuse_notify_inval_inode_out`; of an offset below zero, attributes alone. A notice is an answer to nothing, with
+        // its code where errors are.
+        let body = Body::default().u64s(&[FILE, u64::MAX, 0]).0;
+        self.send(0, -NOTIFY_INVAL_INODE, &body);
     }
 
     /// Sends an answer. The device never makes one wait; of a request that nobody waits for any more it takes none.

@@ -10,6 +10,7 @@
 //! | `{"command":"state","member":PATH,"write_mostly":BOOL,"failfast":BOOL}` | the same; flags may be left out |
 //! | `{"command":"check"}`, `"repair"` with `"locate":BOOL`, `"idle"`, `"frozen"` | the same |
 //! | `{"command":"speed","min_kib":N,"max_kib":N}` | the same; one may be left out |
+//! | `{"command":"grow",…}` | a [`Change`] of the array while requests wait, one of: `"bitmap":"none"`; `"bitmap":"internal"` with `"bitmap_chunk_bytes":N`; `"size_bytes":N` or `"max"`, with `"assume_clean":BOOL`; `"raid_devices":N` with `"force":BOOL`; `"consistency_policy":"resync"` or `"ppl"` |
 //!
 //! Answers are `{"detail":…}`, `{"stopping":true}`, `{"done":"…"}`, and `{"error":"…"}` where nothing was done. Paths
 //! are the server's: absolute ones are safe.
@@ -22,9 +23,11 @@ use stripewise_engine::io::SyncAction;
 use stripewise_engine::units::{PAGE_BYTES, Slot};
 use stripewise_format::device_flags::FlagsChange;
 
+use super::change;
 use super::poller::News;
 use super::socket::{self, Moved};
 use crate::manage::{AddHow, ArrayStatus, Manage};
+use crate::md::grow::Change;
 
 /// Longest line; a client that sends a longer one is let go.
 const LINE_BYTES_MAX: usize = 16 << 10;
@@ -89,6 +92,7 @@ pub(crate) enum Command {
         force: bool,
     },
     Manage(Manage),
+    Grow(Change),
 }
 
 /// Reads a line.
@@ -109,6 +113,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Command, String> {
     Ok(Command::Manage(match command {
         "detail" => return Ok(Command::Detail),
         "stop" => return Ok(Command::Stop { force: flag(&value, "force")? }),
+        "grow" => return change::parse(&value).map(Command::Grow),
         "fail" => Manage::Fail(member()?),
         "remove" => Manage::Remove(member()?),
         "add" => add(AddHow::Any)?,
@@ -130,7 +135,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Command, String> {
         _ => {
             return Err(
                 "the command is not known; there are detail, stop, fail, remove, add, re-add, add-spare, \
-                        replace, state, check, repair, idle, frozen and speed"
+                        replace, state, check, repair, idle, frozen, speed and grow"
                     .to_owned(),
             );
         }
@@ -142,7 +147,7 @@ fn path(value: &Value, name: &str) -> Result<PathBuf, String> {
     path.map(PathBuf::from).ok_or_else(|| format!("\"{name}\" is missing; it is the path of a member"))
 }
 
-fn flag(value: &Value, name: &str) -> Result<bool, String> {
+pub(super) fn flag(value: &Value, name: &str) -> Result<bool, String> {
     Ok(asked(value, name)?.unwrap_or(false))
 }
 
@@ -176,6 +181,8 @@ pub(crate) struct ControlConnection {
     /// It sends nothing more.
     has_ended: bool,
     is_over: bool,
+    /// Its last line will be answered by [`Self::answer`].
+    is_waiting: bool,
 }
 
 impl ControlConnection {
@@ -189,6 +196,7 @@ impl ControlConnection {
             writable: true,
             has_ended: false,
             is_over: false,
+            is_waiting: false,
         }
     }
 
@@ -205,16 +213,30 @@ impl ControlConnection {
         self.is_over
     }
 
-    /// Answers a line that has come, by `answer`; answers whether there was one. After it there may be more.
-    pub(crate) fn serve(&mut self, mut answer: impl FnMut(&[u8]) -> String) -> bool {
+    /// Whether its last line is not answered yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
+    /// Answers the line that had no answer yet.
+    pub(crate) fn answer(&mut self, answer: &str) {
+        self.is_waiting = false;
+        self.out = format!("{answer}\n").into_bytes();
+        self.send();
+    }
+
+    /// Answers a line that has come, by `answer`; answers whether there was one. After it there may be more, but for a line that is
+    /// answered later.
+    pub(crate) fn serve(&mut self, mut answer: impl FnMut(&[u8]) -> Option<String>) -> bool {
         self.send();
         // One answer at a time: a client that takes none is sent no more.
-        while self.out.is_empty() && !self.is_over {
+        while self.out.is_empty() && !self.is_over && !self.is_waiting {
             if let Some(end) = self.input.iter().position(|b| *b == b'\n') {
                 let line: Vec<u8> = self.input.drain(..=end).collect();
-                self.out = answer(&line).into_bytes();
-                self.out.push(b'\n');
-                self.send();
+                self.is_waiting = true;
+                if let Some(answer) = answer(&line) {
+                    self.answer(&answer);
+                }
                 return true;
             }
             if self.input.len() > LINE_BYTES_MAX || self.has_ended {
@@ -282,7 +304,7 @@ mod tests {
             connection.tell(News { token: 0, readable: true, writable: true, ended: true, gone: false });
             connection.serve(|line| {
                 lines.push(String::from_utf8(line.to_vec()).unwrap());
-                format!("answer {}", lines.len())
+                Some(format!("answer {}", lines.len()))
             });
         }
         assert_eq!(lines, ["one\n", "two\n"]);

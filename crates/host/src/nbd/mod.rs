@@ -19,12 +19,14 @@
 //! | `connection` | one client |
 //! | `service` | one shard with its clients |
 //! | `control` | the control socket |
+//! | `change` | changes of the array while requests wait |
 //! | `observer` | who is told of requests |
 //! | `news` | what happens to the array, in words |
 //! | `server` | the whole |
 //! | `drive` | a drive that only takes its time |
 
 mod buffers;
+mod change;
 mod connection;
 #[cfg(test)]
 mod connection_tests;
@@ -51,6 +53,7 @@ pub(crate) use poller::News;
 pub(crate) use socket::{Listener, Moved, moved};
 pub(crate) use task::Task;
 
+pub use change::{Changed, Changer};
 pub use control::ServeStatus;
 pub use drive::DriveServer;
 pub use news::{ServeEvent, Teller};

@@ -6,19 +6,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stripewise_engine::units::SECTOR_BYTES;
+use stripewise_engine::units::{Instant, SECTOR_BYTES};
 
+use super::change::{AskedChange, Changed, Changer};
 use super::control::ServeStatus;
 use super::export::{Export, preferred_bytes};
 use super::news::Teller;
 use super::observer::Observer;
-use super::service::{Doors, Service, Shared};
+use super::service::{Doors, Guests, Service, Shared};
 use super::socket::Listener;
 use crate::array::Array;
 use crate::error::{HostError, ListenProblem};
 use crate::fuse::{FILE_NAME, check_mount, mount_at};
 use crate::manage::ArrayStatus;
-use crate::report::RunReport;
+use crate::report::{RunReport, TimedEvent};
 use crate::run::Running;
 
 /// Longest name or description, by the protocol.
@@ -143,35 +144,119 @@ impl NbdServer {
     /// # Errors
     /// No `io_uring`, no memory, or the last flush failed or tells of a write-back that did.
     pub fn serve(self, array: &mut Array) -> Result<ServeReport, HostError> {
-        let Self { config, doors, .. } = self;
-        let geometry = array.geometry();
-        let export = Export {
-            name: config.name.clone(),
-            description: config.description.clone(),
-            bytes: array.sectors() * SECTOR_BYTES,
-            min_bytes: array.block_bytes() as u32,
-            preferred_bytes: preferred_bytes(geometry),
-            read_only: config.read_only,
-            fast_zero: array.zeroes_fast(),
-            buffered: array.cache_status().is_some(),
-            volatile: true,
+        let mut served = Served::new(self, array, false)?;
+        served.round(array)?;
+        served.finish(array)
+    }
+
+    /// As [`serve`](Self::serve), and has the array changed when the control socket asks for it. In the report, what was asked of
+    /// the members counts from the last change on. Also answers the array, unless a change has lost it.
+    ///
+    /// # Errors
+    /// As [`serve`](Self::serve), or the changed array could not be opened again.
+    pub fn serve_changing(
+        self,
+        mut array: Array,
+        changer: &mut Changer<'_>,
+    ) -> (Result<ServeReport, HostError>, Option<Array>) {
+        let mut served = match Served::new(self, &array, true) {
+            Ok(served) => served,
+            Err(error) => return (Err(error), Some(array)),
         };
+        loop {
+            let asked = match served.round(&mut array) {
+                Ok(None) => return (served.finish(&mut array), Some(array)),
+                Ok(Some(asked)) => asked,
+                Err(error) => return (Err(error), Some(array)),
+            };
+            let Changed { array: changed, said } = changer(array, asked.change);
+            let Some(changed) = changed else {
+                let why = said.unwrap_or_else(|why| why);
+                served.answer(asked.control, &Err(why.clone()));
+                return (Err(HostError::Reopen { why }), None);
+            };
+            array = changed;
+            served.renew(&array);
+            served.answer(asked.control, &said);
+        }
+    }
+}
+
+/// A server at work on an array.
+struct Served {
+    shared: Shared,
+    guests: Vec<Guests>,
+    /// When the array was opened or changed.
+    start: Instant,
+    /// What happened to it before it was changed.
+    events: Vec<TimedEvent>,
+}
+
+impl Served {
+    fn new(server: NbdServer, array: &Array, may_change: bool) -> Result<Self, HostError> {
+        let NbdServer { config, doors, .. } = server;
         let shards = array.shard_count();
-        let shared = Shared::new(export, config, array.router(), shards);
-        let never = AtomicBool::new(false);
-        let running = Running::new(shards, &never);
-        let start = array.begin_counting();
         let mut doors = Some(doors);
-        let jobs = (0..shards).map(|_| doors.take()).collect();
-        array.on_shards(&running, jobs, |shard, doors, context| {
-            Service::new(shard, doors, &shared, context)?.run(&running, context)
-        })?;
+        let guests = (0..shards).map(|_| Guests::new(doors.take())).collect::<Result<_, _>>()?;
+        let shared = Shared::new(export(&config, array), config, may_change, array.router(), shards);
+        Ok(Self { shared, guests, start: Instant::ZERO, events: Vec::new() })
+    }
+
+    /// Serves until it is to end, or the array is to be changed.
+    fn round(&mut self, array: &mut Array) -> Result<Option<AskedChange>, HostError> {
+        let never = AtomicBool::new(false);
+        let running = Running::new(self.guests.len(), &never);
+        self.start = array.begin_counting();
+        let shared = &self.shared;
+        let asked =
+            array.on_shards(&running, self.guests.iter_mut().collect(), |shard, guests, context| {
+                Service::new(shard, guests, shared, context)?.run(&running, context)
+            })?;
+        let asked = asked.into_iter().flatten().next();
+        if asked.is_some() {
+            self.events.extend(array.report(self.start).events);
+        }
+        Ok(asked)
+    }
+
+    /// The array was changed, or opened again as it was.
+    fn renew(&mut self, array: &Array) {
+        self.shared.renew(export(&self.shared.config, array), array.router());
+        for guests in &mut self.guests {
+            guests.look_again();
+        }
+    }
+
+    fn answer(&mut self, control: usize, said: &Result<String, String>) {
+        for guests in &mut self.guests {
+            guests.answer(control, said);
+        }
+    }
+
+    fn finish(self, array: &mut Array) -> Result<ServeReport, HostError> {
+        let Self { shared, start, events, .. } = self;
         if !shared.export.read_only {
             array.flush()?;
         }
         let mut run = array.report(start);
+        run.events.splice(0..0, events);
         run.stopped = shared.config.stop.load(Ordering::Relaxed);
         let status = shared.status(ArrayStatus { failed: array.failed_slots(), ..array.status() });
         Ok(ServeReport { status, run })
+    }
+}
+
+/// What clients are told of an array.
+fn export(config: &ServeConfig, array: &Array) -> Export {
+    Export {
+        name: config.name.clone(),
+        description: config.description.clone(),
+        bytes: array.sectors() * SECTOR_BYTES,
+        min_bytes: array.block_bytes() as u32,
+        preferred_bytes: preferred_bytes(array.geometry()),
+        read_only: config.read_only,
+        fast_zero: array.zeroes_fast(),
+        buffered: array.cache_status().is_some(),
+        volatile: true,
     }
 }

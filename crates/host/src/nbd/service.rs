@@ -3,6 +3,7 @@
 mod client;
 mod commands;
 mod doors;
+mod guests;
 mod near;
 mod news;
 mod shared;
@@ -12,13 +13,12 @@ use std::sync::atomic::Ordering;
 use stripewise_engine::io::{IoError, IoResult, Op, Request, RequestId};
 use stripewise_engine::units::{Instant, Nanos, SectorRange};
 
-use super::buffers::{Buffer, Buffers};
+use super::buffers::Buffer;
+use super::change::AskedChange;
 use super::connection::Accepted;
-use super::control::ControlConnection;
 use super::news::ServeEvent;
 use super::observer::Observed;
-use super::poller::Poller;
-use super::task::{Task, engine_flags};
+use super::task::{Task, engine_flags, stream_of};
 use crate::clock::Clock;
 use crate::error::HostError;
 use crate::mailbox::PartBuffer;
@@ -28,6 +28,7 @@ use crate::shard::{Context, Shard};
 
 use client::{Client, Link};
 pub(crate) use doors::Doors;
+pub(crate) use guests::Guests;
 use news::Told;
 pub(crate) use shared::Shared;
 
@@ -79,24 +80,13 @@ struct Whole {
 pub(crate) struct Service<'a> {
     shard: &'a mut Shard,
     shared: &'a Shared,
-    doors: Option<Doors>,
-    /// Somebody may be at a door.
-    is_knocking: bool,
-    next_shard: usize,
-    poller: Poller,
+    guests: &'a mut Guests,
     patience: Patience,
-    clients: Vec<Option<Client>>,
-    /// The place that is asked first for requests.
-    first_turn: usize,
-    controls: Vec<Option<ControlConnection>>,
-    /// How often a client of the control socket came or asked.
-    heard: u64,
-    wholes: Vec<Option<Whole>>,
-    free: Vec<u32>,
-    buffers: Buffers,
     told: Told,
     /// Set when stopping: until when clients may take their replies.
     drain_until: Option<Instant>,
+    /// What the array is to be changed to: requests wait for it.
+    asked: Option<AskedChange>,
     has_ended: bool,
 }
 
@@ -104,54 +94,40 @@ impl Drop for Service<'_> {
     fn drop(&mut self) {
         // Members' I/O into the buffers ends before the buffers do.
         self.shard.release();
-        if self.wholes.iter().any(Option::is_some) {
+        if self.guests.wholes.iter().flatten().any(|whole| whole.parts_left > 0) {
             // Only when a run is given up: another shard may still move bytes of these requests.
-            std::mem::forget(std::mem::take(&mut self.wholes));
+            std::mem::forget(std::mem::take(&mut self.guests.wholes));
         }
     }
 }
 
 impl<'a> Service<'a> {
-    /// Makes the shard ready to serve; one shard of a server has the doors.
+    /// Makes the shard ready to serve its guests: those of before, if there were any, go on with it.
     pub(crate) fn new(
         shard: &'a mut Shard,
-        mut doors: Option<Doors>,
+        guests: &'a mut Guests,
         shared: &'a Shared,
         context: &Context<'_>,
     ) -> Result<Self, HostError> {
-        let failed = |e: std::io::Error| HostError::Wake { errno: e.raw_os_error().unwrap_or(libc::EMFILE) };
-        let poller = Poller::new().map_err(failed)?;
-        if let Some(doors) = &doors {
-            for door in &doors.clients {
-                poller.add(door.fd(), token::new(token::DOOR, 0)).map_err(failed)?;
-            }
-            if let Some(door) = &doors.control {
-                poller.add(door.fd(), token::new(token::CONTROL_DOOR, 0)).map_err(failed)?;
-            }
-        }
         if context.mailboxes.len() > 1 {
+            let failed =
+                |e: std::io::Error| HostError::Wake { errno: e.raw_os_error().unwrap_or(libc::EMFILE) };
             let wake = context.mailboxes[shard.index() as usize].wake_fd();
-            poller.add(wake, token::new(token::WAKE, 0)).map_err(failed)?;
+            guests.poller.add(wake, token::new(token::WAKE, 0)).map_err(failed)?;
         }
-        shard.prepare(context, None, Some(poller.fd()))?;
-        let mount = doors.as_mut().and_then(|doors| doors.mount.take());
+        shard.prepare(context, None, Some(guests.poller.fd()))?;
+        for (place, _) in guests.clients.iter().enumerate().filter(|(_, client)| client.is_some()) {
+            shard.open_stream(stream_of(place));
+        }
+        let mount = guests.doors.as_mut().and_then(|doors| doors.mount.take());
         let mut service = Self {
             shard,
             shared,
-            doors,
-            is_knocking: true,
-            next_shard: 0,
-            poller,
+            guests,
             patience: Patience::default(),
-            clients: Vec::new(),
-            first_turn: 0,
-            controls: Vec::new(),
-            heard: 0,
-            wholes: Vec::new(),
-            free: Vec::new(),
-            buffers: Buffers::default(),
             told: Told::default(),
             drain_until: None,
+            asked: None,
             has_ended: false,
         };
         service.told.look(service.shard);
@@ -159,11 +135,17 @@ impl<'a> Service<'a> {
             let number = service.count_client();
             service.admit(Link::Fuse(Box::new(session)), number, context.clock.now());
         }
+        service.go_on_with_all();
         Ok(service)
     }
 
-    /// Serves until stopped and drained, and until the other shards are.
-    pub(crate) fn run(mut self, running: &Running<'_>, context: &Context<'_>) -> Result<(), HostError> {
+    /// Serves until stopped and drained, and until the other shards are; or until the array is to be changed, and nothing is under
+    /// way.
+    pub(crate) fn run(
+        mut self,
+        running: &Running<'_>,
+        context: &Context<'_>,
+    ) -> Result<Option<AskedChange>, HostError> {
         let _guard = AbortOnPanic(running, context);
         let mut rounds = 0;
         loop {
@@ -182,7 +164,7 @@ impl<'a> Service<'a> {
             self.end(running, context);
             if running.is_over() && self.shard.comes_to_rest(now, context) {
                 self.tell();
-                return Ok(());
+                return Ok(self.asked.take());
             }
             rounds = if more || moved { rounds + 1 } else { 0 };
             if rounds == 0 {
@@ -200,30 +182,39 @@ impl<'a> Service<'a> {
     fn look_at_stop(&mut self, now: Instant) {
         if self.drain_until.is_none() && self.shared.config.stop.load(Ordering::Relaxed) {
             self.drain_until = Some(now + DRAIN_MAX);
-            self.doors = None;
-            self.clients.iter_mut().flatten().for_each(|c| c.link.drain());
+            self.guests.doors = None;
+            self.guests.clients.iter_mut().flatten().for_each(|c| c.link.drain());
         }
         if self.drain_until.is_some_and(|until| until <= now) {
-            self.clients.iter_mut().flatten().for_each(|c| c.link.kill());
+            self.guests.clients.iter_mut().flatten().for_each(|c| c.link.kill());
         }
     }
 
     /// Starts what clients ask for, each for its turn; answers whether a client has more.
     fn take_requests(&mut self, clock: Clock) -> bool {
         let mut more = false;
-        self.buffers.begin_round(self.clients.iter().flatten().map(|client| client.link.held_bytes()).sum());
+        if self.asked.is_some() {
+            return more;
+        }
+        self.guests
+            .buffers
+            .begin_round(self.guests.clients.iter().flatten().map(|client| client.link.held_bytes()).sum());
         // Another is first in each round: who waits for memory has it in its turn.
-        self.first_turn = if self.first_turn + 1 < self.clients.len() { self.first_turn + 1 } else { 0 };
-        let first = self.first_turn;
-        for place in (first..self.clients.len()).chain(0..first) {
+        self.guests.first_turn = if self.guests.first_turn + 1 < self.guests.clients.len() {
+            self.guests.first_turn + 1
+        } else {
+            0
+        };
+        let first = self.guests.first_turn;
+        for place in (first..self.guests.clients.len()).chain(0..first) {
             let mut bytes = 0;
             let mut requests = 0;
-            while let Some(client) = &mut self.clients[place] {
+            while let Some(client) = &mut self.guests.clients[place] {
                 if bytes >= TURN_BYTES || requests >= 64 {
                     more = true;
                     break;
                 }
-                let Some(accepted) = client.link.next(&self.shared.export, &mut self.buffers) else {
+                let Some(accepted) = client.link.next(&self.shared.export, &mut self.guests.buffers) else {
                     break;
                 };
                 requests += 1;
@@ -231,7 +222,7 @@ impl<'a> Service<'a> {
                 self.start(place, accepted, clock);
             }
             if requests > 0 {
-                if let Some(client) = &mut self.clients[place] {
+                if let Some(client) = &mut self.guests.clients[place] {
                     client.has_asked = true;
                 }
                 self.shared.requests.fetch_add(requests, Ordering::Relaxed);
@@ -241,7 +232,7 @@ impl<'a> Service<'a> {
     }
 
     fn start(&mut self, place: usize, accepted: Accepted, clock: Clock) {
-        let Some(client) = &mut self.clients[place] else { return };
+        let Some(client) = &mut self.guests.clients[place] else { return };
         let (op, range, fua) = match accepted.task {
             Task::Array { op, range, fua } => (op, range, fua),
             Task::BlockStatus { bytes, .. } => {
@@ -254,9 +245,9 @@ impl<'a> Service<'a> {
         };
         client.in_engine += 1;
         let is_alone = client.link.requests() == 1;
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.wholes.push(None);
-            self.wholes.len() as u32 - 1
+        let id = self.guests.free.pop().unwrap_or_else(|| {
+            self.guests.wholes.push(None);
+            self.guests.wholes.len() as u32 - 1
         });
         let flush_due = fua && matches!(op, Op::Discard | Op::WriteZeroes);
         let arrived = self.shared.config.observer.as_ref().map_or(Instant::ZERO, |_| clock.now());
@@ -272,13 +263,17 @@ impl<'a> Service<'a> {
             parts_left,
             result,
         };
-        self.wholes[id as usize] = Some(whole);
+        self.guests.wholes[id as usize] = Some(whole);
         self.go_on(id);
     }
 
-    /// Starts the next piece of a request. Reads and writes are one piece, bounded by their buffer.
+    /// Starts the next piece of a request. Reads and writes are one piece, bounded by their buffer. Before a change of the array
+    /// what is left of a long one waits.
     fn go_on(&mut self, id: u32) {
-        let Some(whole) = &mut self.wholes[id as usize] else { return };
+        if self.asked.is_some() {
+            return;
+        }
+        let Some(whole) = &mut self.guests.wholes[id as usize] else { return };
         let mut range = whole.rest;
         if matches!(whole.op, Op::Discard | Op::WriteZeroes) && range.count > PIECE_SECTORS {
             range.count = self.shared.router.piece(range, PIECE_SECTORS);
@@ -295,6 +290,15 @@ impl<'a> Service<'a> {
             takes_loans: whole.accepted.takes_loans && self.shared.is_one_shard(),
         };
         whole.parts_left = self.shard.start_whole(&self.shared.router, request, buffer);
+    }
+
+    /// Starts the next pieces of requests that waited for a change of the array.
+    fn go_on_with_all(&mut self) {
+        for id in 0..self.guests.wholes.len() {
+            if self.guests.wholes[id].is_some() {
+                self.go_on(id as u32);
+            }
+        }
     }
 
     /// Handles inputs of the engine until there are none, or for so long that clients must be heard in between: the array's
@@ -319,7 +323,7 @@ impl<'a> Service<'a> {
     }
 
     fn part_ended(&mut self, id: u32, result: IoResult, clock: Clock) {
-        let whole = self.wholes[id as usize].as_mut().expect("a part ends once");
+        let whole = self.guests.wholes[id as usize].as_mut().expect("a part ends once");
         whole.parts_left -= 1;
         whole.result = whole.result.and(result);
         if whole.parts_left > 0 {
@@ -327,7 +331,8 @@ impl<'a> Service<'a> {
         }
         if whole.rest.count > 0 && whole.result.is_ok() {
             // What may take hours ends with the server, and with who asked for it.
-            let is_dead = self.clients[whole.client].as_ref().is_none_or(|client| client.link.is_dead());
+            let is_dead =
+                self.guests.clients[whole.client].as_ref().is_none_or(|client| client.link.is_dead());
             if self.drain_until.is_some() || is_dead {
                 whole.result = Err(IoError::Gone);
             }
@@ -339,8 +344,8 @@ impl<'a> Service<'a> {
             }
             return self.go_on(id);
         }
-        let Some(whole) = self.wholes[id as usize].take() else { return };
-        self.free.push(id);
+        let Some(whole) = self.guests.wholes[id as usize].take() else { return };
+        self.guests.free.push(id);
         self.observe(&whole, clock);
         self.answer(whole);
     }
@@ -348,7 +353,7 @@ impl<'a> Service<'a> {
     fn observe(&self, whole: &Whole, clock: Clock) {
         let Some(observer) = &self.shared.config.observer else { return };
         let (Task::Array { op, range, fua }, Some(client)) =
-            (whole.accepted.task, &self.clients[whole.client])
+            (whole.accepted.task, &self.guests.clients[whole.client])
         else {
             return;
         };
@@ -366,18 +371,19 @@ impl<'a> Service<'a> {
     fn answer(&mut self, whole: Whole) {
         let Whole { client, accepted, op, result, .. } = whole;
         let held = accepted.buffer.as_ref().map_or(0, |_| u64::from(accepted.bytes));
-        let client = self.clients[client].as_mut().expect("a client stays while the engine has its requests");
+        let client =
+            self.guests.clients[client].as_mut().expect("a client stays while the engine has its requests");
         client.in_engine -= 1;
         let counter = if op == Op::Read { &self.shared.read_bytes } else { &self.shared.write_bytes };
         counter.fetch_add(held, Ordering::Relaxed);
-        client.link.answer(accepted, result, &mut self.shard.loans, &mut self.buffers);
+        client.link.answer(accepted, result, &mut self.shard.loans, &mut self.guests.buffers);
     }
 
     /// Sends replies; answers whether something moved.
     fn send(&mut self) -> bool {
         let mut moved = false;
-        for client in self.clients.iter_mut().flatten() {
-            moved |= client.link.send(&mut self.buffers);
+        for client in self.guests.clients.iter_mut().flatten() {
+            moved |= client.link.send(&mut self.guests.buffers);
         }
         moved
     }
@@ -385,9 +391,9 @@ impl<'a> Service<'a> {
     /// Lets go of clients with which all is done, or that never begin, or that keep others waiting; answers whether somebody
     /// waits for what one of them held.
     fn sweep(&mut self, now: Instant) -> bool {
-        let is_short = self.buffers.is_short();
+        let is_short = self.guests.buffers.is_short();
         let mut has_room = false;
-        for place in &mut self.clients {
+        for place in &mut self.guests.clients {
             let Some(client) = place else { continue };
             if client.link.is_in_handshake() && now.since(client.came_at) > HANDSHAKE_MAX {
                 client.link.kill();
@@ -412,7 +418,10 @@ impl<'a> Service<'a> {
     }
 
     fn end(&mut self, running: &Running<'_>, context: &Context<'_>) {
-        if self.drain_until.is_some() && !self.has_ended && self.clients.iter().all(Option::is_none) {
+        let is_drained = self.drain_until.is_some() && self.guests.clients.iter().all(Option::is_none);
+        let is_under_way = |whole: &Whole| whole.parts_left > 0;
+        let is_quiet = self.asked.is_some() && !self.guests.wholes.iter().flatten().any(is_under_way);
+        if (is_drained || is_quiet) && !self.has_ended {
             self.has_ended = true;
             running.workload_ended(context);
         }
@@ -445,7 +454,7 @@ impl<'a> Service<'a> {
     /// Hears the news of sockets, waiting for the first at most that long.
     /// Answers whether there were any.
     fn hear(&mut self, timeout: Nanos) -> bool {
-        let Self { poller, clients, controls, is_knocking, .. } = self;
+        let Guests { poller, clients, controls, is_knocking, .. } = &mut *self.guests;
         let mut has_heard = false;
         poller.wait(timeout, |news| {
             has_heard = true;

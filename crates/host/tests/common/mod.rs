@@ -1,6 +1,7 @@
 //! A workload that knows every byte it wrote, and short ways to arrays of it.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod load;
 pub mod md;
 pub mod nbd;
 

@@ -50,6 +50,11 @@ impl Checks {
         *last = Some(LastCheck { number, result });
     }
 
+    /// What they found is no longer known.
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// The last one; null before the first.
     pub(super) fn to_json(&self) -> Value {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -137,6 +137,13 @@ impl Link {
         }
     }
 
+    /// What was said of the size holds no more.
+    pub(super) fn look_again(&self) {
+        if let Self::Fuse(session) = self {
+            session.look_again();
+        }
+    }
+
     /// What the requests under way hold.
     pub(super) fn held_bytes(&self) -> u64 {
         match self {

@@ -42,12 +42,12 @@ impl Service<'_> {
                 self.admit_dealt(dealt, now);
             }
         }
-        if !std::mem::take(&mut self.is_knocking) {
+        if !std::mem::take(&mut self.guests.is_knocking) {
             return;
         }
         while let Some(dealt) = self.next_at_door(now) {
-            let shard = self.next_shard % self.shared.dealt.len();
-            self.next_shard += 1;
+            let shard = self.guests.next_shard % self.shared.dealt.len();
+            self.guests.next_shard += 1;
             if shard == own {
                 self.admit_dealt(dealt, now);
             } else {
@@ -64,20 +64,20 @@ impl Service<'_> {
         let is_full = self.shared.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX;
         let silent = if is_full { self.longest_silent(now) } else { None };
         if is_full && silent.is_none() {
-            self.is_knocking = true;
+            self.guests.is_knocking = true;
             return None;
         }
-        for door in &self.doors.as_ref()?.clients {
+        for door in &self.guests.doors.as_ref()?.clients {
             match door.accept() {
                 Ok(Some(socket)) => {
                     if let Some(place) = silent {
-                        self.clients[place] = None;
+                        self.guests.clients[place] = None;
                         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
                     }
                     return Some((socket, self.count_client()));
                 }
                 Ok(None) => {}
-                Err(_) => self.is_knocking = true,
+                Err(_) => self.guests.is_knocking = true,
             }
         }
         None
@@ -85,7 +85,7 @@ impl Service<'_> {
 
     /// The client of this shard that has not chosen an export for the longest, and has had the time to.
     fn longest_silent(&self, now: Instant) -> Option<usize> {
-        let clients = self.clients.iter().enumerate();
+        let clients = self.guests.clients.iter().enumerate();
         let silent = clients.filter_map(|(place, client)| client.as_ref().map(|client| (place, client)));
         let silent = silent.filter(|(_, client)| client.link.is_in_handshake() && client.in_engine == 0);
         let silent = silent.filter(|(_, client)| now.since(client.came_at) >= MAKES_ROOM_AFTER);
@@ -103,12 +103,12 @@ impl Service<'_> {
     }
 
     pub(super) fn admit(&mut self, link: Link, number: u32, now: Instant) {
-        let place = self.clients.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.clients.push(None);
-            self.clients.len() - 1
+        let place = self.guests.clients.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.guests.clients.push(None);
+            self.guests.clients.len() - 1
         });
-        if self.poller.add(link.fd(), token::new(token::CLIENT, place)).is_ok() {
-            self.clients[place] = Some(Client {
+        if self.guests.poller.add(link.fd(), token::new(token::CLIENT, place)).is_ok() {
+            self.guests.clients[place] = Some(Client {
                 link,
                 number,
                 in_engine: 0,
@@ -125,30 +125,34 @@ impl Service<'_> {
     }
 
     fn welcome_controls(&mut self) {
-        let Some(door) = self.doors.as_ref().and_then(|d| d.control.as_ref()) else { return };
+        let Some(door) = self.guests.doors.as_ref().and_then(|d| d.control.as_ref()) else { return };
         loop {
             let socket = match door.accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
                 Err(_) => {
-                    self.is_knocking = true;
+                    self.guests.is_knocking = true;
                     return;
                 }
             };
-            if self.controls.iter().flatten().count() >= CONTROLS_MAX {
-                let silent = self.controls.iter_mut().filter(|control| control.is_some());
+            if self.guests.controls.iter().flatten().count() >= CONTROLS_MAX {
+                let silent = self
+                    .guests
+                    .controls
+                    .iter_mut()
+                    .filter(|control| control.as_ref().is_some_and(|control| !control.is_waiting()));
                 if let Some(silent) = silent.min_by_key(|control| control.as_ref().map(|c| c.heard)) {
                     *silent = None;
                 }
             }
-            let place = self.controls.iter().position(Option::is_none).unwrap_or_else(|| {
-                self.controls.push(None);
-                self.controls.len() - 1
+            let place = self.guests.controls.iter().position(Option::is_none).unwrap_or_else(|| {
+                self.guests.controls.push(None);
+                self.guests.controls.len() - 1
             });
-            self.heard += 1;
-            let control = ControlConnection::new(socket, self.heard);
-            if self.poller.add(control.fd(), token::new(token::CONTROL, place)).is_ok() {
-                self.controls[place] = Some(control);
+            self.guests.heard += 1;
+            let control = ControlConnection::new(socket, self.guests.heard);
+            if self.guests.poller.add(control.fd(), token::new(token::CONTROL, place)).is_ok() {
+                self.guests.controls[place] = Some(control);
             }
         }
     }

@@ -107,15 +107,15 @@ impl Service<'_> {
     fn draw_near(&mut self) -> bool {
         let (is_worth_it, mut count) = (self.patience.is_full(), self.near().count());
         let mut are_all_near = true;
-        for (place, client) in self.clients.iter_mut().enumerate() {
+        for (place, client) in self.guests.clients.iter_mut().enumerate() {
             let Some(client) = client else { continue };
             let has_asked = std::mem::take(&mut client.has_asked);
             let may_be_near = matches!(&client.link, Link::Nbd(connection) if connection.may_be_near());
             if client.is_near && !may_be_near {
-                client.go_back(&self.poller, place);
+                client.go_back(&self.guests.poller, place);
                 count -= 1;
             } else if !client.is_near && may_be_near && has_asked && is_worth_it && count < NEAR_MAX {
-                client.is_near = self.poller.remove(client.link.fd()).is_ok();
+                client.is_near = self.guests.poller.remove(client.link.fd()).is_ok();
                 count += usize::from(client.is_near);
             }
             are_all_near &= client.is_near || !has_asked;
@@ -125,15 +125,15 @@ impl Service<'_> {
 
     /// Gives all clients back to the poller.
     fn part(&mut self) {
-        for (place, client) in self.clients.iter_mut().enumerate() {
+        for (place, client) in self.guests.clients.iter_mut().enumerate() {
             if let Some(client) = client {
-                client.go_back(&self.poller, place);
+                client.go_back(&self.guests.poller, place);
             }
         }
     }
 
     fn near(&mut self) -> impl Iterator<Item = (&mut Connection, &mut Ease)> {
-        self.clients.iter_mut().flatten().filter_map(Client::near)
+        self.guests.clients.iter_mut().flatten().filter_map(Client::near)
     }
 
     /// Whether all clients that are looked at have answers to receive.

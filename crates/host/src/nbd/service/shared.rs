@@ -21,6 +21,8 @@ pub(super) type Dealt = (OwnedFd, u32);
 pub(crate) struct Shared {
     pub(crate) export: Export,
     pub(crate) config: ServeConfig,
+    /// Somebody is there who changes the array.
+    pub(super) may_change: bool,
     pub(super) router: Router,
     /// Clients dealt to a shard that has not yet taken them.
     pub(super) dealt: Vec<Mutex<Vec<Dealt>>>,
@@ -36,10 +38,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(export: Export, config: ServeConfig, router: Router, shards: usize) -> Self {
+    pub(crate) fn new(
+        export: Export,
+        config: ServeConfig,
+        may_change: bool,
+        router: Router,
+        shards: usize,
+    ) -> Self {
         Self {
             export,
             config,
+            may_change,
             router,
             dealt: (0..shards).map(|_| Mutex::default()).collect(),
             said: Mutex::default(),
@@ -50,6 +59,12 @@ impl Shared {
             read_bytes: AtomicU64::new(0),
             write_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// The array was opened anew.
+    pub(crate) fn renew(&mut self, export: Export, router: Router) {
+        (self.export, self.router) = (export, router);
+        self.had_errors.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     pub(crate) fn status(&self, array: ArrayStatus) -> ServeStatus {
