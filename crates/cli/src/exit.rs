@@ -121,9 +121,11 @@ fn is_of_folder(error: &StoreError) -> bool {
 /// Whether the arguments are at fault, not the storage or the machine.
 fn is_asked_wrong(error: &HostError) -> bool {
     match error {
-        HostError::Io(_) | HostError::IoUring { .. } | HostError::Wake { .. } | HostError::Reopen { .. } => {
-            false
-        }
+        HostError::Io(_)
+        | HostError::IoUring { .. }
+        | HostError::Wake { .. }
+        | HostError::Reopen { .. }
+        | HostError::Panicked => false,
         HostError::Member { problem, .. } => !matches!(problem, MemberProblem::System { .. }),
         HostError::Overlay { problem, .. } => !matches!(problem, OverlayProblem::System { .. }),
         HostError::Listen { problem, .. } => !matches!(problem, ListenProblem::System { .. }),

@@ -17,7 +17,7 @@ use crate::mailbox::Mailbox;
 use crate::members::{self, MemberSpec};
 use crate::report::{MemberCounts, Note, RunReport};
 use crate::route::Router;
-use crate::run::{AnyBytes, Driver, Payload, Running};
+use crate::run::{AbortOnPanic, AnyBytes, Driver, Payload, Running};
 use crate::shard::{Context, Shard};
 
 /// The most shards an array has; each is a thread.
@@ -49,6 +49,10 @@ impl ArrayConfig {
 }
 
 /// An open array.
+///
+/// If code of the caller's that it calls panics (a workload, a payload, an observer, a `watch`), what was under way is
+/// waited for as the panic goes on, and the array can only be dropped: all that would use it answers
+/// [`HostError::Panicked`].
 #[derive(Debug)]
 pub struct Array {
     // Fields are dropped in this order: rings wait for their I/O while its buffers and files still exist.
@@ -60,6 +64,8 @@ pub struct Array {
     clock: Clock,
     zeroes_fast: bool,
     stop: Arc<AtomicBool>,
+    /// Set while shards are driven; a panic leaves it so.
+    pub(crate) is_at_work: bool,
 }
 
 impl Array {
@@ -115,6 +121,7 @@ impl Array {
             clock: Clock::start(),
             zeroes_fast: volume.discard,
             stop,
+            is_at_work: false,
         })
     }
 
@@ -184,10 +191,19 @@ impl Array {
         jobs: Vec<J>,
         work: impl Fn(&mut Shard, J, &Context<'_>) -> Result<T, HostError> + Sync,
     ) -> Result<Vec<T>, HostError> {
+        self.guarded(|array| array.each_on_a_thread(running, jobs, work))
+    }
+
+    fn each_on_a_thread<J: Send, T: Send>(
+        &mut self,
+        running: &Running<'_>,
+        jobs: Vec<J>,
+        work: impl Fn(&mut Shard, J, &Context<'_>) -> Result<T, HostError> + Sync,
+    ) -> Result<Vec<T>, HostError> {
         let context = Context { zeroes: &self.zeroes, mailboxes: &self.mailboxes, clock: self.clock };
         let mut jobs = self.shards.iter_mut().zip(jobs);
         let work_one = |(shard, job): (&mut Shard, J)| {
-            let result = work(shard, job, &context);
+            let result = shard.guarded(|shard| work(shard, job, &context));
             if result.is_err() {
                 running.abort(&context);
             }
@@ -197,6 +213,8 @@ impl Array {
         let work_one = &work_one;
         let Some(first) = jobs.next() else { return Ok(Vec::new()) };
         let results = std::thread::scope(|scope| {
+            // A thread may not be had.
+            let _guard = AbortOnPanic(running, &context);
             let threads: Vec<_> = jobs.map(|job| scope.spawn(move || work_one(job))).collect();
             let mut results = vec![work_one(first)];
             results.extend(threads.into_iter().map(|t| match t.join() {
@@ -366,12 +384,18 @@ impl Array {
         index: usize,
         work: impl FnOnce(&mut Shard, &Context<'_>) -> T,
     ) -> Result<T, HostError> {
-        let context = Context { zeroes: &self.zeroes, mailboxes: &self.mailboxes, clock: self.clock };
-        let shard = &mut self.shards[index];
-        if !shard.is_prepared() {
-            shard.prepare(&context, self.pool.as_ref().map(RequestPool::mapping), None)?;
-        }
-        Ok(work(shard, &context))
+        self.guarded(|array| {
+            let Self { zeroes, mailboxes, clock, pool, shards, .. } = array;
+            let context = Context { zeroes, mailboxes, clock: *clock };
+            shards[index].guarded(|shard| {
+                if !shard.is_prepared() {
+                    shard.prepare(&context, pool.as_ref().map(RequestPool::mapping), None)?;
+                }
+                let result = work(shard, &context);
+                shard.await_ring();
+                Ok(result)
+            })
+        })
     }
 
     pub(crate) fn stop_flag(&self) -> Arc<AtomicBool> {
@@ -421,16 +445,21 @@ impl Array {
     }
 
     fn one_part(&mut self, shard: u32, once: Once<'_, '_>) -> Result<(), HostError> {
-        let context = Context { zeroes: &self.zeroes, mailboxes: &self.mailboxes, clock: self.clock };
-        let Some(pool) = &self.pool else { unreachable!("made by `one`") };
-        let driven = &mut self.shards[shard as usize];
-        if !driven.is_prepared() {
-            driven.prepare(&context, Some(pool.mapping()), None)?;
-        }
-        let never = AtomicBool::new(false);
-        let running = Running::new(1, &never);
-        let once = Driver::new(driven, Some(once), pool, Router::pinned(shard)).run(&running, &context);
-        once.and_then(|o| o.result).unwrap_or(Err(IoError::Lost)).map_err(HostError::Io)
+        self.guarded(|array| {
+            let Self { zeroes, mailboxes, clock, pool, shards, .. } = array;
+            let context = Context { zeroes, mailboxes, clock: *clock };
+            let Some(pool) = pool else { unreachable!("made by `one`") };
+            shards[shard as usize].guarded(|driven| {
+                if !driven.is_prepared() {
+                    driven.prepare(&context, Some(pool.mapping()), None)?;
+                }
+                let never = AtomicBool::new(false);
+                let running = Running::new(1, &never);
+                let once =
+                    Driver::new(driven, Some(once), pool, Router::pinned(shard)).run(&running, &context);
+                once.and_then(|o| o.result).unwrap_or(Err(IoError::Lost)).map_err(HostError::Io)
+            })
+        })
     }
 }
 

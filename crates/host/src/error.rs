@@ -103,6 +103,8 @@ pub enum HostError {
     },
     /// The array answered a request with an error.
     Io(IoError),
+    /// A caller's code panicked while the array was in the middle of its work, so that it can only be dropped.
+    Panicked,
     /// An overlay cannot be used.
     Overlay {
         /// Its path.
@@ -392,6 +394,9 @@ impl fmt::Display for HostError {
                 write!(f, "no file descriptor for a shard: {}", io::Error::from_raw_os_error(*errno))
             }
             Self::Io(e) => e.fmt(f),
+            Self::Panicked => f.write_str(
+                "a workload, an observer or what else the array called has panicked in the middle of its work; drop the array, and open it again",
+            ),
             Self::Overlay { path, problem } => write!(f, "{}: {problem}", path.display()),
             Self::Mount { at, problem } => write!(f, "{}: {problem}", at.display()),
             Self::Listen { at, problem } => write!(f, "{at}: {problem}"),

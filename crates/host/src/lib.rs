@@ -20,6 +20,7 @@ mod drive;
 mod error;
 mod flushes;
 mod fuse;
+mod given_up;
 mod iovecs;
 mod layers;
 mod loans;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -105,6 +105,41 @@ struct Slow;
 impl Observer for Slow {
     fn observe(&self, _: &Observed) {
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A bug of whoever observes.
+struct Panicking(AtomicUsize);
+
+impl Observer for Panicking {
+    fn observe(&self, _: &Observed) {
+        assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 5, "a bug");
+    }
+}
+
+#[test]
+fn an_array_whose_observer_panicked_touches_the_clients_buffers_no_more() {
+    for shards in [1, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nbd.sock");
+        let volume = volume(Level::Raid5, Layout::default_of(Level::Raid5), 3, 128, 16 << 10);
+        let config = ArrayConfig::new(volume, files(folder.path(), 3, 16 << 10));
+        let mut array = Array::open(ArrayConfig { shards, ..config }).unwrap();
+        let observer: Arc<dyn Observer> = Arc::new(Panicking(AtomicUsize::new(0)));
+        let config =
+            ServeConfig { socket: Some(path.clone()), observer: Some(observer), ..ServeConfig::default() };
+        let server = NbdServer::bind(config).unwrap();
+        std::thread::scope(|scope| {
+            let serving = scope.spawn(|| server.serve(&mut array).map(drop));
+            let mut client = Client::new(&path);
+            for cookie in 0..32 {
+                client.send(READ, 0, cookie, cookie << 18, 1 << 18);
+            }
+            let ended = client.stream.read_to_end(&mut Vec::new());
+            assert!(serving.join().is_err(), "the panic goes on: {ended:?}");
+        });
+        assert!(matches!(array.write_at(0, &[1; 512]), Err(HostError::Panicked)));
+        assert!(matches!(array.close(), Err(HostError::Panicked)));
     }
 }
 

@@ -229,6 +229,26 @@ impl Shard {
         self.ended.clear();
     }
 
+    /// Waits for the I/O that is under way; its answers are handled later. Then another thread may have the shard: a ring
+    /// answers only the one it was made for.
+    pub(crate) fn await_ring(&mut self) {
+        while self.ring.as_ref().is_some_and(Ring::is_busy) {
+            self.ring.as_mut().into_iter().for_each(|ring| ring.wait(None));
+            self.reap();
+        }
+    }
+
+    /// Waits for the I/O that is under way, and forgets the rest: the buffers it names are about to go.
+    pub(crate) fn give_up(&mut self) {
+        self.ring = None;
+        self.delayed = DelayedReads::default();
+        self.completions.clear();
+        self.requests.clear();
+        self.inbox.clear();
+        self.loans = Loans::default();
+        self.forget_messages();
+    }
+
     /// Gives up the ring: its pinned buffers are about to go.
     pub(crate) fn release(&mut self) {
         self.finish_delayed();
