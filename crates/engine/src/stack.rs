@@ -62,6 +62,20 @@ struct Crypted {
     inner: ActionQueue,
 }
 
+/// Layers that are not above their array yet.
+#[derive(Debug)]
+pub struct NewLayers {
+    crypted: Option<Box<Crypted>>,
+    cached: Option<Box<Cached>>,
+}
+
+impl NewLayers {
+    /// The page frames that the page cache names, in pages; none without a page cache.
+    pub fn cache_frames(&self) -> Option<u32> {
+        self.cached.as_ref().map(|cached| cached.cache.frames_max())
+    }
+}
+
 impl Stack {
     /// Makes an array, with a page cache above it if one is given. Nothing is read or written.
     ///
@@ -91,7 +105,20 @@ impl Stack {
         crypt: Option<&CryptConfig>,
         cache: Option<&CacheConfig>,
     ) -> Result<(), StackError> {
-        assert!(self.cached.is_none() && self.lower.crypted.is_none(), "layers are put above an array once");
+        let layers = self.layers(crypt, cache)?;
+        self.put(layers);
+        Ok(())
+    }
+
+    /// Makes the layers that [`Self::put`] puts above this array, so that memory for them can be had first.
+    ///
+    /// # Errors
+    /// What is impossible about a layer.
+    pub fn layers(
+        &self,
+        crypt: Option<&CryptConfig>,
+        cache: Option<&CacheConfig>,
+    ) -> Result<NewLayers, StackError> {
         let geometry = self.lower.volume.geometry();
         let crypt =
             crypt.map(|c| Crypt::new(c, geometry.array_sectors())).transpose().map_err(StackError::Crypt)?;
@@ -99,9 +126,24 @@ impl Stack {
         let unit_sectors = crypt.as_ref().map_or(1, |c| c.config().unit_sectors);
         let cache = cache.map(|c| Cache::of_part(c, geometry, sectors)).transpose();
         let cache = cache.map_err(StackError::Cache)?.map(|cache| cache.above_units(unit_sectors));
-        self.lower.crypted = crypt.map(|crypt| Box::new(Crypted { crypt, inner: ActionQueue::default() }));
-        self.cached = cache.map(|cache| Box::new(Cached { cache, inner: ActionQueue::default() }));
-        Ok(())
+        Ok(NewLayers {
+            crypted: crypt.map(|crypt| Box::new(Crypted { crypt, inner: ActionQueue::default() })),
+            cached: cache.map(|cache| Box::new(Cached { cache, inner: ActionQueue::default() })),
+        })
+    }
+
+    /// As [`Self::raise`], with layers that were made for this array.
+    ///
+    /// # Panics
+    /// If there are layers already.
+    pub fn put(&mut self, layers: NewLayers) {
+        assert!(!self.has_layers(), "layers are put above an array once");
+        (self.lower.crypted, self.cached) = (layers.crypted, layers.cached);
+    }
+
+    /// Whether there are layers above the array.
+    pub const fn has_layers(&self) -> bool {
+        self.cached.is_some() || self.lower.crypted.is_some()
     }
 
     /// Takes an input; what is to be done is added to `out`.

@@ -246,15 +246,20 @@ impl Array {
         self.clock.now()
     }
 
-    /// [`Array::raise`] in every shard.
+    /// [`Array::raise`] in every shard, or in none.
     pub(crate) fn raise_shards(&mut self, layers: &Layers) -> Result<(), HostError> {
-        for shard in &mut self.shards {
-            shard.raise(layers)?;
+        if self.first().stack().has_layers() {
+            return Err(HostError::Raised);
         }
-        if let Some(crypt) = &layers.crypt {
-            self.router = self.router.starting_at(crypt.start_sector);
-        }
-        Ok(())
+        self.guarded(|array| {
+            let made: Vec<_> =
+                array.shards.iter().map(|shard| shard.layers(layers)).collect::<Result<_, _>>()?;
+            array.shards.iter_mut().zip(made).for_each(|(shard, layers)| shard.raise(layers));
+            if let Some(crypt) = &layers.crypt {
+                array.router = array.router.starting_at(crypt.start_sector);
+            }
+            Ok(())
+        })
     }
 
     pub(crate) fn router(&self) -> Router {

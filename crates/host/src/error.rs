@@ -70,6 +70,8 @@ pub enum HostError {
     },
     /// A layer above the array is not possible.
     Stack(StackError),
+    /// There are layers above the array already.
+    Raised,
     /// A page cache is asked for above several shards.
     ShardsWithCache {
         /// Shards of the array.
@@ -372,6 +374,9 @@ impl fmt::Display for HostError {
                  runs on 1"
             ),
             Self::Stack(e) => e.fmt(f),
+            Self::Raised => f.write_str(
+                "a page cache or a cipher is above the array already; open the array again to put others above it",
+            ),
             Self::ShardsWithCache { given } => {
                 write!(f, "{given} shards are asked for; an array with a page cache runs on 1")
             }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use stripewise_crypt::cipher::SectorCipher;
 use stripewise_engine::cache::{CacheConfig, CacheStats};
 use stripewise_engine::crypt::CryptConfig;
+use stripewise_engine::stack::NewLayers;
 use stripewise_engine::units::{PAGE_BYTES, SECTOR_BYTES};
 
 use crate::array::Array;
+use crate::buffers::Pages;
 use crate::error::HostError;
 use crate::shard::Shard;
 
@@ -29,6 +31,15 @@ pub struct CryptLayer {
     pub start_sector: u64,
     /// Its length.
     pub sectors: u64,
+}
+
+/// The layers of a shard that are not above its array yet, with their memory.
+#[derive(Debug)]
+pub(crate) struct RaisedLayers {
+    pub(crate) engine: NewLayers,
+    pub(crate) frames: Option<Pages>,
+    pub(crate) crypt_pages: Option<Pages>,
+    pub(crate) cipher: Option<Arc<SectorCipher>>,
 }
 
 impl CryptLayer {
@@ -75,7 +86,7 @@ impl Array {
     /// array would cut.
     ///
     /// # Errors
-    /// A layer that cannot be, or no memory for it.
+    /// A layer that cannot be, no memory for it, or layers above the array already. The array is as it was.
     pub fn raise(&mut self, layers: &Layers) -> Result<(), HostError> {
         if layers.cache.is_some() && self.shard_count() > 1 {
             return Err(HostError::ShardsWithCache { given: self.shard_count() as u32 });

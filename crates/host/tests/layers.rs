@@ -187,6 +187,29 @@ fn requests_that_cut_encrypted_sectors_or_leave_the_payload_are_refused() {
 }
 
 #[test]
+fn layers_that_cannot_be_had_leave_the_array_as_it_was_and_others_can_be_put_above_it_once() {
+    for shards in [1, 2] {
+        let layout = Layout::default_of(Level::Raid5);
+        let volume = volume(Level::Raid5, layout, 4, 64, MEMBER_SECTORS);
+        let config = ArrayConfig { shards, ..ArrayConfig::new(volume, memory(4)) };
+        let mut array = Array::open(config).unwrap();
+        let sectors = array.sectors();
+        let too_much = CacheConfig { memory_bytes: 1 << 42, ..cache() };
+        let crypt = Some(CryptLayer { start_sector: 1024, ..crypt(512) });
+        array.raise(&Layers { crypt: crypt.clone(), cache: Some(too_much) }).unwrap_err();
+        assert_eq!((array.sectors(), array.cache_status()), (sectors, None));
+        array.write_at(sectors - 8, &[7; 8 * SECTOR]).unwrap();
+        array.raise(&Layers { crypt, cache: None }).unwrap();
+        array.write_at(0, &[8; 8 * SECTOR]).unwrap();
+        let again = array.raise(&Layers::default()).unwrap_err().to_string();
+        assert!(again.contains("open the array again"), "{again}");
+        let mut read = [0; 8 * SECTOR];
+        array.read_at(0, &mut read).unwrap();
+        assert_eq!((read, array.sectors()), ([8; 8 * SECTOR], SECTORS));
+    }
+}
+
+#[test]
 fn impossible_layers_are_refused_and_say_what_would_be_right() {
     let refused = |shards, layers: &Layers| {
         let layout = Layout::default_of(Level::Raid5);

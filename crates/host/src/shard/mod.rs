@@ -38,7 +38,7 @@ use crate::buffers::{Arena, Mapping, Pages, Zeroes};
 use crate::compute::Computer;
 use crate::delayed::DelayedReads;
 use crate::error::HostError;
-use crate::layers::Layers;
+use crate::layers::{Layers, RaisedLayers};
 use crate::loans::Loans;
 use crate::mailbox::{Mailbox, Message, PartBuffer};
 use crate::members::{Caches, Member};
@@ -167,16 +167,26 @@ impl Shard {
         &self.stack
     }
 
-    /// Puts layers above the array. No request is in flight.
-    pub(crate) fn raise(&mut self, layers: &Layers) -> Result<(), HostError> {
+    /// Makes layers for above the array, with the memory they need.
+    pub(crate) fn layers(&self, layers: &Layers) -> Result<RaisedLayers, HostError> {
         let crypt = layers.crypt.as_ref().map(crate::layers::CryptLayer::config);
-        let crypt_pages = crypt.map(|c| Pages::new(c.pages(), "encrypted writes")).transpose()?;
-        self.stack.raise(crypt.as_ref(), layers.cache.as_ref())?;
-        let frames = self.stack.cache().map(|c| Pages::new(c.frames_max(), "the page cache"));
-        self.buffers.frames = frames.transpose()?;
-        self.buffers.crypt_pages = crypt_pages;
-        self.computer.cipher = layers.crypt.as_ref().map(|c| Arc::clone(&c.cipher));
-        Ok(())
+        let engine = self.stack.layers(crypt.as_ref(), layers.cache.as_ref())?;
+        let frames = engine.cache_frames().map(|frames| Pages::new(frames, "the page cache"));
+        let crypt_pages = crypt.map(|c| Pages::new(c.pages(), "encrypted writes"));
+        Ok(RaisedLayers {
+            engine,
+            frames: frames.transpose()?,
+            crypt_pages: crypt_pages.transpose()?,
+            cipher: layers.crypt.as_ref().map(|c| Arc::clone(&c.cipher)),
+        })
+    }
+
+    /// Puts layers above the array, which has none. No request is in flight.
+    pub(crate) fn raise(&mut self, layers: RaisedLayers) {
+        let RaisedLayers { engine, frames, crypt_pages, cipher } = layers;
+        self.stack.put(engine);
+        (self.buffers.frames, self.buffers.crypt_pages) = (frames, crypt_pages);
+        self.computer.cipher = cipher;
     }
 
     /// A client comes whose requests bear this stream number.
