@@ -137,19 +137,13 @@ impl SelectArgs {
         configure: impl FnOnce(&mut ArrayConfig),
     ) -> Result<Array> {
         let writes = what_for.writes() && !self.readonly;
-        let access = |path: &Path| if writes { self.access(path) } else { Access::ReadOnly };
-        if writes {
-            assembled.follow_logs(access)?;
-            tell_of_logs(assembled);
-        } else {
+        if !writes {
             self.beware_of_dirt(assembled)?;
             journaled::beware(assembled, self.readonly)?;
         }
-        let mut config = assembled.config(!writes, access)?;
-        configure(&mut config);
-        let array = Array::open(config)?;
-        assembled.check_unchanged()?;
-        Ok(array)
+        let opened = assembled.open(!writes, |path| self.access(path), configure);
+        tell_of_logs(assembled);
+        Ok(opened?)
     }
 
     /// Without a member, what was being written is wrong until the partial parity logs are followed, which writes; without

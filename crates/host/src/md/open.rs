@@ -16,17 +16,48 @@ use stripewise_format::time::Timestamp;
 
 use super::assemble::{AssembleError, Assembled, Found, look};
 use super::probe;
-use crate::array::ArrayConfig;
+use crate::array::{Array, ArrayConfig};
 use crate::members::{Access, MemberSpec};
 
 impl Assembled {
+    /// Opens the array, with what `configure` changes of its [configuration](Self::config). `access` is what may happen to each
+    /// member's path; to those of an array that is `read_only` nothing but reads may. Nothing is written but by following the logs
+    /// of an array that is not.
+    ///
+    /// An array that is `read_only` is taken as its members are: what a write journal holds and what partial parity logs would
+    /// correct is not there.
+    ///
+    /// # Errors
+    /// As [`follow_logs`](Self::follow_logs), [`config`](Self::config), [`Array::open`] and
+    /// [`check_unchanged`](Self::check_unchanged), which are called in this order.
+    pub fn open(
+        &mut self,
+        read_only: bool,
+        access: impl Fn(&Path) -> Access,
+        configure: impl FnOnce(&mut ArrayConfig),
+    ) -> Result<Array, AssembleError> {
+        let access = |path: &Path| if read_only { Access::ReadOnly } else { access(path) };
+        if !read_only {
+            self.follow_logs(access)?;
+        }
+        let mut config = self.config(read_only, access)?;
+        configure(&mut config);
+        let array = Array::open(config)?;
+        self.check_unchanged()?;
+        Ok(array)
+    }
+
     /// What to open the array with. `access` is allowed for each member's path. An array that is not `read_only`
     /// keeps its superblocks and bitmap up to date, and does by itself what is due: resync, recovery, replacement.
     /// [`crate::Array::close`] leaves it clean.
     ///
+    /// [`open`](Self::open) does all of it. Who does it by hand calls, in this order, [`follow_logs`](Self::follow_logs) if the array
+    /// is to be written to, `config`, [`Array::open`], which locks the members, and [`check_unchanged`](Self::check_unchanged):
+    /// without that, what another program has written since the members were found is not noticed, and stale data are read.
+    ///
     /// # Errors
-    /// The overlay cannot take a member, the bitmap no longer reads, or the array is to be written to and its write journal has not
-    /// been [followed](Self::follow_logs).
+    /// The overlay cannot take a member, the bitmap no longer reads, or the array is to be written to and its write journal or its
+    /// partial parity logs have not been [followed](Self::follow_logs).
     pub fn config(
         &self,
         read_only: bool,
@@ -193,7 +224,7 @@ impl Assembled {
         }
     }
 
-    /// Looks at the members again once they are open and locked: what was decided holds only if nobody wrote to
+    /// Looks at the members again once [`Array::open`] has opened and locked them: what was decided holds only if nobody wrote to
     /// them meanwhile.
     ///
     /// # Errors

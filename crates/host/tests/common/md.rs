@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use stripewise_engine::assembly::{Options, Wanted};
 use stripewise_engine::level::{Layout, Level};
@@ -16,7 +14,7 @@ use stripewise_format::time::Timestamp;
 use stripewise_format::uuid::Uuid;
 use stripewise_host::md::assemble::{Assembled, Selection, find};
 use stripewise_host::md::create::{Candidate, MemberWrite, write};
-use stripewise_host::{Access, Array};
+use stripewise_host::{Access, Array, ArrayConfig};
 
 /// Bytes of each member: a header of 1 MiB and room for some stripes.
 pub const MEMBER_BYTES: u64 = 6 << 20;
@@ -124,8 +122,6 @@ pub fn found(paths: &[PathBuf]) -> Assembled {
 
 /// Opens the array of these members; `start` says whether it works by itself.
 pub fn open(paths: &[PathBuf], start: bool) -> Array {
-    let mut config = found(paths).config(false, |_| Access::ReadWrite).unwrap();
-    config.volume.sync.start = start;
-    config.stop = Arc::new(AtomicBool::new(false));
-    Array::open(config).unwrap()
+    let configure = |config: &mut ArrayConfig| config.volume.sync.start = start;
+    found(paths).open(false, |_| Access::ReadWrite, configure).unwrap()
 }
