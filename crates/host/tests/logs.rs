@@ -5,13 +5,14 @@ mod common;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::md::{SUPERBLOCK_SECTOR, create_with_spares, file, found, superblock};
+use common::md::{SUPERBLOCK_SECTOR, create_array, create_with_spares, file, found, superblock};
 use stripewise_engine::level::Level;
 use stripewise_format::placement::{Consistency, Metadata};
 use stripewise_format::ppl::{PplEntry, PplHeader, signature};
 use stripewise_format::superblock_1::Minor;
 use stripewise_format::uuid::Uuid;
 use stripewise_host::Access;
+use stripewise_host::md::assemble::AssembleError;
 
 /// The array that `create_with_spares` makes of this level.
 const UUID: Uuid = Uuid([5; 16]);
@@ -49,6 +50,42 @@ fn resync_from(paths: &[PathBuf]) -> Option<u64> {
     let mut assembled = found(paths);
     assembled.follow_logs(|_| Access::ReadWrite).unwrap();
     assembled.config(false, |_| Access::ReadWrite).unwrap().volume.resync_from
+}
+
+/// Without them parity is wrong where writes were under way; those of an array that was stopped would be taken for the next
+/// crash's.
+#[test]
+fn an_array_whose_logs_were_not_followed_is_not_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = array(folder.path());
+    for is_dirty in [false, true] {
+        if is_dirty {
+            crash(&paths);
+        }
+        let mut assembled = found(&paths);
+        let refused = assembled.config(false, |_| Access::ReadWrite).unwrap_err();
+        assert!(matches!(refused, AssembleError::LogsNotFollowed(_)), "{refused}");
+        assert!(assembled.config(true, |_| Access::ReadOnly).is_ok());
+        assert!(assembled.open(true, |_| Access::ReadWrite, |_| ()).is_ok());
+        assembled.open(false, |_| Access::ReadWrite, |_| ()).unwrap().read_at(0, &mut [0; 512]).unwrap();
+        assert_eq!(assembled.logs.unwrap().entries, u64::from(is_dirty));
+    }
+}
+
+/// What is found is some time old when it is opened.
+#[test]
+fn members_that_somebody_wrote_to_since_they_were_found_are_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = create_array(folder.path(), Level::Raid1, 2, Consistency::Resync);
+    let mut early = found(&paths);
+    let mut array = found(&paths).open(false, |_| Access::ReadWrite, |_| ()).unwrap();
+    array.write_at(0, &[1; 512]).unwrap();
+    array.close().unwrap();
+    drop(array);
+    for read_only in [true, false] {
+        let refused = early.open(read_only, |_| Access::ReadWrite, |_| ()).unwrap_err();
+        assert!(matches!(refused, AssembleError::Changed(_)), "{refused}");
+    }
 }
 
 /// Logs of several in one area are followed one after the other: what lies behind an empty one would be taken for newer.

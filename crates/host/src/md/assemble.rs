@@ -58,6 +58,8 @@ pub enum AssembleError {
     JournalFull(PathBuf),
     /// The array is to be written to, and what this write journal holds has not been brought to the members.
     Journaled(PathBuf),
+    /// The array of this member is to be written to, and its partial parity logs have not been followed.
+    LogsNotFollowed(PathBuf),
 }
 
 impl From<HostError> for AssembleError {
@@ -116,6 +118,12 @@ impl fmt::Display for AssembleError {
             Self::Journaled(path) => write!(
                 f,
                 "{}: the array's write journal has not been followed, and what it holds would be lost; `stripewise assemble` follows it",
+                path.display()
+            ),
+            Self::LogsNotFollowed(path) => write!(
+                f,
+                "{}: the array's partial parity logs have not been followed, so that parity, and data of a missing member, may be wrong \
+                 where writes were under way; `stripewise assemble` follows them",
                 path.display()
             ),
             Self::Changed(path) => {

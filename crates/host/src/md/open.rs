@@ -64,6 +64,9 @@ impl Assembled {
         access: impl Fn(&Path) -> Access,
     ) -> Result<ArrayConfig, AssembleError> {
         let Self { found, assembly, .. } = self;
+        if !read_only && assembly.consistency == Consistency::Ppl && self.logs.is_none() {
+            return Err(AssembleError::LogsNotFollowed(found.paths[assembly.freshest].clone()));
+        }
         let journal = if read_only { None } else { self.journal()? };
         let spec = |index: usize| found.spec(index, access(&found.paths[index]));
         let table = self.table();
