@@ -7,11 +7,11 @@ use crate::bitmap::BitmapSuperblock;
 use crate::device_flags::DeviceFlags;
 use crate::journal::{BLOCK_SECTORS, MetaBlock, Seed};
 use crate::level::Level;
-use crate::placement::{Metadata, Placement};
+use crate::placement::{Metadata, Placement, PlacementError};
 use crate::ppl;
 use crate::superblock::Superblock;
 use crate::superblock_0::{Disk, Superblock0};
-use crate::superblock_1::{Features, MAX_SECTOR, Role, Superblock1};
+use crate::superblock_1::{DATA_SECTORS_MIN, Features, MAX_SECTOR, Role, Superblock1};
 
 /// What the superblock and the logs around it take of a device at most.
 const HEAD_SECTORS: u64 = 64;
@@ -60,7 +60,12 @@ pub(super) fn places(
             let least_sectors = least_sectors + sizes.data_offset_sectors.max(HEAD_SECTORS);
             return Err(CreateError::Journal(JournalError::Short { device_sectors: sectors, least_sectors }));
         }
-        place.map_err(|error| CreateError::Member { member, error })
+        let place = place.map_err(|error| CreateError::Member { member, error })?;
+        if sizes.plan.metadata != Metadata::V0 && place.data_size_sectors < DATA_SECTORS_MIN {
+            let error = PlacementError::DeviceTooSmall { device_sectors: sectors };
+            return Err(CreateError::Member { member, error });
+        }
+        Ok(place)
     };
     numbering.devices.iter().map(place).collect()
 }

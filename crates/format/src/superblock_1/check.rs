@@ -6,7 +6,7 @@ use crate::error::{FieldError, require};
 use crate::level::{Layout, Level, Raid10Layout};
 
 /// The kernel refuses members of fewer data sectors.
-const DATA_SECTORS_MIN: u64 = 10;
+pub(crate) const DATA_SECTORS_MIN: u64 = 10;
 /// The kernel reads a bad-block log of one page at most.
 const BBLOG_SECTORS_MAX: u16 = 8;
 /// A header and a page of partial parity, without which nothing can be logged.

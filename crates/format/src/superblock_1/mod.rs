@@ -15,6 +15,7 @@ use crate::level::Level;
 use crate::time::Timestamp;
 use crate::uuid::Uuid;
 
+pub(crate) use check::DATA_SECTORS_MIN;
 pub(crate) use check::{check_chunk, check_layout};
 pub use features::Features;
 pub use meaning::{PplArea, Reshape, Unsupported, name_of};
