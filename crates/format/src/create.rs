@@ -224,6 +224,13 @@ pub enum CreateError {
         /// Those needed.
         needed: u32,
     },
+    /// The layout is another level's, or one that no superblock records.
+    Layout {
+        /// The level.
+        level: Level,
+        /// The layout asked for.
+        layout: Layout,
+    },
     /// The layout has one copy, which Linux does not run.
     OneCopy,
     /// The layout has more copies than there are slots.
@@ -339,6 +346,9 @@ impl fmt::Display for CreateError {
             Self::TooManySlots { most, needed } => {
                 write!(f, "{needed} raid and spare devices are too many; this metadata lists {most} at most")
             }
+            Self::Layout { level, layout } => {
+                write!(f, "a {level} array has no layout {layout}; its layouts are {}", Layout::known(*level))
+            }
             Self::OneCopy => {
                 f.write_str("Linux does not run a layout of one copy; use two, such as n2, or raid0")
             }
@@ -393,6 +403,9 @@ impl fmt::Display for CreateError {
 impl std::error::Error for CreateError {}
 
 /// Plans a new array down to its bytes.
+///
+/// # Errors
+/// What is impossible about the request, and what would be right.
 pub fn create(request: &Request) -> Result<NewArray, CreateError> {
     check::shape(request)?;
     let sizes = check::sizes(request)?;

@@ -343,7 +343,8 @@ impl Layout {
         })
     }
 
-    fn known(level: Level) -> String {
+    /// The names of a level's layouts.
+    pub(crate) fn known(level: Level) -> String {
         match level {
             Level::Linear | Level::Raid1 => "`none` alone".to_owned(),
             Level::Raid0 => "original, alternate".to_owned(),
@@ -356,6 +357,11 @@ impl Layout {
                 .collect::<Vec<_>>()
                 .join(", "),
         }
+    }
+
+    /// Whether a superblock of this level can record it.
+    pub(crate) fn is_of(self, level: Level) -> bool {
+        Self::from_number(level, self.number()) == Some(self)
     }
 
     /// md's number (`mdp_superblock_1.layout`).

@@ -11,6 +11,9 @@ const CHUNK_SECTORS_MAX: u32 = 2 << 20;
 pub(super) fn shape(request: &Request) -> Result<(), CreateError> {
     let plan = &request.plan;
     plan.check().map_err(CreateError::Plan)?;
+    if !plan.layout.is_of(plan.level) {
+        return Err(CreateError::Layout { level: plan.level, layout: plan.layout });
+    }
     slots(request)?;
     chunks(request)?;
     missing(request)?;
