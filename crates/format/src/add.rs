@@ -94,17 +94,20 @@ pub fn add(
     Ok(Addition { superblock, at_sector, logs })
 }
 
-/// Sectors that a device must have for what the array keeps on it.
+/// Sectors that a device must have for what the array keeps on it; `u64::MAX` where no device has as many.
 pub fn needed_sectors(member: &Superblock) -> u64 {
     match member {
         // The superblock lies in the last whole 64 KiB, behind the data.
         Superblock::V0(array) => (u64::from(array.size_kib) * 2).next_multiple_of(128) + 128,
         Superblock::V1(array) => {
-            let data_end = array.data_offset_sectors + array.size_sectors;
+            let data_end = array.data_offset_sectors.saturating_add(array.size_sectors);
             match array.minor() {
                 Minor::Start | Minor::Start4K => data_end,
                 // The superblock's place is rounded down by up to seven sectors.
-                Minor::End => (data_end + kept_before(array)).next_multiple_of(8) + 16,
+                Minor::End => {
+                    let end = data_end.saturating_add(kept_before(array)).checked_next_multiple_of(8);
+                    end.map_or(u64::MAX, |end| end.saturating_add(16))
+                }
             }
         }
     }

@@ -162,26 +162,28 @@ pub struct NewArray {
 }
 
 impl NewArray {
-    /// Bytes of the array.
+    /// Bytes of the array; `u64::MAX` where they are more than that.
     pub fn array_bytes(&self) -> u64 {
         let data_sectors = |label: &Label| {
             let sectors = label.superblock.data_size_sectors(label.superblock_area.at_sector);
             sectors - sectors % u64::from(self.plan.chunk_sectors).max(1)
         };
         let disks = u64::from(self.plan.raid_disks);
-        let sectors = match (self.plan.level, self.plan.layout) {
-            (Level::Linear | Level::Raid0, _) => self.labels.iter().map(data_sectors).sum(),
+        let sectors: u64 = match (self.plan.level, self.plan.layout) {
+            (Level::Linear | Level::Raid0, _) => {
+                self.labels.iter().map(data_sectors).fold(0, u64::saturating_add)
+            }
             (Level::Raid1, _) => self.size_sectors,
             (Level::Raid10, Layout::Raid10(layout)) => {
                 let chunk = u64::from(self.plan.chunk_sectors);
                 let (near, far) = (u64::from(layout.near), u64::from(layout.far));
                 // The kernel's raid10_size: whole chunks of a far part, then of all members, then of data.
                 let far_chunks = self.size_sectors / chunk / far;
-                far_chunks * disks / near * chunk
+                (far_chunks.saturating_mul(disks) / near).saturating_mul(chunk)
             }
-            (level, _) => self.size_sectors * (disks - u64::from(level.parity_count())),
+            (level, _) => self.size_sectors.saturating_mul(disks - u64::from(level.parity_count())),
         };
-        sectors * 512
+        sectors.saturating_mul(512)
     }
 }
 

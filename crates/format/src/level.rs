@@ -240,9 +240,9 @@ impl Raid10Layout {
     /// mdadm's default: two near copies.
     pub const DEFAULT: Self = Self { near: 2, far: 1, offset: false, far_sets: FarSets::Original };
 
-    /// All copies of a block.
+    /// All copies of a block; no more than fit, of factors that no array has.
     pub const fn copies(self) -> u16 {
-        self.near * self.far
+        self.near.saturating_mul(self.far)
     }
 
     fn number(self) -> i32 {

@@ -154,3 +154,13 @@ fn a_device_that_is_added_has_the_flags_it_was_given_and_none_of_the_others() {
         }
     }
 }
+
+#[test]
+fn a_size_past_all_devices_fits_none() {
+    for metadata in METADATA.into_iter().skip(1) {
+        let mut array = array(Level::Raid5, metadata, Consistency::Resync);
+        let Superblock::V1(superblock) = &mut array.labels[0].superblock else { unreachable!() };
+        superblock.size_sectors = u64::MAX - 5;
+        assert_eq!(needed_sectors(&array.labels[0].superblock), u64::MAX);
+    }
+}

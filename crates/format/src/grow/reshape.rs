@@ -202,16 +202,17 @@ pub fn plan_course(
         let new = if is_growing {
             now - by(before)
         } else if is_shrinking {
-            now + by(after)
+            now.saturating_add(by(after))
         } else if backwards {
-            let end = now + after;
-            round_offset(now..=end, now + needed_sectors..=end)
+            let end = now.saturating_add(after);
+            round_offset(now..=end, now.saturating_add(needed_sectors)..=end)
         } else {
             let start = now - before;
             round_offset(start..=now, start..=now - needed_sectors)
         };
         // A superblock has no more than 1 TiB.
-        (new as i64 - now as i64).clamp(-MOVE_MAX_SECTORS, MOVE_MAX_SECTORS) as i32
+        let moved_sectors = i128::from(new) - i128::from(now);
+        moved_sectors.clamp((-MOVE_MAX_SECTORS).into(), MOVE_MAX_SECTORS.into()) as i32
     };
     Ok(Course { new_offsets: members.iter().map(moved).collect(), backwards })
 }

@@ -110,8 +110,8 @@ impl Plan {
             Metadata::V0 => superblock_0::sector(device_sectors),
             // mdadm 4.2 forgets the data offset here, and data then run over the superblock.
             Metadata::V1(Minor::End) => {
-                let kept = HEAD_SECTORS + self.log_sectors(device_sectors) + data_offset_sectors;
-                (device_sectors & !7).checked_sub(kept)
+                let kept = HEAD_SECTORS + self.log_sectors(device_sectors);
+                (device_sectors & !7).checked_sub(kept.saturating_add(data_offset_sectors))
             }
             Metadata::V1(Minor::Start | Minor::Start4K) => device_sectors.checked_sub(data_offset_sectors),
         };

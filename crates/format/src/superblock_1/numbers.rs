@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{Role, Superblock1};
+use super::{ROLES_MAX, Role, Superblock1};
 
 /// Gives numbers to devices whose own is past their table of roles, or one's before them: nothing is known by those. The kernel takes
 /// the former for spares and numbers them anew likewise. A number that a table has a slot for is not given, for a member that is not
-/// there may have it. Answers which devices got another number.
+/// there may have it. Where
+/// the tables have no row left a device gets a number past them, and stays a spare that the others do not list. Answers which devices
+/// got another number.
 pub fn number_anew(devices: &mut [&mut Superblock1], raid_disks: u32) -> Vec<usize> {
     let mut taken = BTreeSet::new();
     let mut without = Vec::new();
@@ -21,12 +23,12 @@ pub fn number_anew(devices: &mut [&mut Superblock1], raid_disks: u32) -> Vec<usi
             let roles = devices.iter().filter_map(|device| device.dev_roles.get(number as usize));
             roles.copied().any(|role| matches!(role, Role::Slot(_)))
         };
-        let free = (raid_disks..u32::MAX).find(|number| !taken.contains(number) && !has_slot(*number));
-        let number = free.expect("far fewer devices than numbers");
+        let is_free = |number: &u32| !taken.contains(number) && !has_slot(*number);
+        let number = (raid_disks..u32::MAX).find(is_free).expect("there are fewer devices than numbers");
         taken.insert(number);
         let device = &mut *devices[*index];
         device.dev_number = number;
-        if device.dev_roles.len() <= number as usize {
+        if (device.dev_roles.len()..ROLES_MAX).contains(&(number as usize)) {
             device.dev_roles.resize(number as usize + 1, Role::Spare);
         }
     }
@@ -38,6 +40,16 @@ mod tests {
     use super::*;
     use crate::level::Level;
     use crate::uuid::Uuid;
+
+    #[test]
+    fn whoever_finds_the_tables_full_is_not_listed() {
+        let device = || Superblock1::new(Level::Raid1, ROLES_MAX as u32, 0, Uuid([7; 16]));
+        let mut devices = [device(), device(), device()];
+        assert_eq!(number_anew(&mut devices.each_mut(), ROLES_MAX as u32), [1, 2]);
+        assert_eq!(devices.each_ref().map(|device| device.dev_number), [0, 1920, 1921]);
+        assert!(devices.iter().all(|device| device.to_bytes().len() == 4096));
+        assert_eq!(devices[1].role(), Role::Spare);
+    }
 
     #[test]
     fn a_number_is_one_devices_and_no_missing_members() {

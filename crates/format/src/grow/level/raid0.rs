@@ -90,7 +90,7 @@ pub(super) fn roles(array: &Superblock1, level: Level) -> Vec<Role> {
         !array.dev_roles.iter().any(|role| matches!(role, Role::Slot(other) if earlier.contains(other)))
     };
     let role = |role: &Role| match *role {
-        Role::Slot(slot) if level == Level::Raid10 => Role::Slot(slot * copies),
+        Role::Slot(slot) if level == Level::Raid10 => Role::Slot(slot.saturating_mul(copies)),
         Role::Slot(slot) if is_kept(slot) => Role::Slot(slot / copies),
         _ if level == Level::Raid0 => Role::Spare,
         other => other,
@@ -141,6 +141,14 @@ mod tests {
             assert_eq!((&slots(&taken)[..2], taken.resync_offset_sectors), (&roles[..], u64::MAX));
             assert_eq!((taken.held_sectors(), taken.data_size_sectors), (array.held_sectors(), 47_104));
         }
+    }
+
+    #[test]
+    fn a_stray_role_takes_nobodys_slot() {
+        let mut array = raid0(2);
+        array.dev_roles[2] = Role::Slot(0x8000);
+        let taken = array.taken_over(take_over(&array, Level::Raid10).unwrap());
+        assert_eq!(slots(&taken)[..3], [Some(0), Some(2), None]);
     }
 
     #[test]
