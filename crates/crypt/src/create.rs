@@ -126,10 +126,18 @@ fn refuse(field: &'static str, found: impl fmt::Display, right: impl Into<String
     FormatError::Field(FieldError { field: field.into(), found: found.to_string(), right: right.into() })
 }
 
-/// Makes a container with one keyslot and returns the volume's key. Keyslot areas are written and flushed before the
-/// header, so that an interrupted format leaves no header that cannot be opened. The payload is not touched.
+/// Makes a container with one keyslot and returns the volume's key. What may be there of an old header is cleared, then the
+/// keyslot's area is written, then the header, each durable before the next, so that an interrupted format leaves no header that
+/// cannot be opened. The payload is not touched.
+///
+/// # Errors
+/// What is impossible about the options or the passphrase's costs, a store too small, or the store's error.
 pub fn format(store: &impl Store, options: &FormatOptions, passphrase: &[u8]) -> Result<Secret, FormatError> {
-    let key = Secret::random(options.key_bytes)?;
+    let (encryption, found_bytes) = (options.encryption, options.key_bytes);
+    if !encryption.key_bytes().contains(&found_bytes) {
+        return Err(CipherError::KeyBytes { encryption, found_bytes }.into());
+    }
+    let key = Secret::random(found_bytes)?;
     SectorCipher::new(options.encryption, key.bytes(), options.sector_bytes, 0)?;
     let mut salt = [0; 32];
     getrandom::fill(&mut salt)?;
@@ -149,8 +157,9 @@ pub fn format(store: &impl Store, options: &FormatOptions, passphrase: &[u8]) ->
     af::split(key.bytes(), &mut spread.bytes_mut()[..stripes_bytes], options.hash);
     SectorCipher::new(slot.encryption()?, area_key.bytes(), SECTOR_BYTES as u32, 0)?
         .encrypt_in_place(0, spread.bytes_mut());
-    // The old header goes first: its keyslots are about to be overwritten.
-    store.write_at(0, &vec![0; header.len()])?;
+    // The old header goes first, with LUKS2's second copy: its keyslots are about to be overwritten.
+    store.write_at(0, &vec![0; header.len().max(2 * LUKS2_HEADER_BYTES as usize)])?;
+    store.flush()?;
     store.write_at(slot.area.offset.0, spread.bytes())?;
     store.flush()?;
     store.write_at(0, &header)?;

@@ -1,10 +1,10 @@
 //! Containers that are not as they should be: every error names what is wrong, and nothing panics or takes long.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 
 use stripewise_crypt::container::{OpenError, Unlocked, read_header, unlock};
-use stripewise_crypt::create::{Argon2Costs, FormatOptions, FormatVersion, KdfChoice, format};
+use stripewise_crypt::create::{Argon2Costs, FormatError, FormatOptions, FormatVersion, KdfChoice, format};
 use stripewise_crypt::hash::Hash;
 use stripewise_crypt::kdf::Limits;
 use stripewise_crypt::store::Store;
@@ -38,6 +38,16 @@ impl Store for Memory {
 
 fn container(version: FormatVersion, kdf: KdfChoice) -> Memory {
     let store = Memory(RefCell::new(vec![0; BYTES]));
+    make(&store, version, kdf, PASSPHRASE).unwrap();
+    store
+}
+
+fn make(
+    store: &impl Store,
+    version: FormatVersion,
+    kdf: KdfChoice,
+    passphrase: &[u8],
+) -> Result<(), FormatError> {
     let options = FormatOptions {
         version,
         encryption: Encryption::AesXtsPlain64,
@@ -48,8 +58,74 @@ fn container(version: FormatVersion, kdf: KdfChoice) -> Memory {
         payload_offset_bytes: None,
         label: String::new(),
     };
-    format(&store, &options, PASSPHRASE).unwrap();
-    store
+    format(store, &options, passphrase).map(drop)
+}
+
+/// Holds what is written until a flush; power is cut at one of them.
+struct Cut {
+    disk: Memory,
+    waiting: RefCell<Vec<(u64, Vec<u8>)>>,
+    flushes_left: Cell<u32>,
+}
+
+impl Store for Cut {
+    fn len_bytes(&self) -> io::Result<u64> {
+        self.disk.len_bytes()
+    }
+    fn read_at(&self, offset_bytes: u64, target: &mut [u8]) -> io::Result<()> {
+        self.disk.read_at(offset_bytes, target)
+    }
+    fn write_at(&self, offset_bytes: u64, source: &[u8]) -> io::Result<()> {
+        self.waiting.borrow_mut().push((offset_bytes, source.to_vec()));
+        Ok(())
+    }
+    fn flush(&self) -> io::Result<()> {
+        let left = self.flushes_left.get().checked_sub(1).ok_or(io::ErrorKind::Other)?;
+        self.flushes_left.set(left);
+        self.waiting.borrow_mut().drain(..).try_for_each(|(at, bytes)| self.disk.write_at(at, &bytes))
+    }
+}
+
+/// Whichever of the writes that were not flushed reached the disk.
+#[test]
+fn a_format_that_is_cut_off_leaves_no_header_that_opens_with_neither_passphrase() {
+    let pbkdf2 = KdfChoice::Pbkdf2 { iterations: 1000 };
+    for (old, new) in [(luks2 as fn() -> Memory, FormatVersion::Luks2), (luks2, FormatVersion::Luks1)] {
+        for flushes in 0..3 {
+            let cut = Cut { disk: old(), waiting: RefCell::default(), flushes_left: Cell::new(flushes) };
+            make(&cut, new, pbkdf2, b"new").unwrap_err();
+            let waiting = cut.waiting.into_inner();
+            for reached in 0..1 << waiting.len() {
+                let disk = Memory(RefCell::new(cut.disk.0.borrow().clone()));
+                for (_, (at, bytes)) in waiting.iter().enumerate().filter(|(n, _)| reached >> n & 1 == 1) {
+                    disk.write_at(*at, bytes).unwrap();
+                }
+                let opens = |passphrase| open(&disk, passphrase).is_ok();
+                let has_header = read_header(&disk).is_ok();
+                let case = format!("{new:?}, {flushes} flushes, {reached:b} of the rest");
+                assert!(!has_header || opens(PASSPHRASE) || opens(b"new"), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_of_a_length_that_the_cipher_has_not_is_refused_before_it_is_made() {
+    let store = Memory(RefCell::new(vec![0; BYTES]));
+    for key_bytes in [0, 1, 33, usize::MAX] {
+        let options = FormatOptions {
+            version: FormatVersion::Luks2,
+            encryption: Encryption::AesXtsPlain64,
+            key_bytes,
+            hash: Hash::Sha256,
+            kdf: KdfChoice::Pbkdf2 { iterations: 1000 },
+            sector_bytes: 512,
+            payload_offset_bytes: None,
+            label: String::new(),
+        };
+        let refused = format(&store, &options, PASSPHRASE).unwrap_err().to_string();
+        assert!(refused.ends_with("has keys of 32 or 64 bytes"), "{refused}");
+    }
 }
 
 fn luks1() -> Memory {
