@@ -14,16 +14,17 @@ macro_rules! say_on {
     }};
 }
 
-use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+mod file;
 
-use anyhow::{Context, Result};
+use std::fmt::Write as _;
+use std::io::Write;
+
+use anyhow::Result;
 use serde::Serialize;
 
-use crate::exit::{Exit, cannot_open};
+pub(crate) use file::{check_writable, is_stdout, write_file};
+
+use crate::exit::Exit;
 
 /// Prints text to standard output; a closed pipe is an error the caller passes on.
 pub(crate) fn print(text: &str) -> Result<()> {
@@ -56,65 +57,6 @@ pub(crate) fn unwritten(error: std::io::Error, place: &str) -> anyhow::Error {
         std::io::ErrorKind::BrokenPipe => ReaderLeft.into(),
         _ => anyhow::Error::new(error).context(place.to_owned()),
     }
-}
-
-/// Whether an output that was named is standard output.
-pub(crate) fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-/// Writes a file that was named; one of that name is replaced when all has been written. `-` is standard output.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
-    if is_stdout(path) {
-        return print(text);
-    }
-    replace(path, |file| file.write_all(text.as_bytes()))
-}
-
-/// Writes a file beside the one of that name, and puts it in its place. What is no file (a pipe, a link, a device), or stands where
-/// no other can be made, is written itself.
-fn replace(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<()> {
-    let failed = || format!("cannot write {}", path.display());
-    let old = path.symlink_metadata().ok();
-    let beside = old.as_ref().is_none_or(std::fs::Metadata::is_file).then(|| beside(path)).flatten();
-    if old.is_some() && beside.is_some() {
-        // Whoever may not write it may not replace it either.
-        OpenOptions::new().write(true).open(path).map_err(|error| cannot_open(path, error))?;
-    }
-    let made = beside
-        .and_then(|name| Some((OpenOptions::new().write(true).create_new(true).open(&name).ok()?, name)));
-    let Some((mut file, name)) = made else {
-        let mut file = File::create(path).map_err(|error| cannot_open(path, error))?;
-        return write(&mut file).with_context(failed);
-    };
-    let kept = old.map_or(Ok(()), |old| file.set_permissions(old.permissions()));
-    let written = kept.and_then(|()| write(&mut file)).and_then(|()| std::fs::rename(&name, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&name);
-    }
-    written.with_context(failed)
-}
-
-/// The name under which a file is written before it is whole.
-fn beside(path: &Path) -> Option<PathBuf> {
-    let mut name = OsString::from(".");
-    name.push(path.file_name()?);
-    name.push(format!(".{}", std::process::id()));
-    Some(path.with_file_name(name))
-}
-
-/// Looks whether a file can be written, before the work whose outcome goes there. Leaves everything as it is.
-pub(crate) fn check_writable(path: &Path) -> Result<()> {
-    let is_new = path.symlink_metadata().is_err();
-    if path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
-        // A reader of a pipe would take it for the end.
-        return Ok(());
-    }
-    OpenOptions::new().append(true).create(true).open(path).map_err(|error| cannot_open(path, error))?;
-    if is_new {
-        std::fs::remove_file(path)?;
-    }
-    Ok(())
 }
 
 /// Prints a document that names its schema itself as JSON.
@@ -198,27 +140,6 @@ impl std::fmt::Display for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_that_cannot_be_written_whole_leaves_the_old_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("report.html");
-        write_file(&path, "old").unwrap();
-        let full = |file: &mut File| {
-            file.write_all(b"ne")?;
-            Err(std::io::ErrorKind::StorageFull.into())
-        };
-        let error = replace(&path, full).unwrap_err();
-        assert!(format!("{error:#}").contains("report.html: "), "{error:#}");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
-        write_file(&path, "new").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-        let link = folder.path().join("link");
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        write_file(&link, "by the link").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "by the link");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
-    }
 
     #[test]
     fn columns_line_up() {
