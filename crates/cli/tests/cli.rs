@@ -511,6 +511,26 @@ fn a_folder_with_results_of_another_study_says_so() {
 }
 
 #[test]
+fn an_output_does_not_take_the_place_of_results() {
+    let folder = folder_with_plan(SMALL);
+    assert_eq!(code(&stripewise(folder.path(), &["study", "run", "plan.toml"])), 0);
+    let before = json(&stripewise(folder.path(), &["study", "show", "small", "--json"]));
+    let store = "stripewise-results/small/store.sqlite";
+    let log = format!("{store}-wal");
+    for file in [store, &log] {
+        for args in
+            [&["study", "export", "small"][..], &["study", "report", "small"], &["models", "calibrate"]]
+        {
+            let output = stripewise(folder.path(), &[args, &["-o", file]].concat());
+            assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains("results of a study"), "{args:?}: {}", stderr(&output));
+        }
+    }
+    assert!(!folder.path().join(log).exists());
+    assert_eq!(json(&stripewise(folder.path(), &["study", "show", "small", "--json"])), before);
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_named() {
     let folder = folder_with_plan(SMALL);
     std::fs::write(folder.path().join("taken"), "a file").unwrap();

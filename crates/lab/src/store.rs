@@ -6,6 +6,8 @@
 //! cell names the run that measured it. *Failures.* A cell that failed is kept with its reason, and is tried
 //! again by the next run.
 
+mod files;
+
 use std::fmt;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -15,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
+
+pub use files::is_of_store;
 
 use crate::results::{CellResult, Environment};
 

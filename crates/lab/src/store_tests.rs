@@ -212,3 +212,25 @@ fn a_store_that_cannot_be_looked_at_is_not_called_absent() {
     assert!(matches!(error, StoreError::Unreachable(..)), "{error:?}");
     assert!(error.to_string().contains("Not a directory"), "{error}");
 }
+
+#[test]
+fn a_store_is_known_under_every_name_and_so_is_what_is_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("store.sqlite-wal"), "no store is beside it").unwrap();
+    assert!(!is_of_store(&at("store.sqlite-wal")));
+    std::fs::remove_file(at("store.sqlite-wal")).unwrap();
+    let _open = Store::open(folder.path()).unwrap();
+    std::fs::hard_link(at(STORE_FILE), at("hard.csv")).unwrap();
+    for (name, of) in [("soft.csv", STORE_FILE), ("log.csv", "store.sqlite-wal")] {
+        std::os::unix::fs::symlink(at(of), at(name)).unwrap();
+    }
+    // The journal is not there; a name for it is all the same.
+    for name in [STORE_FILE, "hard.csv", "soft.csv", "log.csv", "store.sqlite-shm", "store.sqlite-journal"] {
+        assert!(is_of_store(&at(name)), "{name}");
+    }
+    std::fs::write(at("export.csv"), "study,simulated\n").unwrap();
+    for name in ["export.csv", "new.csv", "report.html", "store.sqlite.csv", ""] {
+        assert!(!is_of_store(&at(name)), "{name}");
+    }
+}

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use stripewise_lab::store::is_of_store;
+
 use super::print;
 use crate::exit::{Impossible, cannot_open};
 
@@ -21,7 +23,7 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
     if is_stdout(path) {
         return print(text);
     }
-    check_kind(path)?;
+    check_replaceable(path)?;
     replace(path, |file| file.write_all(text.as_bytes()))
 }
 
@@ -57,21 +59,25 @@ fn beside(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(name))
 }
 
-/// Refuses what was named for a file and is none that can be replaced. A block device is written to only if `--destroy` names it, which
-/// those commands do not have.
-fn check_kind(path: &Path) -> Result<()> {
-    let Ok(kind) = path.metadata().map(|metadata| metadata.file_type()) else { return Ok(()) };
-    let what = match kind {
-        kind if kind.is_block_device() => "is a block device, whose content would be overwritten",
-        kind if kind.is_socket() => "is a socket",
-        _ => return Ok(()),
-    };
-    Err(Impossible(format!("{}: {what}; name a file", path.display())).into())
+/// Refuses what no output replaces, whoever named it.
+fn check_replaceable(path: &Path) -> Result<()> {
+    let refuse = |what: &str| Err(Impossible(format!("{}: {what}", path.display())).into());
+    match path.metadata().map(|metadata| metadata.file_type()) {
+        // It is written to only if --destroy names it, which no command with an output file has.
+        Ok(kind) if kind.is_block_device() => {
+            refuse("is a block device, whose content would be overwritten; name a file")
+        }
+        Ok(kind) if kind.is_socket() => refuse("is a socket; name a file"),
+        _ if is_of_store(path) => {
+            refuse("belongs to the results of a study, or is another database; name another file")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Looks whether a file can be written, before the work whose outcome goes there. Leaves everything as it is.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
-    check_kind(path)?;
+    check_replaceable(path)?;
     let is_new = path.symlink_metadata().is_err();
     if path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
         // A reader of a pipe would take it for the end.
