@@ -49,7 +49,8 @@ pub use fuse::{MountProblem, check_mount};
 pub use layers::{CacheStatus, CryptLayer, Layers};
 pub use manage::{AddHow, ArrayStatus, Manage, ManageError, Managed, MemberStatus, NotReAddable};
 pub use members::{
-    Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, claim, create_member_file, member_file_sectors,
+    Access, Caching, FileSpec, Fill, MemberSpec, OverlaySpec, claim, create_member_file, loop_device,
+    member_file_sectors,
 };
 pub use nbd::{
     Changed, Changer, Detail, DriveServer, NbdServer, Observed, Observer, ServeConfig, ServeEvent,

@@ -1,13 +1,14 @@
 //! Files that are named for what a command has to say.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use stripewise_host::loop_device;
 use stripewise_lab::store::is_of_store;
 
 use super::print;
@@ -61,18 +62,26 @@ fn beside(path: &Path) -> Option<PathBuf> {
 
 /// Refuses what no output replaces, whoever named it.
 fn check_replaceable(path: &Path) -> Result<()> {
-    let refuse = |what: &str| Err(Impossible(format!("{}: {what}", path.display())).into());
-    match path.metadata().map(|metadata| metadata.file_type()) {
+    let Some(what) = unfit(path) else { return Ok(()) };
+    Err(Impossible(format!("{}: {what}", path.display())).into())
+}
+
+/// What a path leads to that no output replaces, and what to name instead.
+fn unfit(path: &Path) -> Option<String> {
+    let is = |is: fn(&FileType) -> bool| path.metadata().is_ok_and(|metadata| is(&metadata.file_type()));
+    if is(FileType::is_block_device) {
         // It is written to only if --destroy names it, which no command with an output file has.
-        Ok(kind) if kind.is_block_device() => {
-            refuse("is a block device, whose content would be overwritten; name a file")
-        }
-        Ok(kind) if kind.is_socket() => refuse("is a socket; name a file"),
-        _ if is_of_store(path) => {
-            refuse("belongs to the results of a study, or is another database; name another file")
-        }
-        _ => Ok(()),
+        return Some("is a block device, whose content would be overwritten; name a file".to_owned());
     }
+    if is(FileType::is_socket) {
+        return Some("is a socket; name a file".to_owned());
+    }
+    if is_of_store(path) {
+        let what = "belongs to the results of a study, or is another database; name another file";
+        return Some(what.to_owned());
+    }
+    let device = loop_device(path)?;
+    Some(format!("is behind /dev/{device}, which Linux may have mounted or in an array; name another file"))
 }
 
 /// Looks whether a file can be written, before the work whose outcome goes there. Leaves everything as it is.
@@ -120,6 +129,26 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Only root attaches loop devices.
+    #[test]
+    fn a_file_behind_a_loop_device_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (image, link) = (folder.path().join("disk.img"), folder.path().join("link"));
+        std::fs::write(&image, vec![7; 1 << 20]).unwrap();
+        std::os::unix::fs::symlink(&image, &link).unwrap();
+        let losetup = |words: &[&str]| std::process::Command::new("losetup").args(words).output();
+        let attached = losetup(&["-f", "--show", image.to_str().unwrap()]);
+        let Some(attached) = attached.ok().filter(|output| output.status.success()) else { return };
+        let device = String::from_utf8(attached.stdout).unwrap().trim().to_owned();
+        let refused = [write_file(&image, "text"), write_file(&link, "text"), check_writable(&image)];
+        losetup(&["-d", &device]).unwrap();
+        for result in refused {
+            let error = result.unwrap_err();
+            assert!(error.is::<Impossible>() && error.to_string().contains(&device), "{error:#}");
+        }
+        assert!(std::fs::read(&image).unwrap() == vec![7; 1 << 20]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The loop device of a file, if it has one: its name below `/dev`. Compared by path alone: who asks after the file of another's loop
 /// device waits for the server that has it, which may be this one.
-pub(crate) fn loop_device(path: &Path) -> Option<String> {
+pub fn loop_device(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let is_its = |device: &fs::DirEntry| {
         let backing = fs::read_to_string(device.path().join("loop/backing_file"));

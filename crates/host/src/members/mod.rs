@@ -27,7 +27,7 @@ use stripewise_engine::units::SECTOR_BYTES;
 pub(crate) use caches::Caches;
 pub use file::{Access, Caching, FileSpec, Fill, claim, create_member_file, member_file_sectors};
 pub(crate) use file::{FileMember, Route, lock, size_of};
-pub(crate) use loop_device::loop_device;
+pub use loop_device::loop_device;
 pub(crate) use memory::{MemoryMember, STREAM_BYTES_MIN};
 pub(crate) use overlay::OverlaidMember;
 pub use overlay::OverlaySpec;
