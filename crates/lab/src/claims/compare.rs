@@ -60,25 +60,47 @@ pub(super) fn ratios(above: &[Point], below: &[Point], named: &[&str]) -> Vec<f6
     above.iter().filter_map(pair).collect()
 }
 
-pub(super) fn order(
-    points: &[Point],
-    over: &str,
-    values: &[String],
-    falls: bool,
-    slack: f64,
-    share: f64,
-) -> Found {
-    let judged: Vec<_> = groups(points, &[over])
-        .into_iter()
-        .filter_map(|(name, group)| {
-            let along = values.iter().filter_map(|v| group.iter().find(|p| p.has(over, v)));
-            let figures: Vec<f64> = along.map(|p| p.figure).collect();
-            let steps = figures.windows(2).map(|w| if falls { w[0] / w[1] } else { w[1] / w[0] });
-            let least = steps.fold(f64::INFINITY, f64::min);
-            (figures.len() > 1).then_some((name, least >= 1.0 - slack, least))
-        })
-        .collect();
-    by_groups(&judged, share, true)
+/// The values of a factor in an order in which a figure rises, or falls.
+pub(super) struct Course<'a> {
+    pub(super) over: &'a str,
+    pub(super) values: &'a [String],
+    pub(super) falls: bool,
+}
+
+impl Course<'_> {
+    /// Holds where a share of the groups takes no step back of more than the slack, and all groups together gain so much from the
+    /// first value to the last.
+    pub(super) fn order(&self, points: &[Point], slack: f64, gain: f64, share: f64) -> Found {
+        let groups = groups(points, &[self.over]);
+        let figures = groups.iter().map(|(name, group)| (name, self.figures(group)));
+        let figures: Vec<_> = figures.filter(|(_, figures)| figures.len() > 1).collect();
+        let judged: Vec<_> = figures
+            .iter()
+            .map(|(name, figures)| {
+                let steps = figures.windows(2).map(|w| self.ratio(w[0], w[1]));
+                let least = steps.fold(f64::INFINITY, f64::min);
+                ((*name).clone(), least >= 1.0 - slack, least)
+            })
+            .collect();
+        let logs = figures.iter().filter_map(|(_, f)| Some(self.ratio(*f.first()?, *f.last()?).ln()));
+        let gained = Take::Mean.of(&logs.collect::<Vec<_>>()).exp();
+        let found = by_groups(&judged, share, true);
+        if gain > 0.0 {
+            found.and(gained >= gain, &format!("from first to last {gained:.3} times"))
+        } else {
+            found
+        }
+    }
+
+    fn figures(&self, group: &[&Point]) -> Vec<f64> {
+        let along = self.values.iter().filter_map(|v| group.iter().find(|p| p.has(self.over, v)));
+        along.map(|p| p.figure).collect()
+    }
+
+    /// A step, above 1 where it goes the right way.
+    fn ratio(&self, from: f64, to: f64) -> f64 {
+        if self.falls { from / to } else { to / from }
+    }
 }
 
 /// The values' least share of the best in a group.
@@ -101,7 +123,7 @@ pub(super) fn best(points: &[Point], over: &str, values: &[String], within: f64,
 }
 
 /// Geometric mean over groups of each value's share of the best.
-pub(super) fn overall_best(points: &[Point], over: &str, values: &[String], within: f64) -> Found {
+fn scores(points: &[Point], over: &str) -> Vec<(String, f64)> {
     let mut known: Vec<String> = Vec::new();
     for value in points.iter().filter_map(|p| p.factors.get(over)) {
         if !known.contains(value) {
@@ -114,7 +136,11 @@ pub(super) fn overall_best(points: &[Point], over: &str, values: &[String], with
         let logs: Vec<f64> = shares.map(|s| s.max(1e-6).ln()).collect();
         (!logs.is_empty()).then(|| Take::Mean.of(&logs).exp())
     };
-    let scores: Vec<(String, f64)> = known.iter().filter_map(|v| score(v).map(|s| (v.clone(), s))).collect();
+    known.iter().filter_map(|v| score(v).map(|s| (v.clone(), s))).collect()
+}
+
+pub(super) fn overall_best(points: &[Point], over: &str, values: &[String], within: f64) -> Found {
+    let scores = scores(points, over);
     let Some((winner, top)) = scores.iter().max_by(|a, b| a.1.total_cmp(&b.1)).cloned() else {
         return Found::no_cells();
     };
@@ -126,6 +152,14 @@ pub(super) fn overall_best(points: &[Point], over: &str, values: &[String], with
     Found::of(least >= 1.0 - within, here)
 }
 
+/// What was found of values that are to be best, where some other value must lie further below than they may.
+pub(super) fn winning(found: Found, points: &[Point], over: &str, values: &[String], within: f64) -> Found {
+    let scores = scores(points, over);
+    let others = scores.iter().filter(|(name, _)| !values.contains(name));
+    let Some((worst, least)) = others.min_by(|a, b| a.1.total_cmp(&b.1)) else { return found };
+    found.and(*least < 1.0 - within, &format!("the worst, {worst}, has {} of the best", print(*least)))
+}
+
 pub(super) fn middle(points: &[Point], over: &str, value: &str, share: f64, slack: f64) -> Found {
     let judged: Vec<_> = groups(points, &[over])
         .into_iter()
@@ -133,7 +167,7 @@ pub(super) fn middle(points: &[Point], over: &str, value: &str, share: f64, slac
             let own = group.iter().find(|p| p.has(over, value))?.figure;
             let others: Vec<f64> = group.iter().filter(|p| !p.has(over, value)).map(|p| p.figure).collect();
             let (worst, best) = (Take::Least.of(&others), Take::Greatest.of(&others));
-            (!others.is_empty()).then_some((name, (worst..=best).contains(&own), own / worst))
+            (!others.is_empty()).then_some((name, worst < own && own < best, own / worst))
         })
         .collect();
     let Some(least) = judged.iter().map(|j| j.2).min_by(f64::total_cmp) else { return Found::no_cells() };

@@ -8,7 +8,7 @@ use stripewise_sim::models::Model;
 use super::Basis;
 use super::cells::{Metric, Where, is_chosen, points, trials};
 use super::compare::{
-    best, middle, no_winner, order, overall_best, pathology, ratios, spread, spread_of_trials,
+    Course, best, middle, no_winner, overall_best, pathology, ratios, spread, spread_of_trials, winning,
 };
 use super::layout::GroupStarts;
 use crate::results::CellResult;
@@ -70,7 +70,8 @@ pub enum Test {
         #[serde(default)]
         high: Option<f64>,
     },
-    /// The figure does not fall (or rise) along the values of a factor, in every group.
+    /// The figure does not fall (or rise) along the values of a factor, in every group, and is higher (or lower) at the last than at
+    /// the first over all groups.
     Order {
         /// The factor.
         over: String,
@@ -88,6 +89,10 @@ pub enum Test {
         /// By how much a step may go the wrong way, as a share.
         #[serde(default)]
         slack: f64,
+        /// How many times the lower of first and last the higher must be, by geometric mean over the groups: without it, an order
+        /// would be found among figures that are all the same.
+        #[serde(default)]
+        gain: f64,
         /// The share of groups in which it must hold.
         #[serde(default = "all")]
         share: f64,
@@ -112,6 +117,9 @@ pub enum Test {
         /// Of the geometric mean over all groups, rather than in each.
         #[serde(default)]
         overall: bool,
+        /// Some other value must lie further below by that mean: where all are alike none is best.
+        #[serde(default)]
+        wins: bool,
     },
     /// Each value of a factor falls below a share of the best in some group.
     Pathology {
@@ -128,7 +136,8 @@ pub enum Test {
         /// The share.
         below: f64,
     },
-    /// A value of a factor is neither the best nor the worst in a share of the groups, and never far below the others.
+    /// A value of a factor is neither the best nor the worst, nor tied with them, in a share of the groups, and never far below the
+    /// others.
     Middle {
         /// The factor.
         over: String,
@@ -235,6 +244,15 @@ impl Found {
         if holds { Self::Holds(here) } else { Self::Not(here) }
     }
 
+    /// What was found, and something else that must hold as well.
+    pub(super) fn and(self, holds: bool, also: &str) -> Self {
+        match self {
+            Self::Holds(here) => Self::of(holds, format!("{here}; {also}")),
+            Self::Not(here) => Self::Not(format!("{here}; {also}")),
+            Self::Unknown(reason) => Self::Unknown(reason),
+        }
+    }
+
     pub(super) fn no_cells() -> Self {
         Self::Unknown("the cells it needs have not been run; the shortened plan lacks them".to_owned())
     }
@@ -328,16 +346,18 @@ impl Test {
                 let here = format!("{}{} times", take.word(), print(figure));
                 Found::of(is_within(figure, *low, *high), here)
             }
-            Self::Order { over, values, cells: wanted, metric, falls, slack, share } => {
-                order(&points(cells, wanted, metric), over, values, *falls, *slack, *share)
+            Self::Order { over, values, cells: wanted, metric, falls, slack, gain, share } => {
+                let course = Course { over, values, falls: *falls };
+                course.order(&points(cells, wanted, metric), *slack, *gain, *share)
             }
-            Self::Best { over, values, cells: wanted, metric, within, share, overall } => {
+            Self::Best { over, values, cells: wanted, metric, within, share, overall, wins } => {
                 let points = points(cells, wanted, metric);
-                if *overall {
+                let found = if *overall {
                     overall_best(&points, over, values, *within)
                 } else {
                     best(&points, over, values, *within, *share)
-                }
+                };
+                if *wins { winning(found, &points, over, values, *within) } else { found }
             }
             Self::Pathology { over, sets, cells: wanted, metric, below } => {
                 pathology(&points(cells, wanted, metric), over, sets, *below)

@@ -60,10 +60,19 @@ fn every_kind_of_check_can_hold_and_fail() {
         ("kind = 'order'\nover = 'bs'\nvalues = ['1', '2']", true),
         ("kind = 'order'\nover = 'bs'\nvalues = ['1', '2']\nfalls = true", false),
         ("kind = 'order'\nover = 'bs'\nvalues = ['2', '1']\nslack = 0.75", true),
+        ("kind = 'order'\nover = 'bs'\nvalues = ['1', '2']\ngain = 2.7", true),
+        ("kind = 'order'\nover = 'bs'\nvalues = ['1', '2']\ngain = 2.8", false),
+        ("kind = 'order'\nover = 'bs'\nvalues = ['2', '1']\nfalls = true\ngain = 2.7", true),
+        ("kind = 'order'\nover = 'bs'\nvalues = ['2', '1']\nfalls = true\ngain = 2.8", false),
         ("kind = 'best'\nover = 'chunk'\nvalues = ['a']\nwithin = 0.0", true),
         ("kind = 'best'\nover = 'chunk'\nvalues = ['b']\nwithin = 0.1", false),
         ("kind = 'best'\nover = 'chunk'\nvalues = ['b']\nwithin = 0.1\nshare = 0.5", true),
         ("kind = 'best'\nover = 'chunk'\nvalues = ['b']\nwithin = 0.1\noverall = true", false),
+        ("kind = 'best'\nover = 'chunk'\nvalues = ['a']\nwithin = 0.3\nwins = true", true),
+        ("kind = 'best'\nover = 'chunk'\nvalues = ['a']\nwithin = 0.4\nwins = true", false),
+        ("kind = 'best'\nover = 'chunk'\nvalues = ['a']\nwithin = 0.3\noverall = true\nwins = true", true),
+        ("kind = 'best'\nover = 'chunk'\nvalues = ['a']\nwithin = 0.4\noverall = true\nwins = true", false),
+        ("kind = 'best'\nover = 'chunk'\nvalues = ['b']\nwithin = 0.1\nwins = true", false),
         ("kind = 'pathology'\nover = 'chunk'\nsets = [['b']]\nbelow = 0.7", true),
         ("kind = 'pathology'\nover = 'chunk'\nsets = [['b'], ['a']]\nbelow = 0.7", false),
         ("kind = 'middle'\nover = 'chunk'\nvalue = 'b'\nshare = 0.0\nslack = 0.6", true),
@@ -144,39 +153,84 @@ fn cells_that_are_missing_leave_a_claim_open() {
     }
 }
 
+/// Every cell of a built-in study, all with the same figures.
+fn alike(study: &str) -> Vec<CellResult> {
+    let plan = crate::plan::Plan::open(study).unwrap();
+    let resolved = plan.resolve(crate::plan::Choices::default()).unwrap();
+    let figures = [
+        "cpu_busy_share",
+        "parity_busy_share",
+        "bus_mb_s",
+        "sync_kib_s",
+        "cache_hit_share",
+        "requests_per_flush",
+    ];
+    let ios = crate::results::MemberIos {
+        requests: 1,
+        request_bytes: 1,
+        reads: 1,
+        read_bytes: 1,
+        ..crate::results::MemberIos::default()
+    };
+    let cells = plan.expand(&resolved).unwrap().cells.into_iter();
+    cells
+        .map(|c| CellResult {
+            replicate: c.replicate,
+            target: c.target().to_owned(),
+            factors: c.factors,
+            member_ios: Some(ios),
+            figures: figures.map(|name| (name.to_owned(), 1.0)).into(),
+            ..cell(&[], 1)
+        })
+        .collect()
+}
+
+/// What is published as a difference is not found where there is none.
+#[test]
+fn where_no_setting_has_an_effect_only_claims_of_likeness_hold() {
+    let holding = CLAIMS.iter().flat_map(|file| {
+        let cells = alike(file.study);
+        let compares = |test: &Test| {
+            matches!(
+                test,
+                Test::Spread { .. }
+                    | Test::Ratio { .. }
+                    | Test::Order { .. }
+                    | Test::Best { .. }
+                    | Test::Pathology { .. }
+                    | Test::Middle { .. }
+                    | Test::NoWinner { .. }
+            )
+        };
+        let claims = Claims::of(file.study).unwrap().unwrap().claim.into_iter();
+        claims
+            .filter(move |c| compares(&c.test) && matches!(c.test.run(&cells), Found::Holds(_)))
+            .map(move |c| format!("{} {}", file.study, c.id))
+    });
+    let likeness = [
+        "cache-size reads-ignore-cache-size",
+        "chunk-size parity-by-page",
+        "chunk-size 64k-and-128k-sequential",
+        "chunk-size 64k-and-128k-random",
+        "monkey-house default-readahead",
+        "monkey-house readahead-enough",
+        "stride small-io-alike",
+        "stride sequential-mixed-alike",
+        "stride random-reads-alike",
+        "stride sequential-20-threads-alike",
+        "stride no-trend-at-larger-blocks",
+        "stride random-20-threads-alike",
+    ];
+    assert_eq!(holding.collect::<Vec<_>>(), likeness);
+}
+
 #[test]
 fn built_in_claims_read_and_name_what_the_plans_have() {
     for file in CLAIMS {
         let claims = Claims::of(file.study).unwrap().unwrap();
         assert!(!claims.claim.is_empty() && !claims.source.is_empty(), "{}", file.study);
-        let plan = crate::plan::Plan::open(file.study).unwrap();
-        let resolved = plan.resolve(crate::plan::Choices::default()).unwrap();
-        let cells = plan.expand(&resolved).unwrap().cells;
         // A claim of which no cell can be found would be open whatever is run.
-        let results: Vec<CellResult> = cells
-            .iter()
-            .map(|c| CellResult {
-                replicate: c.replicate,
-                target: c.target().to_owned(),
-                factors: c.factors.clone(),
-                member_ios: Some(crate::results::MemberIos {
-                    requests: 1,
-                    request_bytes: 1,
-                    ..crate::results::MemberIos::default()
-                }),
-                figures: [
-                    "cpu_busy_share",
-                    "parity_busy_share",
-                    "bus_mb_s",
-                    "sync_kib_s",
-                    "cache_hit_share",
-                    "requests_per_flush",
-                ]
-                .map(|name| (name.to_owned(), 1.0))
-                .into(),
-                ..cell(&[], 1)
-            })
-            .collect();
+        let results = alike(file.study);
         for claim in &claims.claim {
             let is_open = matches!(claim.test.run(&results), Found::Unknown(_));
             let is_meant = matches!(claim.test, Test::NotCheckable { .. });
