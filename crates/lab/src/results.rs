@@ -236,6 +236,9 @@ pub struct TradeOffRow {
     pub p99_ns: f64,
     /// Throughput as a share of that at the first value.
     pub throughput_ratio: f64,
+    /// Its 95 % interval, paired over replicates; none from single runs, or in results older than this field.
+    #[serde(default)]
+    pub throughput_ratio_ci: Option<(f64, f64)>,
     /// p99 as a multiple of that at the first value.
     pub p99_ratio: f64,
     /// Its 95 % interval, paired over replicates; none from single runs.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::left_out::{lacking, listed, without};
 use super::{Question, family, judged};
 use crate::results::CellResult;
 use crate::stats::{Mean, Scatter};
@@ -54,14 +55,23 @@ pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered 
             values[value].insert(cell.replicate, judged.speed());
         }
     }
-    let (mut groups, mut incomplete, mut idle) = (Vec::new(), 0, 0);
+    let (mut groups, mut incomplete, mut fewer, mut idle) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for ((family, factors), values) in &by_group {
         let replicates: Vec<u32> =
             values[0].keys().copied().filter(|r| values.iter().all(|v| v.contains_key(r))).collect();
         let Some(family) = family.filter(|_| !replicates.is_empty()) else {
-            incomplete += 1;
+            incomplete.push(without(&label(factors), &with_fewer(question, values, 1)));
             continue;
         };
+        let most = values.iter().map(BTreeMap::len).max().unwrap_or(0);
+        if most > replicates.len() {
+            fewer.push(format!(
+                "{} ({} of {most} left; fewer of {})",
+                label(factors),
+                replicates.len(),
+                with_fewer(question, values, most).join(", ")
+            ));
+        }
         let top = values.iter().flat_map(BTreeMap::values).copied().fold(0.0, f64::max);
         if top == 0.0 {
             idle += 1;
@@ -69,22 +79,32 @@ pub(super) fn gather(cells: &[CellResult], question: &Question<'_>) -> Gathered 
         }
         groups.push(group(family, factors, values, &replicates, top));
     }
-    if incomplete > 0 && !is_explained {
-        notes.push(lacking(incomplete, by_group.len()));
+    if !incomplete.is_empty() && !is_explained {
+        notes.push(lacking(&incomplete, by_group.len()));
+    }
+    if !fewer.is_empty() {
+        notes.push(format!(
+            "Replicates without figures for some value were left out for all values, unlike in tables of means: {}.",
+            listed(&fewer)
+        ));
     }
     let mut is_explained = is_explained;
     if idle > 0 {
-        is_explained |= incomplete == 0;
+        is_explained |= incomplete.is_empty();
         notes.push(format!("In {idle} workloads no I/O completed within the time; they were not judged. A longer runtime shows more."));
     }
     Gathered { groups, notes, is_explained }
 }
 
-/// So many workloads of all are not judged.
-pub(super) fn lacking(incomplete: usize, all: usize) -> String {
-    let (lack, were) = if incomplete == 1 { ("lacks", "was") } else { ("lack", "were") };
-    let workloads = if all == 1 { "workload" } else { "workloads" };
-    format!("{incomplete} of {all} {workloads} {lack} figures for some value and {were} not judged.")
+/// The values that have fewer replicates than so many.
+fn with_fewer<'a>(question: &Question<'a>, values: &[BTreeMap<u32, f64>], than: usize) -> Vec<&'a str> {
+    let fewer = question.values.iter().zip(values).filter(|(_, by)| by.len() < than);
+    fewer.map(|(value, _)| value.as_str()).collect()
+}
+
+/// A workload's name.
+pub(super) fn label(factors: &BTreeMap<String, String>) -> String {
+    factors.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 /// The factors that some of the subject's values do not have.
@@ -136,6 +156,5 @@ fn group(
     let logs: Vec<Vec<f64>> =
         values.iter().map(|by| replicates.iter().map(|r| log(by[r])).collect()).collect();
     let best = logs.iter().map(|l| Mean::of(l).mean).fold(f64::NEG_INFINITY, f64::max);
-    let label = factors.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
-    Group { family, label, scatter: Scatter::of(&logs), logs, best }
+    Group { family, label: label(factors), scatter: Scatter::of(&logs), logs, best }
 }

@@ -12,6 +12,7 @@ mod apply;
 mod bitmap;
 mod family;
 mod groups;
+mod left_out;
 mod preference;
 mod reason;
 mod summary;
@@ -27,6 +28,7 @@ use apply::must_be_chosen;
 pub use family::{FAMILIES, Judged, JudgedFigure, Weights, family, judged};
 pub(crate) use family::{MKFS, PACED};
 use groups::{Gathered, Group, gather};
+use left_out::warning;
 use preference::{nothing_to_apply, preferred};
 use reason::reasons;
 use summary::{method, mkfs_sizes, no_weight, summary, survival};
@@ -87,8 +89,8 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
         notes.push("No cell is complete for every value, so there is nothing to recommend yet.".to_owned());
     } else if ranking.iter().any(|s| s.ratio.bounds.is_none()) {
         notes.push(format!(
-            "Some cells ran only once, so there is no confidence interval: values are called tied by the \
-             practical margin of {:.0} % alone, and no winner is proven.",
+            "Some workloads were compared in one replicate only, so there is no confidence interval: values are called tied by \
+             the practical margin of {:.0} % alone, and no winner is proven.",
             MARGIN * 100.0
         ));
     }
@@ -104,7 +106,7 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
         .collect();
     let recommendation = Recommendation {
         reasons: reasons(cells, question, &by_family),
-        summary: summary(&ranking, question, &groups),
+        summary: summary(&ranking, question, &groups, &warning(cells, question, &best)),
         method: method(&ranking, &groups),
         weights: present_families(&groups).map(|f| (f.to_owned(), question.weights.of(f))).collect(),
         by_family,

@@ -9,8 +9,13 @@ use super::{EQUAL, Group, MARGIN, MKFS, PACED, Question, Scored, Tie};
 /// How many replicates are advised where there was one.
 const REPLICATES: u32 = 5;
 
-/// One sentence or two: best, tie, or no winner.
-pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Group]) -> String {
+/// One sentence or two: best, tie, or no winner. The warning, if any, stands behind the name of what is best.
+pub(super) fn summary(
+    ranking: &[Scored],
+    question: &Question<'_>,
+    groups: &[Group],
+    warning: &str,
+) -> String {
     let name = |s: &Scored| question.values[s.value].as_str();
     let subject = question.subject;
     let Some(best) = ranking.first() else { return format!("No {subject} can be recommended yet.") };
@@ -22,10 +27,10 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
         best.worst.0 * 100.0
     );
     let Some(next) = ranking.get(1) else {
-        return format!("{subject} {} is the only value studied.", name(best));
+        return format!("{subject} {}{warning} is the only value studied.", name(best));
     };
     if next.ratio.bounds.is_none() {
-        return format!("{} {reaches}", without_interval(ranking, question, groups));
+        return format!("{} {reaches}", without_interval(ranking, question, groups, warning));
     }
     let tied = |why: Tie| {
         ranking[1..].iter().filter(|s| s.tie() == Some(why)).map(name).collect::<Vec<_>>().join(", ")
@@ -40,7 +45,7 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
         (true, true) => {
             let (low, high) = next.ratio.bounds.unwrap_or_default();
             return format!(
-                "{subject} {} is best; the next, {}, is {:.1} % slower (95 % interval {:.1} to {:.1} %). {reaches}",
+                "{subject} {}{warning} is best; the next, {}, is {:.1} % slower (95 % interval {:.1} to {:.1} %). {reaches}",
                 name(best),
                 name(next),
                 slower(next.ratio.value),
@@ -61,7 +66,7 @@ pub(super) fn summary(ranking: &[Scored], question: &Question<'_>, groups: &[Gro
     let is_equal = tied.iter().all(|s| s.ratio.value.abs() < EQUAL);
     let is_tied = if is_equal { "is tied" } else { "scores highest, but is tied" };
     format!(
-        "{subject} {} {is_tied} with {}: {why}.{} {reaches}",
+        "{subject} {}{warning} {is_tied} with {}: {why}.{} {reaches}",
         name(best),
         all.join(", "),
         of_default(nothing, subject)
@@ -84,16 +89,20 @@ fn slower(log: f64) -> f64 {
 }
 
 /// What single runs say of the best: that it is tied with others, or scored highest.
-fn without_interval(ranking: &[Scored], question: &Question<'_>, groups: &[Group]) -> String {
+fn without_interval(ranking: &[Scored], question: &Question<'_>, groups: &[Group], warning: &str) -> String {
     let name = |s: &Scored| question.values[s.value].as_str();
     let (subject, best, next) = (question.subject, name(&ranking[0]), &ranking[1]);
     let is_single = groups.iter().all(|g| g.logs[0].len() == 1);
-    let runs = if is_single { "in a single run" } else { "where some workloads ran only once" };
+    let runs = if is_single {
+        "in a single run"
+    } else {
+        "where some workloads were compared in one replicate only"
+    };
     let take = format!("take {REPLICATES} replicates (--replicates {REPLICATES})");
     let alike: Vec<&str> = ranking[1..].iter().filter(|s| s.tie().is_some()).map(name).collect();
     if alike.is_empty() {
         return format!(
-            "{subject} {best} scored highest {runs}, the next, {}, {:.1} % lower, but no winner can be told without an \
+            "{subject} {best}{warning} scored highest {runs}, the next, {}, {:.1} % lower, but no winner can be told without an \
              interval: {take} before you apply it.",
             name(next),
             slower(next.ratio.value)
@@ -106,7 +115,7 @@ fn without_interval(ranking: &[Scored], question: &Question<'_>, groups: &[Group
         None => format!("{take} for an interval before you apply one"),
     };
     format!(
-        "{subject} {best} is tied with {} {runs}: they differ by less than {:.0} %, which the study counts as alike; \
+        "{subject} {best}{warning} is tied with {} {runs}: they differ by less than {:.0} %, which the study counts as alike; \
          {apply}.{}",
         alike.join(", "),
         MARGIN * 100.0,
@@ -163,7 +172,7 @@ pub(super) fn method(ranking: &[Scored], groups: &[Group]) -> String {
     };
     let margin = MARGIN * 100.0;
     let interval = if ranking.iter().any(|s| s.ratio.bounds.is_none()) {
-        "cells ran only once, so there is no interval, and values are tied if they differ by less than"
+        "some workloads were compared in one replicate only, so there is no interval, and values are tied if they differ by less than"
     } else {
         "a value is tied with the best if the Student-t interval of their ratio includes 1 (paired over replicates, the \
          narrower of that from their own scatter and that from all values'; all of them, for all pairs of values, hold \

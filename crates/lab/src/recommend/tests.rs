@@ -108,8 +108,26 @@ fn incomplete_and_failed_workloads_are_not_judged_and_are_told() {
     ];
     let judged = judge(&cells, &["64K", "128K"], &Weights::default());
     assert_eq!(judged.recommendation.best, "64K");
-    assert!(judged.notes[0].contains("1 of 3 workloads"), "{:?}", judged.notes);
+    let lacking = "1 of 3 workloads lacks figures for some value and was not judged: bs=4k rw=randread rwmixread= (nothing for 64K).";
+    assert_eq!(judged.notes[0], lacking);
+    let warned = "chunk 64K (1 of its 3 cells have no figures) scored highest";
+    assert!(judged.recommendation.summary.contains(warned), "{}", judged.recommendation.summary);
     assert!(judged.notes[1].contains("1 workloads no I/O"), "{:?}", judged.notes);
+}
+
+/// Values meet the same requests only in the same replicate, so that a replicate without one of them says nothing of the others.
+#[test]
+fn a_replicate_that_one_value_lacks_is_left_out_for_all_and_told() {
+    let of = |chunk, bytes: [u64; 3]| {
+        bytes.into_iter().zip(0..).map(move |(bytes, replicate)| cell("read", "", chunk, replicate, bytes))
+    };
+    let mut cells: Vec<CellResult> = of("64K", [1000, 1100, 10]).chain(of("128K", [500, 600, 1])).collect();
+    cells[5].error = Some("broken".to_owned());
+    let Judgement { recommendation: advice, notes } = judge(&cells, &["64K", "128K"], &Weights::default());
+    assert!(close(advice.ranking[1].score, (0.5f64 * 600.0 / 1100.0).sqrt()), "{:?}", advice.ranking);
+    assert!(notes[0].contains("left out for all values"), "{notes:?}");
+    assert!(notes[0].contains("bs=4k rw=read rwmixread= (2 of 3 left; fewer of 128K)"), "{notes:?}");
+    assert!(advice.summary.contains("chunk 64K is best"), "{}", advice.summary);
 }
 
 #[test]

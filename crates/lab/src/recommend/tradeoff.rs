@@ -3,11 +3,13 @@
 //! other subjects none, since both the recovery and the jobs may gain or lose by them.
 //!
 //! A cell's p99 is that of its slower direction. Workloads of one family that keep as many requests in flight are told
-//! together, by their geometric mean; ratios are paired over replicates.
+//! together, by their geometric mean; ratios are paired with the first value over the replicates that have figures of both. So a cell
+//! that failed takes nothing from the other values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::groups::{lacking, partial};
+use super::groups::{label, partial};
+use super::left_out::{lacking, listed, warning, without};
 use super::{FAMILIES, Judgement, Question, commands, family, no_weight};
 use crate::results::{CellResult, Recommendation, TradeOff, TradeOffRow};
 use crate::stats::{Interval, Mean};
@@ -42,47 +44,73 @@ impl Sample {
     }
 }
 
+/// A replicate's samples by value; none where a cell failed.
+type Replicate = Vec<Option<Sample>>;
+
 /// A replicate's samples, of which nothing is zero: what a value had none of counts as a thousandth of the most that another had,
 /// since the ratio of a logarithm of 0 is none. Nothing if no value had any.
-fn floored(mut samples: Vec<Sample>) -> Option<Vec<Sample>> {
-    let most = |of: fn(&Sample) -> f64| samples.iter().map(of).fold(0.0, f64::max);
+fn floored(mut samples: Replicate) -> Option<Replicate> {
+    let most = |of: fn(&Sample) -> f64| samples.iter().flatten().map(of).fold(0.0, f64::max);
     let (sync, throughput) = (most(|s| s.sync_kib_s), most(|s| s.bytes_per_second));
-    for sample in &mut samples {
+    for sample in samples.iter_mut().flatten() {
         sample.sync_kib_s = sample.sync_kib_s.max(sync / 1000.0);
         sample.bytes_per_second = sample.bytes_per_second.max(throughput / 1000.0);
     }
     (sync > 0.0 && throughput > 0.0).then_some(samples)
 }
 
-/// A workload's samples, by replicate and then by value, smallest first; every value has one.
+/// A workload's samples, by replicate and then by value, smallest first.
 struct Group {
     family: &'static str,
     in_flight: u64,
     label: String,
-    replicates: Vec<Vec<Sample>>,
+    replicates: Vec<Replicate>,
+}
+
+impl Group {
+    /// The mean logarithm of a value's own figure.
+    fn own(&self, value: usize, of: &dyn Fn(&Sample) -> f64) -> Mean {
+        let samples = self.replicates.iter().filter_map(|r| r[value].as_ref());
+        Mean::of(&samples.map(|s| of(s).ln()).collect::<Vec<_>>())
+    }
+
+    /// The logarithms of a value's figure beside that of the first, by replicate.
+    fn beside_first(&self, value: usize, of: &dyn Fn(&Sample) -> f64) -> Vec<f64> {
+        let pairs = self.replicates.iter().filter_map(|r| r[value].as_ref().zip(r[0].as_ref()));
+        pairs.map(|(own, first)| (of(own) / of(first)).ln()).collect()
+    }
+
+    /// In how many replicates a value stands beside the first.
+    fn pairs(&self, value: usize) -> usize {
+        self.replicates.iter().filter(|r| r[value].is_some() && r[0].is_some()).count()
+    }
+
+    fn is_judged(&self, value: usize) -> bool {
+        self.pairs(value) > 0
+    }
 }
 
 /// Judges the cells as a trade-off, where they are one: jobs beside a recovery.
-pub(super) fn judge(cells: &[CellResult], question: &Question<'_>) -> Option<Judgement> {
+pub(super) fn judge(all_cells: &[CellResult], question: &Question<'_>) -> Option<Judgement> {
     let has_both = |c: &CellResult| c.figures.contains_key("sync_kib_s") && c.factors.contains_key("rw");
-    if !cells.iter().any(has_both) {
+    if !all_cells.iter().any(has_both) {
         return None;
     }
     let is_limit = question.subject.starts_with("speed_limit_");
     let mut values: Vec<&String> = question.values.iter().collect();
     values.sort_by_key(|v| v.parse::<u64>().unwrap_or(u64::MAX));
     let cells: Vec<&CellResult> =
-        cells.iter().filter(|c| c.target == "array" && c.factors.contains_key("rw")).collect();
+        all_cells.iter().filter(|c| c.target == "array" && c.factors.contains_key("rw")).collect();
     let is_beside = |c: &&CellResult| c.error.is_some() || c.figures.contains_key("sync_kib_s");
     let (cells, alone): (Vec<_>, Vec<_>) = cells.into_iter().partition(is_beside);
     let partial = partial(&cells, question);
-    let (groups, incomplete) = groups(&cells, question.subject, &values, &partial.single);
+    let groups = groups(&cells, question.subject, &values, &partial.single);
     let families: Vec<&str> =
-        FAMILIES.into_iter().filter(|f| groups.iter().any(|g| g.family == *f)).collect();
+        FAMILIES.into_iter().filter(|f| groups.iter().any(|g| g.family == *f && g.is_judged(0))).collect();
     let rows = rows(&groups, &families, &values);
     let mut notes = partial.notes;
-    if incomplete > 0 && notes.is_empty() {
-        notes.push(lacking(incomplete, incomplete + groups.len()));
+    if notes.is_empty() {
+        notes.extend(left_out(&groups, &values));
     }
     if !alone.is_empty() {
         notes.push(
@@ -91,15 +119,20 @@ pub(super) fn judge(cells: &[CellResult], question: &Question<'_>) -> Option<Jud
         );
     }
     if rows.iter().any(|r| r.p99_ratio_ci.is_none()) {
-        notes.push("Some cells ran only once, so there is no confidence interval.".to_owned());
+        notes.push(
+            "Where a value stands beside the first in one replicate only, there is no confidence interval."
+                .to_owned(),
+        );
     }
     let counts = |f: &str| question.weights.of(f) > 0.0;
     let is_judged = families.iter().any(|f| counts(f));
     if !is_judged && !families.is_empty() {
         notes.push(no_weight(families.iter().copied()));
     }
-    let is_acceptable =
-        |value: &String| rows.iter().filter(|r| r.value == **value && counts(&r.family)).all(is_within);
+    let is_acceptable = |value: &String| {
+        let mut of_value = rows.iter().filter(|r| r.value == **value && counts(&r.family)).peekable();
+        of_value.peek().is_some() && of_value.all(is_within)
+    };
     let best =
         (is_limit && is_judged).then(|| values.iter().rev().find(|v| is_acceptable(v)).copied()).flatten();
     let rule = if is_limit { rule(question.subject) } else { NO_RULE.to_owned() };
@@ -108,7 +141,9 @@ pub(super) fn judge(cells: &[CellResult], question: &Question<'_>) -> Option<Jud
         best: best.cloned().unwrap_or_default(),
         tied_with: Vec::new(),
         summary: match best {
-            Some(best) => summary(question, best, &values, &rows, &groups),
+            Some(best) => {
+                summary(question, best, &values, &rows, &groups, &warning(all_cells, question, best))
+            }
             None if is_limit || rows.is_empty() => {
                 format!("No {} can be recommended yet.", question.subject)
             }
@@ -152,15 +187,10 @@ fn unnamed(subject: &str) -> String {
 }
 
 /// Samples by value, by replicate, by all factors but the subject.
-type Samples = BTreeMap<BTreeMap<String, String>, BTreeMap<u32, Vec<Option<Sample>>>>;
+type Samples = BTreeMap<BTreeMap<String, String>, BTreeMap<u32, Replicate>>;
 
-/// Cells by all factors but the subject and those that tell no workloads apart; and how many workloads are incomplete.
-fn groups(
-    cells: &[&CellResult],
-    subject: &str,
-    values: &[&String],
-    single: &BTreeSet<&str>,
-) -> (Vec<Group>, usize) {
+/// Cells by all factors but the subject and those that tell no workloads apart.
+fn groups(cells: &[&CellResult], subject: &str, values: &[&String], single: &BTreeSet<&str>) -> Vec<Group> {
     let mut by_group = Samples::new();
     for cell in cells {
         let mut factors = cell.factors.clone();
@@ -171,58 +201,104 @@ fn groups(
         replicates.entry(cell.replicate).or_insert_with(|| vec![None; values.len()])[place] =
             Sample::of(cell);
     }
-    let all = by_group.len();
-    let groups: Vec<Group> = by_group
-        .into_iter()
-        .filter_map(|(factors, replicates)| {
-            let complete = |samples: Vec<Option<Sample>>| {
-                samples.into_iter().collect::<Option<Vec<_>>>().and_then(floored)
-            };
-            let replicates: Vec<Vec<Sample>> = replicates.into_values().filter_map(complete).collect();
-            let family = family(&factors).filter(|_| !replicates.is_empty())?;
-            let words: Vec<String> = factors.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            let number = |name: &str| factors.get(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(1);
-            let in_flight = number("iodepth") * number("numjobs");
-            Some(Group { family, in_flight, label: words.join(" "), replicates })
+    let group = |(factors, replicates): (BTreeMap<String, String>, BTreeMap<u32, Replicate>)| {
+        let number = |name: &str| factors.get(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(1);
+        Some(Group {
+            family: family(&factors)?,
+            in_flight: number("iodepth") * number("numjobs"),
+            label: label(&factors),
+            replicates: replicates.into_values().filter_map(floored).collect(),
         })
-        .collect();
-    let incomplete = all - groups.len();
-    (groups, incomplete)
+    };
+    by_group.into_iter().filter_map(group).collect()
 }
 
-/// A row for each family, load and value.
+/// What is not judged, or by fewer replicates than another value.
+fn left_out(groups: &[Group], values: &[&String]) -> Vec<String> {
+    let (mut none, mut fewer) = (Vec::new(), Vec::new());
+    for group in groups {
+        let pairs: Vec<usize> = (0..values.len()).map(|value| group.pairs(value)).collect();
+        let most = pairs.iter().copied().max().unwrap_or(0);
+        let with = |is: &dyn Fn(usize) -> bool| -> Vec<&str> {
+            values
+                .iter()
+                .zip(&pairs)
+                .filter(|(_, pairs)| is(**pairs))
+                .map(|(value, _)| value.as_str())
+                .collect()
+        };
+        let nothing = with(&|pairs| pairs == 0);
+        if most == 0 {
+            none.push(format!("{} (nothing to stand beside)", group.label));
+        } else if !nothing.is_empty() {
+            none.push(without(&group.label, &nothing));
+        }
+        let some = with(&|pairs| pairs > 0 && pairs < most);
+        if !some.is_empty() {
+            fewer.push(format!("{} ({})", group.label, some.join(", ")));
+        }
+    }
+    let mut notes = Vec::new();
+    if !none.is_empty() {
+        notes.push(lacking(&none, groups.len()));
+    }
+    if !fewer.is_empty() {
+        notes.push(format!(
+            "Judged by fewer replicates than other values, since cells have no figures: {}.",
+            listed(&fewer)
+        ));
+    }
+    notes
+}
+
+/// A row for each family, load and value that stands beside the first.
 fn rows(groups: &[Group], families: &[&str], values: &[&String]) -> Vec<TradeOffRow> {
     let mut rows = Vec::new();
     for family in families {
         let loads: BTreeSet<u64> =
             groups.iter().filter(|g| g.family == *family).map(|g| g.in_flight).collect();
         for load in loads {
-            let alike: Vec<&Group> =
-                groups.iter().filter(|g| g.family == *family && g.in_flight == load).collect();
-            rows.extend((0..values.len()).map(|value| row(&alike, value, values[value])));
+            let alike = groups.iter().filter(|g| g.family == *family && g.in_flight == load);
+            let alike: Vec<&Group> = alike.collect();
+            rows.extend((0..values.len()).filter_map(|value| row(&alike, value, values[value])));
         }
     }
     rows
 }
 
-/// A value in workloads of one family and load.
-fn row(alike: &[&Group], value: usize, name: &str) -> TradeOffRow {
-    let log_mean = |of: &dyn Fn(&[Sample]) -> f64| {
-        let mean = |g: &Group| Mean::of(&g.replicates.iter().map(|r| of(r).ln()).collect::<Vec<_>>());
-        Interval::of_weighted_sum(alike.iter().map(|g| (1.0 / alike.len() as f64, mean(g)))).exp()
+/// A value in those workloads of one family and load that have figures of it and of the first.
+fn row(alike: &[&Group], value: usize, name: &str) -> Option<TradeOffRow> {
+    let judged: Vec<&&Group> = alike.iter().filter(|g| g.is_judged(value)).collect();
+    let first = judged.first()?;
+    let mean = |of: &dyn Fn(&Group) -> Mean| {
+        Interval::of_weighted_sum(judged.iter().map(|g| (1.0 / judged.len() as f64, of(g)))).exp()
     };
-    let p99_ratio = log_mean(&|r| r[value].p99_ns / r[0].p99_ns);
-    TradeOffRow {
-        family: alike[0].family.to_owned(),
-        in_flight: alike[0].in_flight,
+    let own = |of: &dyn Fn(&Sample) -> f64| mean(&|g| g.own(value, of)).value;
+    let ratio = |of: &dyn Fn(&Sample) -> f64| mean(&|g| Mean::of(&g.beside_first(value, of)));
+    let (throughput, p99) = (ratio(&|s| s.bytes_per_second), ratio(&|s| s.p99_ns));
+    Some(TradeOffRow {
+        family: first.family.to_owned(),
+        in_flight: first.in_flight,
         value: name.to_owned(),
-        sync_kib_s: log_mean(&|r| r[value].sync_kib_s).value,
-        member_seconds: log_mean(&|r| r[value].member_kib / r[value].sync_kib_s).value,
-        bytes_per_second: log_mean(&|r| r[value].bytes_per_second).value,
-        p99_ns: log_mean(&|r| r[value].p99_ns).value,
-        throughput_ratio: log_mean(&|r| r[value].bytes_per_second / r[0].bytes_per_second).value,
-        p99_ratio: p99_ratio.value,
-        p99_ratio_ci: p99_ratio.bounds,
+        sync_kib_s: own(&|s| s.sync_kib_s),
+        member_seconds: own(&|s| s.member_kib / s.sync_kib_s),
+        bytes_per_second: own(&|s| s.bytes_per_second),
+        p99_ns: own(&|s| s.p99_ns),
+        throughput_ratio: throughput.value,
+        throughput_ratio_ci: throughput.bounds,
+        p99_ratio: p99.value,
+        p99_ratio_ci: p99.bounds,
+    })
+}
+
+/// Where the rule was found to hold for a value: everywhere, or not in the workloads that are named.
+fn reach(groups: &[&Group], place: usize, family: &str) -> String {
+    let unjudged: Vec<String> =
+        groups.iter().filter(|g| !g.is_judged(place)).map(|g| g.label.clone()).collect();
+    if unjudged.is_empty() {
+        format!("in any {family} at any load")
+    } else {
+        format!("in all workloads that could be judged, without {}", listed(&unjudged))
     }
 }
 
@@ -232,6 +308,7 @@ fn summary(
     values: &[&String],
     rows: &[TradeOffRow],
     groups: &[Group],
+    warning: &str,
 ) -> String {
     let Question { subject, weights, .. } = *question;
     let least = values[0].as_str();
@@ -239,13 +316,12 @@ fn summary(
     let of = |value: &str| rows.iter().filter(|r| r.value == value && counts(&r.family)).collect::<Vec<_>>();
     let family = if rows.iter().all(|r| counts(&r.family)) { "family" } else { "family that has weight" };
     let place = values.iter().position(|v| *v == best).unwrap_or(0);
-    let p99 = |g: &Group, of: usize| {
-        Mean::of(&g.replicates.iter().map(|r| r[of].p99_ns.ln()).collect::<Vec<_>>()).mean
-    };
+    let groups: Vec<&Group> = groups.iter().filter(|g| counts(g.family)).collect();
+    let reach = reach(&groups, place, family);
     let worst = groups
         .iter()
-        .filter(|g| counts(g.family))
-        .map(|g| ((p99(g, place) - p99(g, 0)).exp(), g.label.as_str()))
+        .filter(|g| g.is_judged(place))
+        .map(|g| (Mean::of(&g.beside_first(place, &|s| s.p99_ns)).mean.exp(), g.label.as_str()))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map_or_else(String::new, |(ratio, label)| {
             format!(" The workload that suffers most waits {ratio:.2} times as long ({label}).")
@@ -273,9 +349,8 @@ fn summary(
         String::new()
     };
     format!(
-        "This is a trade-off: a faster recovery is paid for by those who use the array. {subject} {best} is the largest \
-         that costs them no more than a doubled p99 or half of the throughput they have with {least}, in any {family} at \
-         any load: p99 is at most {p99_most}, throughput {:.0} to {:.0} %. A whole member then takes \
+        "This is a trade-off: a faster recovery is paid for by those who use the array. {subject} {best}{warning} is \
+         the largest that costs them no more than a doubled p99 or half of the throughput they have with {least}, {reach}: p99 is at most {p99_most}, throughput {:.0} to {:.0} %. A whole member then takes \
          {with_best} instead of {with_least}, by workload.{worst}{doubt}",
         slowest * 100.0,
         fastest * 100.0,

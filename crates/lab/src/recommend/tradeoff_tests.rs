@@ -89,12 +89,54 @@ fn a_workload_that_lacks_a_value_is_not_judged_and_told() {
         cell.error = Some("the recovery ended".to_owned());
     }
     let judgement = judged(&cells, "speed_limit_min", &Weights::default());
-    assert_eq!(judgement.recommendation.best, "50000");
+    let Judgement { recommendation: advice, notes } = judgement;
+    assert_eq!(advice.best, "50000");
+    let note = "1 of 2 workloads lacks figures for some value and was not judged: bs=4k rw=randwrite (nothing for 50000).";
+    assert_eq!(notes, [note]);
+    let warned = "speed_limit_min 50000 (2 of its 4 cells have no figures) is the largest";
+    assert!(advice.summary.contains(warned), "{}", advice.summary);
+    assert!(!advice.summary.contains("in any family"), "{}", advice.summary);
+    assert!(advice.summary.contains("could be judged, without bs=4k rw=randwrite:"), "{}", advice.summary);
+    let rows = advice.trade_off.unwrap().rows;
+    let values =
+        |family: &str| rows.iter().filter(|r| r.family == family).map(|r| &*r.value).collect::<Vec<_>>();
+    assert_eq!(values("random-read"), ["1000", "10000", "50000"]);
+    assert_eq!(values("random-write"), ["1000", "10000"], "what has figures is judged");
+}
+
+/// The tables of means have every cell that has figures, and so have these.
+#[test]
+fn a_cell_that_failed_takes_no_replicate_from_the_other_values() {
+    let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    for cell in cells.iter_mut().filter(|c| c.replicate == 1) {
+        cell.read.latency_p99_ns *= 4;
+        if cell.factors["speed_limit_min"] == "50000" && cell.factors["rw"] == "randread" {
+            cell.error = Some("the recovery ended".to_owned());
+        }
+    }
+    let Judgement { recommendation: advice, notes } = judged(&cells, "speed_limit_min", &Weights::default());
+    let rows = advice.trade_off.unwrap().rows;
+    let p99: Vec<f64> = rows[..3].iter().map(|r| (r.p99_ns / 1e6).round()).collect();
+    assert_eq!(p99, [20.0, 30.0, 15.0], "geometric means of 10 and 40, of 15 and 60, and 15 alone");
+    assert!((rows[2].p99_ratio - 1.5).abs() < 1e-9, "beside the first in the replicate that both have");
+    assert!(rows[1].p99_ratio_ci.is_some() && rows[2].p99_ratio_ci.is_none());
+    assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(
-        judgement.notes[0].contains(" lacks figures for some value and was not judged"),
-        "{:?}",
-        judgement.notes
+        notes[0].contains("fewer replicates") && notes[0].contains("bs=4k rw=randread (50000)"),
+        "{notes:?}"
     );
+    assert!(notes[1].contains("in one replicate only"), "{notes:?}");
+}
+
+#[test]
+fn a_limit_without_any_figure_is_never_named() {
+    let mut cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 30)]);
+    for cell in cells.iter_mut().filter(|c| c.factors["speed_limit_min"] == "50000") {
+        cell.error = Some("the recovery ended".to_owned());
+    }
+    let advice = judged(&cells, "speed_limit_min", &Weights::default()).recommendation;
+    assert_eq!(advice.best, "10000");
+    assert!(advice.summary.contains("in any family at any load"), "{}", advice.summary);
 }
 
 #[test]
