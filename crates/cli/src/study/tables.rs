@@ -91,8 +91,10 @@ fn trade_off(text: &mut String, results: &StudyResults, trade_off: &TradeOff) {
         "whole member",
         "job MB/s",
         &of_first,
+        "95 % interval",
         "p99",
         &times_first,
+        "95 % interval",
     ]);
     for row in &trade_off.rows {
         table.row([
@@ -103,11 +105,19 @@ fn trade_off(text: &mut String, results: &StudyResults, trade_off: &TradeOff) {
             time(row.member_seconds),
             three_digits(row.bytes_per_second / 1e6),
             format!("{:.0} %", row.throughput_ratio * 100.0),
+            interval(row.throughput_ratio_ci, |share| format!("{:.0} %", share * 100.0)),
             time(row.p99_ns / 1e9),
             format!("{:.2}", row.p99_ratio),
+            interval(row.p99_ratio_ci, |times| format!("{times:.2}")),
         ]);
     }
     text.push_str(&table.to_string());
+}
+
+/// A ratio's interval; a dash of the first value, which is itself, and of single runs.
+fn interval(bounds: Option<(f64, f64)>, write: fn(f64) -> String) -> String {
+    let told = bounds.filter(|(low, high)| low < high);
+    told.map_or_else(|| "-".to_owned(), |(low, high)| format!("{} to {}", write(low), write(high)))
 }
 
 fn recommendation(text: &mut String, results: &StudyResults) {

@@ -149,14 +149,16 @@ fn the_rate_of_a_resync_has_a_table() {
 #[test]
 fn a_trade_off_stands_beside_its_first_value() {
     let row = |value: &str, ratio: f64| {
+        let spread = (1.0 - ratio) / 5.0;
         json!({"family": "random-read", "in_flight": 1, "value": value, "sync_kib_s": 1024.0, "member_seconds": 3600.0,
-            "bytes_per_second": 1e6, "p99_ns": 1e7, "throughput_ratio": ratio, "p99_ratio": ratio, "p99_ratio_ci": null})
+            "bytes_per_second": 1e6, "p99_ns": 1e7, "throughput_ratio": ratio, "throughput_ratio_ci": [ratio - spread, ratio + spread], "p99_ratio": ratio, "p99_ratio_ci": null})
     };
     let trade_off = json!({"rule": "", "rows": [row("raid5", 1.0), row("raid6", 0.5)]});
     let text = text_with("level", &["raid5", "raid6"], &[], &trade_off);
-    let heading = "family in flight level recovery MiB/s whole member job MB/s of raid5 p99 x raid5";
+    let heading = "family in flight level recovery MiB/s whole member job MB/s of raid5 95 % interval p99 x raid5 95 % interval";
     assert!(text.contains(heading), "{text}");
-    assert!(text.contains("random-read 1 raid6 1.00 1.00 h 1.00 50 % 10.0 ms 0.50"), "{text}");
+    assert!(text.contains("random-read 1 raid6 1.00 1.00 h 1.00 50 % 40 % to 60 % 10.0 ms 0.50 -"), "{text}");
+    assert!(text.contains("random-read 1 raid5 1.00 1.00 h 1.00 100 % - 10.0 ms 1.00 -"), "{text}");
 }
 
 #[test]

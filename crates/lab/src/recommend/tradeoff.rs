@@ -167,7 +167,7 @@ fn is_within(row: &TradeOffRow) -> bool {
 /// The rule by which one value is named, in words.
 fn rule(subject: &str) -> String {
     format!(
-        "The largest {subject} with which no workload family that has weight waits, at any load, more than \
+        "By the rule, the largest {subject} is recommended with which no workload family that has weight waits, at any load, more than \
          {COST_RATIO_MAX} times as long (p99 of completion latency) as with the smallest one studied, nor has less than \
          1/{COST_RATIO_MAX} of its throughput. Figures are geometric means over the workloads of one family and load, \
          p99 that of the slower direction."

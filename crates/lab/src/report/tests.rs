@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::render;
 use crate::results::{
     CellResult, DirectionResult, Environment, FamilyBest, Provenance, RankedValue, Recommendation,
-    SCHEMA_VERSION, StudyResults,
+    SCHEMA_VERSION, StudyResults, TradeOff, TradeOffRow,
 };
 
 const HOSTILE: &str = "</script><script>alert('1')</script><!-- <img src=x onerror=\"alert(1)\"> & \u{2028}";
@@ -114,6 +114,40 @@ fn advice(values: &[String], text: &str) -> Recommendation {
         }],
         commands: vec![format!("mdadm --create{text}")],
     }
+}
+
+/// A recovery's study with replicates, or without.
+fn trade_off(spread: Option<f64>) -> StudyResults {
+    let mut results = study(9, "");
+    let row = |value: &String, ratio: f64| TradeOffRow {
+        family: "random-read".to_owned(),
+        in_flight: 1,
+        value: value.clone(),
+        sync_kib_s: 1024.0,
+        member_seconds: 3600.0,
+        bytes_per_second: 1e6,
+        p99_ns: 1e7,
+        throughput_ratio: ratio,
+        throughput_ratio_ci: spread.map(|s| (ratio - (1.0 - ratio) * s, ratio + (1.0 - ratio) * s)),
+        p99_ratio: 1.0 / ratio,
+        p99_ratio_ci: spread.map(|s| (1.0 / ratio - (1.0 - ratio) * s, 1.0 / ratio + (1.0 - ratio) * s)),
+    };
+    let rows = vec![row(&results.subject_values[0], 1.0), row(&results.subject_values[1], 0.5)];
+    results.recommendation.trade_off = Some(TradeOff { rule: "Nothing is ranked.".to_owned(), rows });
+    results
+}
+
+#[test]
+fn ratios_of_a_trade_off_have_intervals_that_are_called_so() {
+    let html = render(&trade_off(Some(0.2))).unwrap();
+    let table = &html[html.find("id=\"trade-off\"").unwrap()..html.find("id=\"claims\"").unwrap()];
+    assert_eq!(table.matches("of 4K <small>95\u{a0}% interval</small>").count(), 2, "{table}");
+    assert!(table.contains("50\u{a0}% <small>40 – 60</small>"), "{table}");
+    assert!(table.contains("× 2.00 <small>1.90 – 2.10</small>"), "{table}");
+    assert_eq!(table.matches("<td>× 1.00</td>").count(), 1, "the first value is itself: {table}");
+    assert!(!table.contains("The rule of the recommendation: Nothing"), "{table}");
+    let single = render(&trade_off(None)).unwrap();
+    assert!(!single.contains("95\u{a0}% interval</small>"));
 }
 
 #[test]
