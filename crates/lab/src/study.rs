@@ -354,7 +354,11 @@ impl Study {
 
 /// Judges a stored run, with weights that may differ from one call to the next.
 pub fn results(store: &Store, run: RunId, weights: &Weights) -> Result<StudyResults> {
-    let (header, loaded) = store.load(run)?;
+    let (mut header, loaded) = store.load(run)?;
+    if !header.simulated {
+        // The plan's drive is of the model that it names, not of what it ran on.
+        header.fixed.remove("drive");
+    }
     let asked = loaded.len();
     let cells: Vec<CellResult> = loaded.into_iter().flatten().collect();
     let question =

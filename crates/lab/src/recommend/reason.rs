@@ -3,6 +3,7 @@
 use super::{MKFS, Question, judged};
 use crate::results::{CellResult, FamilyBest};
 use crate::targets::LEFT_DIRTY;
+use stripewise_sim::models::ModelKind;
 
 /// A difference of cost below this share explains nothing.
 const TELLING: f64 = 0.1;
@@ -47,7 +48,8 @@ fn reason(cells: &[CellResult], question: &Question<'_>, best: &FamilyBest) -> O
     let writes = !best.family.ends_with("-read");
     let slowness = best.score / score;
     let is_for_lost = question.subject == "failed";
-    let because = because(low, high, slowness, Told { writes, is_for_lost })?;
+    let told = Told { writes, is_for_lost, is_mechanical: is_mechanical(question) };
+    let because = because(low, high, slowness, told)?;
     Some(format!(
         "{}: at {} a request takes {}; at {worst}, {:.0} % slower, {}. {because}",
         best.family,
@@ -65,6 +67,18 @@ struct Told {
     writes: bool,
     /// Values differ in how many members are lost.
     is_for_lost: bool,
+    /// All drives are mechanical.
+    is_mechanical: bool,
+}
+
+/// Whether all drives of the study are known to be mechanical; those of real storage are not known.
+fn is_mechanical(question: &Question<'_>) -> bool {
+    let of_model = |name: &String| crate::load_model(name).is_ok_and(|model| model.kind == ModelKind::Hdd);
+    if question.subject == "drive" {
+        question.values.iter().all(of_model)
+    } else {
+        question.fixed.get("drive").is_some_and(of_model)
+    }
 }
 
 /// How much mkfs writes, where that is what differs: its requests then differ in number, not in what each costs.
@@ -144,9 +158,13 @@ fn because(best: Cost, worst: Cost, slowness: f64, told: Told) -> Option<&'stati
         Some("The page cache answers, or joins, fewer of its requests.")
     } else if is_more(best.bytes, worst.bytes) {
         Some("Its members move more for the same bytes.")
+    } else if is_more(best.ios, worst.ios) && told.is_mechanical {
+        Some(
+            "Its requests are cut into more pieces, each a command of its own; before each a drive positions.",
+        )
     } else if is_more(best.ios, worst.ios) {
         Some(
-            "Its requests are cut into more pieces, each a command of its own; before each a mechanical drive positions.",
+            "Its requests are cut into more pieces, each a command of its own, which costs drives and kernel its time.",
         )
     } else if worst.ios < best.ios * (1.0 - TELLING) {
         Some("Its requests keep fewer members busy at a time.")
@@ -229,7 +247,7 @@ mod tests {
     #[test]
     fn requests_that_reach_the_members_are_not_called_cut() {
         let cost = |ios: f64| Cost { ios, bytes: 1.0, read: 1.0 };
-        let told = |writes| Told { writes, is_for_lost: false };
+        let told = |writes| Told { writes, is_for_lost: false, is_mechanical: true };
         let read = |best, worst| because(best, worst, 2.0, told(false)).unwrap_or_default();
         let cached = "The page cache answers, or joins, fewer of its requests.";
         assert_eq!(read(cost(0.01), cost(0.5)), cached);
@@ -245,16 +263,49 @@ mod tests {
     #[test]
     fn what_differs_too_little_for_the_slowness_is_no_reason() {
         let cost = |ios: f64| Cost { ios, bytes: 1.0, read: 1.0 };
-        let told = Told { writes: false, is_for_lost: false };
+        let told = Told { writes: false, is_for_lost: false, is_mechanical: true };
         assert_eq!(because(cost(0.25), cost(0.29), 4.0, told), None);
         assert!(because(cost(0.25), cost(0.29), 1.5, told).is_some());
         assert_eq!(because(cost(1.0), cost(1.0), 1.3, told), None);
     }
 
     #[test]
+    fn only_mechanical_drives_position() {
+        let values = ["16K".to_owned(), "1024K".to_owned()];
+        let weights = Weights::default();
+        let best = FamilyBest {
+            family: "random-write".to_owned(),
+            best: "16K".to_owned(),
+            score: 1.0,
+            tied_with: Vec::new(),
+            scores: vec![1.0, 0.5],
+        };
+        let more_ios = |mut cell: CellResult| {
+            cell.member_ios = cell.member_ios.map(|ios| MemberIos { writes: 60, ..ios });
+            cell
+        };
+        let said = |drive: Option<&str>| {
+            let fixed = drive.map(|drive| ("drive".to_owned(), drive.to_owned())).into_iter().collect();
+            let question = Question { subject: "chunk", values: &values, fixed: &fixed, weights: &weights };
+            let cells = [cell("16K", 0), more_ios(cell("1024K", 0))];
+            reasons(&cells, &question, std::slice::from_ref(&best)).remove(0)
+        };
+        assert!(said(Some("exos-x20-20tb")).contains("before each a drive positions"));
+        for other in [Some("ssd-d7-p5600-6.4tb"), Some("<exos-x20-20tb|st3000dm001>"), None] {
+            let said = said(other);
+            assert!(
+                said.contains("a command of its own") && !said.contains("positions"),
+                "{other:?}: {said}"
+            );
+        }
+    }
+
+    #[test]
     fn more_reads_of_a_degraded_array_are_for_what_it_lost() {
         let cost = |ios: f64| Cost { ios, bytes: ios, read: ios / 2.0 };
-        let because = |writes| because(cost(4.0), cost(4.6), 1.3, Told { writes, is_for_lost: true });
+        let because = |writes| {
+            because(cost(4.0), cost(4.6), 1.3, Told { writes, is_for_lost: true, is_mechanical: true })
+        };
         assert!(because(true).unwrap().contains("lost members"));
         assert!(because(false).unwrap().contains("lost members"));
     }
