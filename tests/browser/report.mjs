@@ -196,6 +196,32 @@ async function checkPrint(scheme) {
   });
 }
 
+/** The numbers along each chart's value axis, by the unit above it. */
+const valueAxes = (page) => page.$$eval('#throughput .chart', (charts) => charts.map((chart) => {
+  const texts = [...chart.querySelectorAll('svg text')];
+  const unit = texts.find((text) => /^(MB\/s|s|ms)$/.test(text.textContent))?.textContent;
+  return [unit, texts.filter((text) => text.getAttribute('text-anchor') === 'end').map((text) => text.textContent).join(' ')];
+}));
+
+/** A common range is one for all charts of a unit, on either scale. */
+async function checkRange(page) {
+  const press = async (group, words) => {
+    await page.locator(`#controls .segments[aria-label="${group}"] button`, { hasText: words }).click();
+    await settled(page);
+  };
+  const differing = (axes) => [...new Set(axes.map(([unit, numbers]) => `${unit}: ${numbers}`))];
+  const units = new Set((await valueAxes(page)).map(([unit]) => unit)).size;
+  for (const scale of ['Log', 'Linear']) {
+    await press('Scale', scale);
+    await press('Range', 'Common');
+    const axes = differing(await valueAxes(page));
+    check(`${scale}: a common range is the same in all charts`, axes.length === units, axes);
+    check(`${scale}: no text of a chart is cut at a common range`, (await cutTexts(page)).length === 0, await cutTexts(page));
+    await press('Range', 'Own');
+  }
+  await press('Scale', 'Log');
+}
+
 async function checkLegend(page) {
   const chip = page.locator('#controls button.chip').first();
   const before = await markup(page, 'throughput');
@@ -292,6 +318,7 @@ for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [390, 'light'], 
         await checkLegend(page);
         await checkLatency(page);
         await checkControls(page, seen);
+        await checkRange(page);
       }
       await checkCopy(page);
       await checkTables(page);

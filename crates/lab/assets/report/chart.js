@@ -49,8 +49,16 @@ function logRange(low, high) {
   return { min, max, ticks: fitting.at(-1) ?? sets.find(({ length }) => length > 7)?.filter((_, place, all) => place % Math.ceil(all.length / 7) === 0) ?? [min, max] };
 }
 
-/** A value axis over these numbers, logarithmic or from zero. */
-function valueAxis(numbers, scale, write, colours) {
+/** The end of an axis from zero that holds the number, and a round step to it. */
+function linearRange(high) {
+  const rough = high / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const interval = [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= rough);
+  return { max: Math.ceil(high / interval) * interval, interval };
+}
+
+/** A value axis over these numbers, logarithmic or from zero. One that is `shared` ends where the others do. */
+function valueAxis(numbers, scale, write, colours, shared = false) {
   const usable = numbers.filter((number) => Number.isFinite(number) && (scale !== 'log' || number > 0));
   const common = {
     axisLine: { show: false },
@@ -59,8 +67,9 @@ function valueAxis(numbers, scale, write, colours) {
     splitLine: { lineStyle: { color: colours.grid, width: 1 } },
     minorTick: { show: false },
   };
-  if (scale !== 'log' || usable.length === 0) return { type: 'value', min: 0, splitNumber: 4, ...common };
-  const { min, max, ticks } = logRange(Math.min(...usable), Math.max(...usable));
+  const high = Math.max(0, ...usable);
+  if (scale !== 'log' || high === 0) return { type: 'value', min: 0, splitNumber: 4, ...common, ...(shared && high > 0 ? linearRange(high) : {}) };
+  const { min, max, ticks } = logRange(Math.min(...usable), high);
   common.axisLabel.customValues = ticks;
   common.splitLine.customValues = ticks;
   return { type: 'log', min, max, ...common, axisTick: { show: false, customValues: ticks } };

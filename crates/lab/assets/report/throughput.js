@@ -90,7 +90,7 @@ function lineOption(panel, range) {
     grid: { left: 8, right: 14, top: 26, bottom: 4, containLabel: true },
     tooltip: tooltip('axis', throughputTip(lines, (place) => `${factorName(model.axis)} ${model.positions[place]}`)),
     xAxis: categoryAxis(model.positions, colours, { boundaryGap: !isAlongQuantities() }),
-    yAxis: { ...valueAxis(range ?? numbersOf(lines), choices.scale, tick, colours), ...unitName(unitOf(panel), colours) },
+    yAxis: { ...valueAxis(range ?? numbersOf(lines), choices.scale, tick, colours, range !== null), ...unitName(unitOf(panel), colours) },
     series: [...lines.map((line) => lineSeries(line, colours.surface)), ...(bounds.length > 0 ? [whiskers(bounds)] : [])],
   };
 }
@@ -126,7 +126,7 @@ function dotOption(panel, range) {
     grid: { left: 8, right: 14, top: 26, bottom: 4, containLabel: true },
     tooltip: tooltip('axis', ([{ dataIndex }]) => tipBody(`${model.compares ? `${factorName(study.subject)} ` : ''}${values[dataIndex].value}`, rows(dataIndex), 'mean and 95 % interval')),
     xAxis: categoryAxis(values.map(({ value }) => value), colours),
-    yAxis: { ...valueAxis(range ?? numbers, choices.scale, tick, colours), ...unitName(unitOf(panel), colours) },
+    yAxis: { ...valueAxis(range ?? numbers, choices.scale, tick, colours, range !== null), ...unitName(unitOf(panel), colours) },
     series: [
       { type: 'line', lineStyle: { width: quantities ? 1 : 0, color: colours.rule }, symbol: 'circle', symbolSize: 10, showAllSymbol: true, z: 4,
         data: entries.map((entry, place) => ({ value: entry?.mean ?? null, itemStyle: { color: colourOf(values[place].index) } })) },
