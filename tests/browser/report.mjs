@@ -126,6 +126,16 @@ async function checkControls(page, seen) {
   check('no complaint after the controls', seen.complaints.length === 0, seen.complaints);
 }
 
+/** Chooses an option as with the keyboard, and looks where the keyboard is then. */
+async function chooseByKeyboard(page, select, option) {
+  const name = await select.evaluate((node) => node.closest('label').querySelector('span').textContent);
+  await select.focus();
+  await select.selectOption(option);
+  await settled(page);
+  const focused = await page.evaluate(() => document.activeElement.closest('label')?.querySelector('span').textContent ?? document.activeElement.tagName);
+  check(`"${name}" keeps the keyboard's focus`, focused === name, focused);
+}
+
 /** Each part of a plan has charts of its own, and no filter for what it is without. */
 async function checkParts(page, seen) {
   const select = page.locator('#controls select').first();
@@ -133,8 +143,7 @@ async function checkParts(page, seen) {
   if (!isPart) return;
   const [first, parts] = [await select.inputValue(), await select.locator('option').allTextContents()];
   for (const part of parts) {
-    await select.selectOption({ label: part });
-    await settled(page);
+    await chooseByKeyboard(page, select, { label: part });
     const counts = await drawn(page, 'throughput');
     check(`part "${part}" is drawn`, counts.length > 0 && counts.every((count) => count > 0), counts);
     const titles = await page.$$eval('#throughput h4', (nodes) => nodes.map((node) => node.textContent));
@@ -239,8 +248,7 @@ async function checkLatency(page) {
     const options = await selects.nth(index).locator('option').count();
     if (options < 2) continue;
     const before = await markup(page, 'latency');
-    await selects.nth(index).selectOption({ index: options - 1 });
-    await settled(page);
+    await chooseByKeyboard(page, selects.nth(index), { index: options - 1 });
     check(`latency: choice ${index + 1} redraws`, before !== await markup(page, 'latency'));
   }
 }

@@ -50,3 +50,18 @@ function element(name, attributes = {}, ...children) {
   node.append(...children.filter((child) => child != null));
   return node;
 }
+
+/** What a control is called: what a list's label says, or the words on a button with those of its group. */
+function controlName(control) {
+  const group = control.closest('[aria-label]')?.getAttribute('aria-label') ?? '';
+  return control.closest('label')?.querySelector('span').textContent ?? `${group}: ${control.textContent}`;
+}
+
+/** Replaces controls. Who was at one of them with the keyboard is at its successor, or else at the first. */
+function replaceControls(container, controls) {
+  const focused = container.contains(document.activeElement) ? controlName(document.activeElement) : null;
+  container.replaceChildren(...controls);
+  if (focused === null) return;
+  const all = [...container.querySelectorAll('select, button')];
+  (all.find((control) => controlName(control) === focused) ?? all[0])?.focus({ preventScroll: true });
+}

@@ -106,7 +106,7 @@ function showLatency() {
   const possible = directions();
   if (!possible.includes(cell.direction)) cell.direction = possible[0] ?? 'read';
   const change = (field, convert) => (value) => { cell[field] = convert(value); showLatency(); };
-  document.getElementById('latency-controls').replaceChildren(...[
+  replaceControls(document.getElementById('latency-controls'), [
     picker('Workload', panels.map((panel) => [model.panels.indexOf(panel), panelTitle(panel)]), cell.panel, change('panel', Number)),
     model.axis && model.positions.length > 1 ? picker(factorName(model.axis), model.positions.map((value) => [value, value]), cell.position, change('position', String)) : null,
     possible.length > 1 ? picker('Direction', possible.map((value) => [value, `${value}s`]), cell.direction, change('direction', String)) : null,

@@ -101,7 +101,7 @@ function showControls() {
   const isOpen = (id) => OPEN_FACETS.includes(id) || model.panels.length <= PANELS_FEW;
   choices.facets = new Map(model.facets.map(({ id }) => [id, isOpen(id) ? null : facets[id] ?? null]));
   widened.clear();
-  document.getElementById('controls').replaceChildren(...[
+  replaceControls(document.getElementById('controls'), [
     partControl(),
     model.compares || model.references.length > 1 ? legend() : null,
     ...model.facets.map(facetControl),
