@@ -110,6 +110,22 @@ impl ModelTarget {
         models
     }
 
+    /// A model's title, with how many of it the rigs have if it is a controller of which they have several.
+    fn title(&self, cells: &[Cell], model: Model) -> String {
+        let arrays = cells.iter().filter(|cell| cell.parameters.target == CellTarget::Array);
+        let rigs: Vec<Arc<Rig>> = arrays.filter_map(|cell| self.rig(cell).ok()).collect();
+        let in_use = |rig: &Arc<Rig>| {
+            let alike = rig.controllers.iter().filter(|c| c.model.model.file == model.file);
+            alike.filter(|c| !c.members.is_empty()).count()
+        };
+        let counts: BTreeSet<usize> = rigs.iter().map(in_use).filter(|count| *count > 0).collect();
+        match (counts.first(), counts.last()) {
+            (_, None | Some(1)) => model.title,
+            (Some(fewest), Some(most)) if fewest < most => format!("{} (up to {most} of them)", model.title),
+            (_, Some(count)) => format!("{} ({count} of them)", model.title),
+        }
+    }
+
     fn config(&self, cell: &Cell) -> Result<SimConfig, String> {
         let mut rig = Rig::clone(&*self.rig(cell)?);
         rig.group_thread_cnt = cell.parameters.group_thread_cnt();
@@ -127,7 +143,7 @@ impl Target for ModelTarget {
     fn describe(&self, cells: &[Cell]) -> String {
         let members = cells.iter().map(|c| c.parameters.members()).max().unwrap_or(0);
         let policies: BTreeSet<&str> = cells.iter().map(|c| c.parameters.rig.policy.as_str()).collect();
-        let titles: Vec<String> = self.models(cells).into_iter().map(|m| m.title).collect();
+        let titles: Vec<String> = self.models(cells).into_iter().map(|m| self.title(cells, m)).collect();
         let policies = policies.into_iter().collect::<Vec<_>>().join(", ");
         format!("simulated: up to {members} members; {}; array policy {policies}", titles.join("; "))
     }

@@ -55,6 +55,23 @@ fn a_simulated_study_repeats_bit_for_bit_and_follows_its_seed() {
 }
 
 #[test]
+fn a_rig_of_several_controllers_says_how_many() {
+    let describe = |controller: &str, more: &str| {
+        let plan = RIG.replace("controller = \"88sx6081-pci32\"", &format!("controller = \"{controller}\""));
+        let study = study(&plan.replace("[job]", &format!("{more}\n[job]")), 1).unwrap();
+        study.target().describe(study.cells())
+    };
+    let members = "[array]\nlevel = \"raid5\"\nraid_devices = 4";
+    let one = describe("sas-hba-pcie3-x8", members);
+    assert!(one.contains("LSI SAS2308 class)") && !one.contains("of them"), "{one}");
+    let fixed = describe("sas-hba-pcie3-x8:2 + sas-hba-pcie3-x8:2", members);
+    assert!(
+        fixed.contains("LSI SAS2308 class) (2 of them);") && fixed.matches("of them").count() == 1,
+        "{fixed}"
+    );
+}
+
+#[test]
 fn what_a_page_cache_took_and_has_not_written_back_is_told() {
     let plan = |ramp: &str| {
         RIG.replace("policy = \"linux-2.6.27\"", "policy = \"linux-2.6.27\"\n[stack]\nmemory = \"16m\"")
