@@ -102,6 +102,10 @@ fn a_study_runs_recommends_and_writes_its_report() {
     assert_eq!(json(&shown)["cells"].as_array().unwrap().len(), 16);
     let csv = stdout(&stripewise(folder.path(), &["study", "export", "small"]));
     assert_eq!(csv.lines().count(), 17, "a line of names and one for each cell");
+    let weighed = |weight: &str| stripewise(folder.path(), &["study", "show", "small", "--weight", weight]);
+    let shown = stdout(&weighed("random-read=3"));
+    assert!(shown.contains("Weights, 1 where none is told: random-read=3\n"), "{shown}");
+    assert!(stderr(&weighed("mkfs=3")).contains("no workload of the family 'mkfs'"));
     let again = stripewise(folder.path(), &["study", "report", "small", "-o", "other.html"]);
     assert_eq!(code(&again), 0);
     assert!(folder.path().join("other.html").exists());
@@ -140,6 +144,14 @@ fn what_is_in_the_store_is_not_run_again_and_a_wider_study_runs_only_what_is_new
         json(&output)["missing"].as_u64().unwrap()
     };
     assert_eq!(dry("plan.toml"), 0);
+    let times = || {
+        let shown = json(&stripewise(folder.path(), &["study", "show", "small", "--json"]));
+        ["started", "finished", "wall_seconds"].map(|name| shown["environment"][name].clone())
+    };
+    let measured = times();
+    assert!(measured[2].as_f64().unwrap() > 0.0, "{measured:?}");
+    assert_eq!(code(&stripewise(folder.path(), &["study", "run", "plan.toml"])), 0);
+    assert_eq!(times(), measured, "nothing was measured anew");
     let wider = SMALL.replace(r#"chunk = ["16K", "64K"]"#, r#"chunk = ["16K", "64K", "256K"]"#);
     std::fs::write(folder.path().join("wider.toml"), wider).unwrap();
     assert_eq!(dry("wider.toml"), 8);
@@ -208,13 +220,17 @@ fn impossible_plans_say_file_line_and_what_would_be_right() {
 fn impossible_arguments_are_refused_with_exit_code_2() {
     let folder = folder_with_plan(SMALL);
     std::fs::write(folder.path().join("small.img"), "small").unwrap();
-    let cases: [(&[&str], &str); 37] = [
+    let cases: [(&[&str], &str); 38] = [
         (&["study", "run", "nosuch"], "chunk-size"),
         (&["study", "run", "nosuch.toml"], "nosuch.toml"),
         (&["study", "run", "plan.toml", "--on", "tape"], "memory"),
         (&["study", "run", "plan.toml", "--on", "files:/nonexistent/dir"], "/nonexistent/dir"),
         (&["study", "run", "plan.toml", "--weight", "night=3"], "random-read"),
         (&["study", "run", "plan.toml", "--weight", "random=-1"], "-1"),
+        (
+            &["study", "run", "plan.toml", "--weight", "mkfs=2"],
+            "no workload of the family 'mkfs'; its families are ",
+        ),
         (&["study", "run", "plan.toml", "--replicates", "0"], "replicates"),
         (&["study", "show", "nothing-here"], "study run"),
         (&["study", "run", "plan.toml", "--results", "small.img/results"], "small.img/results"),

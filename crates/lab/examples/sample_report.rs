@@ -185,6 +185,7 @@ fn sample() -> StudyResults {
             host_cpu: "Sample CPU, 2 cores".to_owned(),
             host_kernel: "6.1.0-sample".to_owned(),
             started: "2026-01-01T12:00:00Z".to_owned(),
+            finished: "2026-11-22T10:02:11Z".to_owned(),
             wall_seconds: 131.4,
             notes: vec![
                 "These figures are a formula’s, made to try the report; no run stands behind them."

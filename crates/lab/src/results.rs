@@ -56,9 +56,12 @@ pub struct Environment {
     pub host_cpu: String,
     /// Kernel of the machine that ran it.
     pub host_kernel: String,
-    /// Start, RFC 3339 UTC.
+    /// When the first of the cells began to be measured, in whichever run, RFC 3339 UTC.
     pub started: String,
-    /// Seconds of real time spent on the cells that were run (not those found in the store).
+    /// When the last of them ended; empty in results older than this field.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub finished: String,
+    /// Seconds of real time that the cells took, added up.
     pub wall_seconds: f64,
     /// Notes a reader must know: a fallback from `O_DIRECT`, cells that failed, and so on.
     pub notes: Vec<String>,

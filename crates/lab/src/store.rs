@@ -86,6 +86,17 @@ pub struct RunHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunId(pub i64);
 
+/// When cells were measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// The first began, RFC 3339 UTC.
+    pub from: String,
+    /// The last ended.
+    pub to: String,
+    /// Real seconds they took, added up.
+    pub seconds: f64,
+}
+
 /// A run as listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSummary {
@@ -414,6 +425,19 @@ impl Store {
             |row: &rusqlite::Row<'_>| Ok((row.get::<_, Option<f64>>(0)?, row.get::<_, Option<f64>>(1)?));
         let (mean, rate) = self.connection.query_row(query, [], both).map_err(|e| self.error(e))?;
         Ok(mean.zip(rate))
+    }
+
+    /// When the cells of a run were measured, by whichever run measured them; `None` if none is stored.
+    pub fn measured(&self, run: RunId) -> Result<Option<Measured>> {
+        let query = "SELECT min(strftime('%Y-%m-%dT%H:%M:%SZ', cell.finished, '-' || cell.wall_seconds || ' seconds')),
+                 max(cell.finished), sum(cell.wall_seconds)
+             FROM run_cell JOIN cell ON cell.key = run_cell.key WHERE run_cell.run = ?1";
+        let read = |row: &rusqlite::Row<'_>| {
+            let (from, to, seconds): (Option<_>, Option<_>, Option<_>) =
+                (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(from.zip(to).zip(seconds).map(|((from, to), seconds)| Measured { from, to, seconds }))
+        };
+        self.connection.query_row(query, [run.0], read).map_err(|e| self.error(e))
     }
 
     /// The runs, oldest first.

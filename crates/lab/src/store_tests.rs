@@ -21,6 +21,7 @@ fn header(study: &str) -> RunHeader {
             host_cpu: String::new(),
             host_kernel: String::new(),
             started: "2024-01-01T00:00:00Z".to_owned(),
+            finished: String::new(),
             wall_seconds: 0.0,
             notes: Vec::new(),
             provenance: Vec::new(),
@@ -101,6 +102,32 @@ fn what_is_put_is_loaded_again_bit_for_bit() {
     assert!(store.latest_run(Some("other")).unwrap_err().to_string().contains("other"));
     let listed = &store.runs().unwrap()[0];
     assert_eq!((listed.cells, listed.stored), (3, 2));
+}
+
+/// A second run that finds all of its cells has measured none of them.
+#[test]
+fn when_cells_were_measured_is_told_by_the_cells() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = ["a".to_owned(), "b".to_owned()];
+    let mut store = Store::open(folder.path()).unwrap();
+    let first = store.begin_run(&header("s"), &keys).unwrap();
+    assert_eq!(store.measured(first).unwrap(), None);
+    store.put(first, &result("a", None), "{}", 90.0).unwrap();
+    store.put(first, &result("b", None), "{}", 0.25).unwrap();
+    store
+        .connection
+        .execute(
+            "UPDATE cell SET finished = '2026-11-30T08:0' || (CASE key WHEN 'a' THEN 1 ELSE 2 END) || ':30Z'",
+            [],
+        )
+        .unwrap();
+    let second = store.begin_run(&header("s"), &keys).unwrap();
+    let measured = Measured {
+        from: "2026-11-30T08:00:00Z".to_owned(),
+        to: "2026-11-30T08:02:30Z".to_owned(),
+        seconds: 90.25,
+    };
+    assert_eq!(store.measured(second).unwrap(), Some(measured));
 }
 
 #[test]

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail};
 use crate::cell::{Cell, ENGINE_HASH};
 use crate::claims;
 use crate::environment;
-use crate::plan::{CellTarget, Choices, Fill, Parameter, Plan, ResolvedPlan, find};
-use crate::recommend::{Question, Weights, recommend};
+use crate::plan::{CellTarget, Choices, Fill, Parameter, Plan, ResolvedPlan, Work, find};
+use crate::recommend::{MKFS, Question, SYNC, Weights, family, recommend};
 use crate::results::{CellResult, Environment, SCHEMA_VERSION, StudyResults};
 use crate::runner::{Ended, cores, run_cells};
-use crate::store::{RunHeader, RunId, Store};
+use crate::store::{Measured, RunHeader, RunId, Store};
 use crate::targets::{self, Measurement, Target, TargetOptions};
 use crate::workload::Random;
 
@@ -183,6 +183,16 @@ impl Study {
         self.target.as_ref()
     }
 
+    /// The workload families of the cells.
+    pub fn families(&self) -> BTreeSet<&'static str> {
+        let of_cell = |cell: &Cell| match cell.parameters.work {
+            Work::Resync | Work::Recover => Some(SYNC),
+            Work::Mkfs => Some(MKFS),
+            Work::Job | Work::Rebuild | Work::Trace => family(&cell.factors),
+        };
+        self.cells.iter().filter_map(of_cell).collect()
+    }
+
     fn missing(&self, store: Option<&Store>) -> Result<Vec<usize>> {
         let mut missing = Vec::new();
         for (index, key) in self.keys.iter().enumerate() {
@@ -343,6 +353,7 @@ impl Study {
                 host_cpu: environment::host_cpu(),
                 host_kernel: environment::host_kernel(),
                 started,
+                finished: String::new(),
                 wall_seconds: 0.0,
                 notes: self.notes.clone(),
                 provenance: self.target.provenance(&self.cells),
@@ -365,6 +376,10 @@ pub fn results(store: &Store, run: RunId, weights: &Weights) -> Result<StudyResu
         Question { subject: &header.subject, values: &header.subject_values, fixed: &header.fixed, weights };
     let judgement = recommend(&cells, &question);
     let mut environment = header.environment;
+    if let Some(Measured { from, to, seconds }) = store.measured(run)? {
+        // A run that finds its cells in the store measures none of them anew.
+        (environment.started, environment.finished, environment.wall_seconds) = (from, to, seconds);
+    }
     if cells.len() < asked {
         let missing = asked - cells.len();
         environment

@@ -7,6 +7,8 @@ mod stored;
 mod tables;
 mod validate;
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use serde::Serialize;
 use stripewise_lab::plan::PRESETS;
@@ -66,5 +68,11 @@ fn list(args: &JsonArgs) -> Result<Exit> {
 /// The weights given on the command line.
 fn weights(args: &WeightArgs) -> Result<Weights> {
     Weights::parse(args.weights.iter().map(String::as_str))
+        .map_err(|e| Impossible(format!("--weight: {e:#}")).into())
+}
+
+/// Refuses weights of families that the study has none of.
+fn check_weights(args: &WeightArgs, present: &BTreeSet<&str>) -> Result<()> {
+    Weights::check(args.weights.iter().map(String::as_str), present)
         .map_err(|e| Impossible(format!("--weight: {e:#}")).into())
 }

@@ -16,7 +16,7 @@ use stripewise_lab::store::{Store, StoreError};
 use stripewise_lab::study::{self, Estimate, RunOutcome, Study, StudyOptions};
 use stripewise_lab::workload::parse_size;
 
-use super::{stored, tables, weights};
+use super::{check_weights, stored, tables, weights};
 use crate::args::RunArgs;
 use crate::exit::{Exit, Impossible};
 use crate::output::{Document, print, write_file};
@@ -44,6 +44,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     // What cannot be opened was asked for wrongly: nothing has run yet.
     let study = Study::new(plan, &args.on, options).map_err(|e| Impossible(format!("{e:#}")))?;
     let study = study.with_arguments(again(args));
+    check_weights(&args.weights, &study.families())?;
     if args.dry_run {
         return dry_run(args, &study, &folder);
     }

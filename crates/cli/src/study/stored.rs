@@ -6,12 +6,13 @@ use anyhow::Result;
 use serde::Serialize;
 use stripewise_lab::export::export_csv;
 use stripewise_lab::plan::Plan;
+use stripewise_lab::recommend::families_of;
 use stripewise_lab::report::render;
 use stripewise_lab::results::StudyResults;
 use stripewise_lab::store::Store;
 use stripewise_lab::study::results;
 
-use super::{tables, weights};
+use super::{check_weights, tables, weights};
 use crate::args::{ExportArgs, ExportFormat, ReportArgs, StoredArgs, WeightArgs};
 use crate::exit::{Exit, Impossible};
 use crate::output::{Document, is_stdout, print, write_file};
@@ -59,6 +60,7 @@ fn load(study: &str, weight_args: &WeightArgs) -> Result<(PathBuf, StudyResults)
     let store = Store::open_existing(&folder)?;
     let run = store.latest_run(None)?;
     let results = results(&store, run, &weights)?;
+    check_weights(weight_args, &families_of(&results.cells))?;
     Ok((folder, results))
 }
 

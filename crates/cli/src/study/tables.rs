@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use stripewise_lab::claims::{ClaimResult, Counts};
+use stripewise_lab::recommend::Weights;
 use stripewise_lab::results::{Recommendation, StudyResults, TradeOff};
 use stripewise_lab::units::{three_digits, time};
 
@@ -121,7 +122,7 @@ fn interval(bounds: Option<(f64, f64)>, write: fn(f64) -> String) -> String {
 }
 
 fn recommendation(text: &mut String, results: &StudyResults) {
-    let Recommendation { ranking, summary, method, reasons, commands, .. } = &results.recommendation;
+    let Recommendation { ranking, summary, method, reasons, commands, weights, .. } = &results.recommendation;
     if !ranking.is_empty() {
         rankings(text, results);
     }
@@ -133,6 +134,10 @@ fn recommendation(text: &mut String, results: &StudyResults) {
         let _ = writeln!(text, "  {reason}");
     }
     let _ = writeln!(text, "How it was judged: {method}");
+    let weights = Weights::given(weights);
+    if !weights.is_empty() {
+        let _ = writeln!(text, "Weights, 1 where none is told: {}", weights.join(", "));
+    }
     if !commands.is_empty() {
         let _ = writeln!(text, "\nTo apply it:");
         for command in commands {

@@ -1,6 +1,6 @@
 //! Workload families and the weights a user gives them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
 
@@ -23,6 +23,9 @@ pub const FAMILIES: [&str; 10] = [
 /// The family of traces that were replayed at a pace of their own, which decides how much is asked for: they are judged by how long
 /// requests took.
 pub(crate) const PACED: &str = FAMILIES[7];
+
+/// The family of what arrays do by themselves.
+pub(crate) const SYNC: &str = FAMILIES[8];
 
 /// The family of cells that made a file system.
 pub(crate) const MKFS: &str = FAMILIES[9];
@@ -68,7 +71,7 @@ pub fn judged(cell: &CellResult) -> Option<Judged> {
         return Some(Judged { family, figure });
     }
     if let Some(rate) = cell.figures.get(SYNC_RATE) {
-        return Some(Judged { family: FAMILIES[8], figure: JudgedFigure::BytesPerSecond(rate * 1024.0) });
+        return Some(Judged { family: SYNC, figure: JudgedFigure::BytesPerSecond(rate * 1024.0) });
     }
     // Without a workload it is mkfs alone that has writes of its own; what they move says nothing, as they are what differs.
     let made = cell.write.ios > 0 && cell.seconds > 0.0;
@@ -93,6 +96,20 @@ pub fn family(factors: &BTreeMap<String, String>) -> Option<&'static str> {
         _ => 1,
     };
     Some(FAMILIES[usize::from(rw.is_random()) * 3 + direction])
+}
+
+/// The families of a study's cells. One that failed without naming a workload may be of either of those that name none.
+pub fn families_of(cells: &[CellResult]) -> BTreeSet<&'static str> {
+    let of_cell = |cell: &CellResult| match family(&cell.factors).or_else(|| judged(cell).map(|j| j.family)) {
+        Some(family) => vec![family],
+        None => vec![SYNC, MKFS],
+    };
+    cells.iter().flat_map(of_cell).collect()
+}
+
+/// Whether a name is the family's, or one of its words.
+fn is_meant(name: &str, family: &str) -> bool {
+    family == name || family.split('-').any(|word| word == name)
 }
 
 /// The largest weight: with it, a family counts alone, and sums stay numbers.
@@ -124,7 +141,7 @@ impl Weights {
             };
             let mut matched = false;
             for (family, old) in &mut weights.0 {
-                if *family == name || family.split('-').any(|word| word == name) {
+                if is_meant(name, family) {
                     *old = weight;
                     matched = true;
                 }
@@ -140,6 +157,26 @@ impl Weights {
             bail!("all weights are 0; at least one workload family must count");
         }
         Ok(weights)
+    }
+
+    /// Refuses a weight, given as text, of families that a study has none of: it would change nothing.
+    pub fn check<'a>(texts: impl IntoIterator<Item = &'a str>, present: &BTreeSet<&str>) -> Result<()> {
+        for name in texts.into_iter().filter_map(|text| text.split_once('=')).map(|(name, _)| name) {
+            if !present.is_empty() && !present.iter().any(|family| is_meant(name, family)) {
+                let present: Vec<&str> = FAMILIES.into_iter().filter(|f| present.contains(f)).collect();
+                bail!(
+                    "the study has no workload of the family '{name}'; its families are {}",
+                    present.join(", ")
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of a study's families that are not the usual 1, as they are given.
+    pub fn given(of_study: &BTreeMap<String, f64>) -> Vec<String> {
+        let unusual = of_study.iter().filter(|(_, weight)| (**weight - 1.0).abs() > f64::EPSILON);
+        unusual.map(|(family, weight)| format!("{family}={weight}")).collect()
     }
 
     /// Only that family.
@@ -198,6 +235,32 @@ mod tests {
         let weights = Weights::parse(["random=2", "random-read=3", "write=0"]).unwrap();
         let found = FAMILIES.map(|f| weights.of(f));
         assert_eq!(found.map(|w| w as u32), [1, 1, 0, 3, 2, 0, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn weights_of_what_a_study_lacks_are_refused() {
+        let present = ["random-read", "sync"].into();
+        let check = |text| Weights::check([text], &present).map_err(|e| e.to_string());
+        assert_eq!((check("random=2"), check("random-read=0"), check("sync=3")), (Ok(()), Ok(()), Ok(())));
+        for (text, name) in
+            [("random-write=2", "random-write"), ("sequential=0", "sequential"), ("mkfs=1", "mkfs")]
+        {
+            let refused = check(text).unwrap_err();
+            assert_eq!(
+                refused,
+                format!(
+                    "the study has no workload of the family '{name}'; its families are random-read, sync"
+                )
+            );
+        }
+        let given = |weights: &[(&str, f64)]| {
+            Weights::given(&weights.iter().map(|(family, weight)| ((*family).to_owned(), *weight)).collect())
+        };
+        assert_eq!(
+            given(&[("random-read", 0.0), ("random-write", 0.0)]),
+            ["random-read=0", "random-write=0"]
+        );
+        assert_eq!(given(&[("random-read", 0.5), ("random-write", 1.0)]), ["random-read=0.5"]);
     }
 
     #[test]

@@ -25,8 +25,8 @@ use crate::stats::{Interval, Mean};
 
 pub use apply::commands;
 use apply::must_be_chosen;
-pub use family::{FAMILIES, Judged, JudgedFigure, Weights, family, judged};
-pub(crate) use family::{MKFS, PACED};
+pub use family::{FAMILIES, Judged, JudgedFigure, Weights, families_of, family, judged};
+pub(crate) use family::{MKFS, PACED, SYNC};
 use groups::{Gathered, Group, gather};
 use left_out::warning;
 use preference::{nothing_to_apply, preferred};

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use super::html::Html;
 use super::section;
-use crate::results::{Provenance, StudyResults};
+use crate::recommend::Weights;
+use crate::results::{CellResult, Provenance, StudyResults};
 
 /// Writes the sections.
 pub(super) fn write(html: &mut Html, results: &StudyResults) {
@@ -21,14 +22,18 @@ pub(super) fn write(html: &mut Html, results: &StudyResults) {
 fn facts(html: &mut Html, results: &StudyResults) {
     let environment = &results.environment;
     let cells = results.cells.len();
-    let replicates = results.cells.iter().map(|cell| cell.replicate + 1).max().unwrap_or(0);
-    let counted = format!("{cells} ({replicates} per combination of factors, where complete)");
-    let spent = format!("{} of real time for the cells that were run", duration(environment.wall_seconds));
+    let counted = format!("{cells} ({} per combination of factors)", replicates(&results.cells));
+    let spent = format!("{} of real time, all cells added up", duration(environment.wall_seconds));
+    let measured = if environment.finished.is_empty() {
+        environment.started.clone()
+    } else {
+        format!("{} to {}", environment.started, environment.finished)
+    };
     html.raw("<dl class=\"facts\">");
     for (name, fact, code) in [
         ("Target", environment.target.as_str(), true),
         ("Rig", &environment.description, false),
-        ("Started", &environment.started, false),
+        (if results.simulated { "Simulated" } else { "Measured" }, &measured, false),
         ("Cells", &counted, false),
         ("Time", &spent, false),
         ("CPU", &environment.host_cpu, false),
@@ -43,6 +48,18 @@ fn facts(html: &mut Html, results: &StudyResults) {
         html.text(fact).raw("</dd></div>");
     }
     html.raw("</dl>");
+}
+
+/// How many cells combinations of factors have: as many each, or from the fewest to the most.
+fn replicates(cells: &[CellResult]) -> String {
+    let mut counts: BTreeMap<(&str, &BTreeMap<String, String>), usize> = BTreeMap::new();
+    for cell in cells {
+        *counts.entry((&cell.target, &cell.factors)).or_default() += 1;
+    }
+    match (counts.values().min(), counts.values().max()) {
+        (Some(fewest), Some(most)) if fewest < most => format!("{fewest} to {most}"),
+        (_, most) => most.copied().unwrap_or(0).to_string(),
+    }
 }
 
 /// A duration in the unit that suits it.
@@ -131,12 +148,8 @@ fn command_line(results: &StudyResults) -> String {
             let _ = write!(line, " --on {}", quoted(&results.environment.target));
         }
     }
-    let weights = &results.recommendation.weights;
-    let first = weights.values().next();
-    if weights.values().any(|weight| Some(weight) != first) {
-        for (family, weight) in weights {
-            let _ = write!(line, " --weight {}", quoted(&format!("{family}={weight}")));
-        }
+    for weight in Weights::given(&results.recommendation.weights) {
+        let _ = write!(line, " --weight {}", quoted(&weight));
     }
     line
 }

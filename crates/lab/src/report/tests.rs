@@ -60,6 +60,7 @@ fn study(cells: u32, text: &str) -> StudyResults {
             host_cpu: owned(),
             host_kernel: owned(),
             started: owned(),
+            finished: owned(),
             wall_seconds: 1.0,
             notes: vec![owned()],
             arguments: Vec::new(),
@@ -148,6 +149,29 @@ fn ratios_of_a_trade_off_have_intervals_that_are_called_so() {
     assert!(!table.contains("The rule of the recommendation: Nothing"), "{table}");
     let single = render(&trade_off(None)).unwrap();
     assert!(!single.contains("95\u{a0}% interval</small>"));
+}
+
+#[test]
+fn where_it_ran_says_when_and_how_often() {
+    let mut results = study(9, "");
+    "2026-11-30T08:00:00Z".clone_into(&mut results.environment.started);
+    "2026-11-30T09:00:00Z".clone_into(&mut results.environment.finished);
+    let html = render(&results).unwrap();
+    assert!(html.contains("2026-11-30T08:00:00Z to 2026-11-30T09:00:00Z"));
+    assert!(html.contains("9 (1 per combination of factors)"));
+    results.cells[1].factors = results.cells[0].factors.clone();
+    assert!(render(&results).unwrap().contains("9 (1 to 2 per combination of factors)"));
+}
+
+#[test]
+fn the_command_that_runs_it_again_has_the_weights() {
+    let mut results = study(9, "");
+    assert!(render(&results).unwrap().contains("chunk-size --on model --weight random-read=3<"));
+    results.recommendation.weights.values_mut().for_each(|weight| *weight = 0.0);
+    let command = "chunk-size --on model --weight random-read=0 --weight random-write=0<";
+    assert!(render(&results).unwrap().contains(command));
+    results.recommendation.weights.values_mut().for_each(|weight| *weight = 1.0);
+    assert!(render(&results).unwrap().contains("chunk-size --on model<"));
 }
 
 #[test]
