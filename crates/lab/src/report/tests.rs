@@ -152,6 +152,22 @@ fn ratios_of_a_trade_off_have_intervals_that_are_called_so() {
 }
 
 #[test]
+fn claims_that_others_refer_to_are_named_and_linked() {
+    let mut results = study(9, "");
+    let mut other = results.claims[0].clone();
+    "mkfs-default".clone_into(&mut results.claims[0].id);
+    other.id = "mkfs-n-100".to_owned();
+    other.reason = Some("see mkfs-default; matrix".to_owned());
+    results.claims.push(other);
+    let html = render(&results).unwrap();
+    assert!(
+        html.contains("id=\"claim-mkfs-default\"")
+            && html.contains("<small class=\"code\">mkfs-default</small>")
+    );
+    assert!(html.contains("see <a href=\"#claim-mkfs-default\">mkfs-default</a>; matrix"));
+}
+
+#[test]
 fn where_it_ran_says_when_and_how_often() {
     let mut results = study(9, "");
     "2026-11-30T08:00:00Z".clone_into(&mut results.environment.started);
