@@ -41,22 +41,34 @@ impl Html {
         self.number(share * 100.0, decimals).raw("\u{a0}%")
     }
 
-    /// Appends a sentence whose percentages are never broken.
+    /// Appends a sentence whose percentages and options are never broken.
     pub(super) fn sentence(&mut self, text: &str) -> &mut Self {
-        self.text(&text.replace(" %", "\u{a0}%"))
+        self.with_options(&text.replace(" %", "\u{a0}%"))
+    }
+
+    /// Appends text in which options as `--bitmap-chunk` stay whole: a line may end at their hyphens otherwise.
+    fn with_options(&mut self, text: &str) -> &mut Self {
+        let mut rest = text;
+        while let Some(at) = rest.find("--") {
+            let length =
+                rest[at..].find(|c: char| c != '-' && !c.is_ascii_alphanumeric()).unwrap_or(rest.len() - at);
+            self.text(&rest[..at]).raw("<span class=\"option\">").text(&rest[at..at + length]).raw("</span>");
+            rest = &rest[at + length..];
+        }
+        self.text(rest)
     }
 
     /// Appends a text for the terminal, where back-ticks mark what is typed or named.
     pub(super) fn marked(&mut self, text: &str) -> &mut Self {
         let parts: Vec<&str> = text.split('`').collect();
         if parts.len().is_multiple_of(2) {
-            return self.text(text);
+            return self.with_options(text);
         }
         for (index, part) in parts.into_iter().enumerate() {
             if index % 2 == 0 {
-                self.text(part);
+                self.with_options(part);
             } else {
-                self.raw("<code>").text(part).raw("</code>");
+                self.raw("<code>").with_options(part).raw("</code>");
             }
         }
         self
@@ -114,6 +126,26 @@ mod tests {
         };
         assert_eq!(marked("as `a<b` and `c` show"), "as <code>a&lt;b</code> and <code>c</code> show");
         assert_eq!(marked("a ` alone"), "a ` alone");
+    }
+
+    #[test]
+    fn options_are_never_broken() {
+        let of = |write: fn(&mut Html)| {
+            let mut html = Html::default();
+            write(&mut html);
+            html.finish()
+        };
+        let sentence = of(|html| {
+            html.sentence("take 5 (--replicates 5), 5 % <--bitmap-chunk=64M");
+        });
+        let option = |name: &str| format!("<span class=\"option\">{name}</span>");
+        let expected =
+            format!("take 5 ({} 5), 5\u{a0}% &lt;{}=64M", option("--replicates"), option("--bitmap-chunk"));
+        assert_eq!(sentence, expected);
+        let marked = of(|html| {
+            html.marked("as `x --on model` says --x");
+        });
+        assert_eq!(marked, format!("as <code>x {} model</code> says {}", option("--on"), option("--x")));
     }
 
     #[test]
