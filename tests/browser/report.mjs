@@ -71,6 +71,19 @@ async function checkBasics(page, seen, name) {
   check(`${name}: one main heading`, facts.headings === 1);
   check(`${name}: no horizontal scroll of the page`, facts.width <= facts.window, facts);
   check(`${name}: every chart has a description`, facts.unlabelled === 0);
+  const heading = await page.$eval('h1', (node) => {
+    const text = node.textContent;
+    node.textContent = 'x'.repeat(300);
+    const { scrollWidth } = document.documentElement;
+    node.textContent = text;
+    return scrollWidth;
+  });
+  check(`${name}: a long title breaks`, heading <= facts.window, heading);
+  const scale = await page.$$eval('.ranking .axis', (nodes) => nodes.map((node) => {
+    const [axis, track] = [node, document.querySelector('.ranking .track')].map((of) => of.getBoundingClientRect());
+    return [node.checkVisibility(), Math.round(axis.left - track.left), Math.round(axis.right - track.right)];
+  }));
+  check(`${name}: the ranking's scale stands above its bars`, scale.every(([visible, left, right]) => visible && Math.abs(left) <= 2 && Math.abs(right) <= 2), scale);
   check(`${name}: no text of the study ran as a script`, !facts.injected);
   check(`${name}: nothing fetched but the file`, seen.requests.every((request) => request === url), seen.requests);
 }
