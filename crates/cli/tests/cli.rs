@@ -542,7 +542,6 @@ fn an_output_does_not_take_the_place_of_results() {
             assert!(stderr(&output).contains("results of a study"), "{args:?}: {}", stderr(&output));
         }
     }
-    assert!(!folder.path().join(log).exists());
     assert_eq!(json(&stripewise(folder.path(), &["study", "show", "small", "--json"])), before);
 }
 
