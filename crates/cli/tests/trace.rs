@@ -116,3 +116,46 @@ fn what_is_no_trace_is_neither_overwritten_nor_read() {
     let refusal = refused(folder, &format!("serve {MEMBERS} --socket s.sock --trace pipe"));
     assert!(refusal.contains("pipe: the file exists and is not a trace"), "{refusal}");
 }
+
+#[test]
+fn what_is_refused_leaves_an_older_trace_as_it_was() {
+    let folder = array();
+    let folder = folder.path();
+    let first = server(folder, &format!("serve {MEMBERS} --socket s.sock --trace keep.trace"), "s.sock");
+    Client::new(&folder.join("s.sock")).write(0, 0, &[7; 4096]);
+    signal(&first, "TERM");
+    assert!(first.wait_with_output().unwrap().status.success());
+    let before = fs::read(folder.join("keep.trace")).unwrap();
+    fs::write(folder.join("file"), "no socket").unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let name = "n".repeat(5000);
+    for at in [
+        "--socket none/s.sock".to_owned(),
+        "--socket file".to_owned(),
+        "--socket s.sock --control file".to_owned(),
+        format!("--listen 127.0.0.1:{port}"),
+        format!("--socket s.sock --export-name {name}"),
+    ] {
+        for (command, option) in [("trace record", "-o"), ("serve", "--trace")] {
+            refused(folder, &format!("{command} {option} keep.trace {MEMBERS} {at}"));
+            assert!(fs::read(folder.join("keep.trace")).unwrap() == before, "{command} {at}");
+            refused(folder, &format!("{command} {option} new.trace {MEMBERS} {at}"));
+            assert!(!folder.join("new.trace").exists(), "{command} {at}");
+        }
+    }
+}
+
+#[test]
+fn a_second_recorder_of_a_trace_is_refused() {
+    let folder = array();
+    let folder = folder.path();
+    blanks(folder, &["disk.img"], 1 << 20);
+    let first = server(folder, &format!("trace record -o t.trace {MEMBERS} --socket s.sock"), "s.sock");
+    let second = refused(folder, "trace record -o t.trace --device disk.img --socket other.sock");
+    assert!(second.contains("t.trace: another recording is writing this trace"), "{second}");
+    Client::new(&folder.join("s.sock")).write(0, 0, &[7; 4096]);
+    signal(&first, "TERM");
+    assert!(first.wait_with_output().unwrap().status.success());
+    assert_eq!(json(folder, "trace show t.trace --json")["requests"].as_u64(), Some(1));
+}

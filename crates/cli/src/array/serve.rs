@@ -19,7 +19,7 @@ use stripewise_host::{
     Access, Array, ArrayConfig, Detail, FileSpec, MemberSpec, NbdServer, ServeConfig, ServeEvent,
     ServeStatus, check_mount,
 };
-use stripewise_lab::trace::{Recorder, TraceError};
+use stripewise_lab::trace::{Claim, Recorder, TraceError};
 
 use super::assemble::message;
 use super::detail::SCHEMA;
@@ -147,7 +147,7 @@ fn look_at_files(args: &ServeArgs, trace: Option<&Path>) -> Result<Fresh> {
         let files: Vec<&Path> = named.into_iter().filter_map(|(_, path)| path).collect();
         check_mount(folder, &files)?;
     }
-    Ok(Fresh::among(trace.into_iter().chain(overlay)))
+    Ok(Fresh::among(overlay))
 }
 
 /// Serves a file or device as it is, without an array's metadata, and records in a trace.
@@ -277,7 +277,8 @@ impl Export {
         (voice, alerts): (Voice, Option<Alerts>),
     ) -> Result<(NbdServer, Option<Recorder>)> {
         let Self { name, line, is_degraded, detail, checks, fresh, .. } = self;
-        let recorder = trace.map(|path| recorder(path, array, voice.clone())).transpose()?;
+        let claim = trace.map(Claim::new).transpose()?;
+        let recorded_by = voice.clone();
         let first = alerts.clone().filter(|_| is_degraded);
         let tell = move |event: &ServeEvent| {
             checks.hear(event);
@@ -296,9 +297,11 @@ impl Export {
             read_only: args.select.readonly,
             stop,
             detail,
-            observer: recorder.as_ref().map(Recorder::observer),
+            observer: claim.as_ref().map(Claim::observer),
             tell: Some(Arc::new(tell)),
         })?;
+        // What is refused until here leaves an older trace as it was.
+        let recorder = claim.map(|claim| begin(claim, array, recorded_by)).transpose()?;
         fresh.keep();
         let unix = args.socket.as_ref().map(|path| path.display().to_string());
         let tcp = server.address().map(|address| address.to_string());
@@ -334,8 +337,8 @@ fn address(named: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| unknown(String::new()))
 }
 
-/// Starts the trace of an array. That it cannot be written is said when it happens; the array is served on.
-fn recorder(path: &Path, array: &Array, voice: Voice) -> Result<Recorder, TraceError> {
+/// Begins the trace of an array. That it cannot be written is said when it happens; the array is served on.
+fn begin(claim: Claim, array: &Array, voice: Voice) -> Result<Recorder, TraceError> {
     let bytes = array.sectors() * SECTOR_BYTES;
-    Recorder::create(path, bytes, move |error| voice.say(error.to_string()))
+    claim.begin(bytes, move |error| voice.say(error.to_string()))
 }

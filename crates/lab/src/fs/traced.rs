@@ -18,7 +18,7 @@ use stripewise_host::{
 };
 
 use super::BLOCK_BYTES;
-use crate::trace::{Recorder, Trace};
+use crate::trace::{Claim, Trace};
 
 /// Members of the array.
 const MEMBERS: u64 = 2;
@@ -89,7 +89,7 @@ pub(super) fn written(bytes: u64, program: &str, arguments: &[&str]) -> Option<B
     let members = members.into_iter().map(|path| MemberSpec::File(FileSpec::new(path))).collect();
     let mut array = Array::open(ArrayConfig::new(volume, members)).unwrap();
     let (socket, file) = (folder.path().join("nbd.sock"), folder.path().join("mkfs.trace"));
-    let recorder = Recorder::create(&file, bytes, |error| panic!("{error}")).unwrap();
+    let recorder = Claim::new(&file).unwrap().begin(bytes, |error| panic!("{error}")).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let server = NbdServer::bind(ServeConfig {
         socket: Some(socket.clone()),

@@ -67,6 +67,8 @@ pub enum Problem {
     AfterEnd,
     /// There is a file of this name that is no trace.
     Exists,
+    /// Another recording writes it.
+    Recording,
 }
 
 impl Problem {
@@ -122,6 +124,9 @@ impl fmt::Display for Problem {
             }
             Self::AfterEnd => f.write_str("there is text after the end line; a trace ends with that line"),
             Self::Exists => f.write_str("the file exists and is not a trace; name another, or remove it"),
+            Self::Recording => f.write_str(
+                "another recording is writing this trace; name another file, or stop that one first",
+            ),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! silently: requests wait for a full buffer, and a trace that could not be written in full has no end line.
 //! *Replay* keeps the order of requests that did not overlap.
 
+mod claim;
 mod error;
 mod read;
 mod record;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use stripewise_engine::io::Op;
 
+pub use claim::Claim;
 pub use error::{Problem, TraceError};
 pub use read::Whole;
 pub use record::{Recorder, Written};

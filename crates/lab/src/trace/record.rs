@@ -5,10 +5,7 @@
 //! cannot be written at all, the array is served on, the trace stays without its end line, and the recorder says so.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::io::{self, BufWriter, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,7 +13,7 @@ use std::time::Duration;
 use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_host::{Observed, Observer};
 
-use super::{COLUMNS, MAGIC, Problem, TraceError, VERSION, letter};
+use super::{Problem, TraceError, letter};
 
 /// Records kept in memory before requests wait: 14 MiB.
 const BUFFERED_MAX: usize = 1 << 18;
@@ -42,7 +39,7 @@ struct Buffer {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+pub(super) struct Shared {
     buffer: Mutex<Buffer>,
     /// Told when there is something to write.
     filled: Condvar,
@@ -53,6 +50,11 @@ struct Shared {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Buffer> {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who fills the buffer.
+    pub(super) fn observer(self: &Arc<Self>) -> Arc<dyn Observer> {
+        Arc::new(Tap(Arc::clone(self)))
     }
 }
 
@@ -85,46 +87,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a trace of a device of so many bytes. A file there is replaced if it is a trace or empty; pipes, which wait for
-    /// a reader, are refused. `tell` is called
-    /// at once, on the recorder's thread, if the file can no longer be written.
-    ///
-    /// # Errors
-    /// The file cannot be made, or is something else than a trace.
-    pub fn create(
-        path: &Path,
-        device_bytes: u64,
-        tell: impl FnOnce(&TraceError) + Send + 'static,
-    ) -> Result<Self, TraceError> {
-        let name = path.display().to_string();
-        let system = |e: io::Error| Problem::opening("make the trace", &e).of(&name);
-        let kind = path.metadata().map(|metadata| metadata.file_type());
-        if kind.is_ok_and(|kind| !kind.is_file() && !kind.is_char_device()) {
-            return Err(Problem::Exists.of(&name));
-        }
-        match File::open(path) {
-            Ok(mut there) => {
-                let mut start = [0; MAGIC.len()];
-                let read = there.read(&mut start).map_err(system)?;
-                if read > 0 && start != MAGIC.as_bytes() {
-                    return Err(Problem::Exists.of(&name));
-                }
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(system(e)),
-        }
-        let mut file = File::create(path).map_err(system)?;
-        write!(file, "{MAGIC} {VERSION}\ndevice_bytes {device_bytes}\n{COLUMNS}\n").map_err(system)?;
-        Ok(Self::onto(name, file, tell))
-    }
-
     /// Writes records to something that has the head already.
-    fn onto(
+    pub(super) fn onto(
         file: String,
+        shared: Arc<Shared>,
         to: impl Write + Send + 'static,
         tell: impl FnOnce(&TraceError) + Send + 'static,
     ) -> Self {
-        let shared = Arc::new(Shared::default());
         let (theirs, name) = (Arc::clone(&shared), file.clone());
         let thread = std::thread::spawn(move || {
             let written = write_all(&theirs, to);
@@ -140,7 +109,7 @@ impl Recorder {
 
     /// What the server is to tell of its requests.
     pub fn observer(&self) -> Arc<dyn Observer> {
-        Arc::new(Tap(Arc::clone(&self.shared)))
+        self.shared.observer()
     }
 
     /// Ends the trace.

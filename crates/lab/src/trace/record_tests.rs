@@ -1,9 +1,10 @@
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stripewise_engine::io::Op;
 use stripewise_engine::units::{Instant, Nanos, SectorRange};
 
-use super::super::Trace;
+use super::super::{Claim, Trace};
 use super::*;
 
 fn observed(time: u64, sector: u64) -> Observed {
@@ -15,7 +16,7 @@ fn observed(time: u64, sector: u64) -> Observed {
 fn what_is_observed_by_several_threads_is_what_is_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.trace");
-    let recorder = Recorder::create(&path, 1 << 30, |e| panic!("{e}")).unwrap();
+    let recorder = Claim::new(&path).unwrap().begin(1 << 30, |e| panic!("{e}")).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let observer = recorder.observer();
@@ -44,16 +45,47 @@ fn a_file_that_is_no_trace_is_left_alone_and_an_older_trace_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk.img");
     std::fs::write(&path, vec![0; 100]).unwrap();
-    let error = Recorder::create(&path, 512, |_| {}).unwrap_err();
+    let error = Claim::new(&path).unwrap_err();
     assert!(error.to_string().contains("is not a trace"), "{error}");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 100);
     std::fs::write(&path, "").unwrap();
     for _ in 0..2 {
-        Recorder::create(&path, 512, |_| {}).unwrap().finish().unwrap();
+        Claim::new(&path).unwrap().begin(512, |_| {}).unwrap().finish().unwrap();
         assert_eq!(Trace::read(&path).unwrap().records.len(), 0);
     }
-    let nowhere = Recorder::create(&folder.path().join("no/t"), 512, |_| {}).unwrap_err();
+    let nowhere = Claim::new(&folder.path().join("no/t")).unwrap_err();
     assert!(nowhere.to_string().contains("cannot make the trace"), "{nowhere}");
+}
+
+#[test]
+fn a_file_is_as_it_was_until_the_trace_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    Claim::new(&old).unwrap().begin(1 << 20, |_| {}).unwrap().finish().unwrap();
+    drop(Claim::new(&old).unwrap());
+    assert_eq!(Trace::read(&old).unwrap().device_bytes, 1 << 20);
+    let claim = Claim::new(&new).unwrap();
+    assert!(new.exists(), "it can be made");
+    drop(claim);
+    assert!(!new.exists());
+    Claim::new(&old).unwrap().begin(512, |_| {}).unwrap().finish().unwrap();
+    assert_eq!(Trace::read(&old).unwrap().device_bytes, 512);
+}
+
+#[test]
+fn a_trace_has_one_recorder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    let recorder = Claim::new(&path).unwrap().begin(1 << 20, |_| {}).unwrap();
+    let error = Claim::new(&path).unwrap_err();
+    assert!(error.to_string().contains("t: another recording is writing this trace"), "{error}");
+    recorder.observer().observe(&observed(0, 0));
+    recorder.finish().unwrap();
+    assert_eq!(Trace::read(&path).unwrap().records.len(), 1);
+    drop(Claim::new(&path).unwrap());
+    let null = Path::new("/dev/null");
+    let claims = [Claim::new(null), Claim::new(null)];
+    assert!(claims.iter().all(Result::is_ok), "what keeps nothing has room for all");
 }
 
 /// Takes so many bytes, then has no room.
@@ -78,7 +110,7 @@ fn a_full_disk_is_told_once_stops_nobody_and_is_an_error_at_the_end() {
     let told = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&told);
     let full = Full(Arc::new(AtomicU64::new(1 << 20)));
-    let recorder = Recorder::onto("t".to_owned(), full, move |error| {
+    let recorder = Recorder::onto("t".to_owned(), Arc::default(), full, move |error| {
         assert!(error.to_string().contains("cannot write the trace"), "{error}");
         assert!(!tell.swap(true, Ordering::SeqCst));
     });
@@ -111,7 +143,8 @@ impl Write for Slow {
 #[test]
 fn a_slow_disk_makes_requests_wait_and_loses_none() {
     let bytes = Arc::new(AtomicU64::new(0));
-    let recorder = Recorder::onto("t".to_owned(), Slow(Arc::clone(&bytes)), |e| panic!("{e}"));
+    let recorder =
+        Recorder::onto("t".to_owned(), Arc::default(), Slow(Arc::clone(&bytes)), |e| panic!("{e}"));
     let observer = recorder.observer();
     let count = 3 * BUFFERED_MAX as u64;
     for n in 0..count {
