@@ -77,9 +77,16 @@ const SIZES: [&str; 4] = ["level", "raid_devices", "layout", "drive"];
 
 /// Judges a study's cells.
 pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
-    if let Some(judgement) = tradeoff::judge(cells, question) {
-        return judgement;
+    let mut judgement = tradeoff::judge(cells, question).unwrap_or_else(|| ranked_judgement(cells, question));
+    let is_of_md = question.fixed.get("policy").is_none_or(|policy| policy != "stripewise");
+    if !is_of_md && !judgement.recommendation.commands.is_empty() {
+        judgement.notes.push(OTHER_POLICY.to_owned());
     }
+    judgement
+}
+
+/// Judges cells in which speed is what is sought.
+fn ranked_judgement(cells: &[CellResult], question: &Question<'_>) -> Judgement {
     let Gathered { groups, mut notes, is_explained } = gather(cells, question);
     let preferred = preferred(question);
     let ranking = rank(&groups, &preferred, question.weights);
@@ -123,8 +130,6 @@ pub fn recommend(cells: &[CellResult], question: &Question<'_>) -> Judgement {
     if apply::leave_bitmap_open(&recommendation.commands) {
         notes.push(bitmap::LEFT_OPEN.to_owned());
     }
-    let is_of_md = question.fixed.get("policy").is_none_or(|policy| policy != "stripewise");
-    notes.extend((!is_of_md && !recommendation.commands.is_empty()).then(|| OTHER_POLICY.to_owned()));
     Judgement { recommendation, notes }
 }
 

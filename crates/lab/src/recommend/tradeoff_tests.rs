@@ -68,6 +68,20 @@ fn the_largest_limit_whose_p99_is_within_twice_that_of_the_smallest() {
 }
 
 #[test]
+fn the_commands_of_another_system_than_the_evidence_are_told_of() {
+    let cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
+    let notes = |subject: &str, policy: &str| {
+        let values = ["1000", "10000", "50000"].map(str::to_owned);
+        let fixed = BTreeMap::from([("policy".to_owned(), policy.to_owned())]);
+        let weights = Weights::default();
+        recommend(&cells, &Question { subject, values: &values, fixed: &fixed, weights: &weights }).notes
+    };
+    let own = notes("speed_limit_min", "stripewise");
+    assert!(own.iter().any(|note| note.contains("the commands are of Linux's md")), "{own:?}");
+    assert_eq!(notes("speed_limit_min", "linux-6.1"), [""; 0]);
+}
+
+#[test]
 fn a_family_without_weight_holds_nothing_back() {
     let cells = cells(&[("1000", 10, 20), ("10000", 15, 30), ("50000", 15, 41)]);
     let reads = Weights::parse(["random-write=0"]).unwrap();
