@@ -527,6 +527,57 @@ fn a_folder_with_results_of_another_study_says_so() {
 }
 
 #[test]
+fn a_study_beside_another_says_only_that_it_waits_for_it() {
+    let folder = folder_with_plan(SMALL);
+    std::fs::write(folder.path().join("other.toml"), SMALL.replace("\"small\"", "\"other\"")).unwrap();
+    let args = |plan| ["study", "run", plan, "--results", "r", "--on", "memory"];
+    assert_eq!(code(&stripewise(folder.path(), &args("other.toml"))), 0);
+    let taken = std::fs::File::open(folder.path().join("r")).unwrap();
+    taken.lock().unwrap();
+    let output = stripewise(folder.path(), &[&args("plan.toml")[..], &["--seed", "9"]].concat());
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert!(stderr(&output).contains("another run on real storage is in progress"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("report"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_results_folder_with_a_file_that_is_no_report_keeps_it() {
+    let folder = folder_with_plan(SMALL);
+    let report = folder.path().join("r/report.html");
+    std::fs::create_dir(folder.path().join("r")).unwrap();
+    std::fs::write(&report, "<!doctype html><title>Somebody's quarterly report</title>").unwrap();
+    let run = ["study", "run", "plan.toml", "--results", "r"];
+    for args in [&run[..], &[&run[..], &["--dry-run"]].concat()] {
+        let output = stripewise(folder.path(), args);
+        assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
+        let words = "r/report.html: is no report of a study, and the report would replace it; move it away, or choose";
+        assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
+    }
+    assert!(!folder.path().join("r/store.sqlite").exists(), "nothing was done");
+    for content in ["", "a report"] {
+        if content.is_empty() {
+            std::fs::write(&report, content).unwrap();
+        }
+        assert_eq!(
+            code(&stripewise(folder.path(), &run)),
+            0,
+            "an empty file, and {content}, may be replaced"
+        );
+    }
+    std::fs::write(&report, "notes of one's own").unwrap();
+    let written = stripewise(folder.path(), &["study", "report", "r"]);
+    assert_eq!(code(&written), 2, "{}", stderr(&written));
+    assert!(stderr(&written).contains("--output"), "{}", stderr(&written));
+    assert_eq!(
+        code(&stripewise(folder.path(), &["study", "verify", "stride", "--quick", "--results", "v"])),
+        0
+    );
+    std::fs::write(folder.path().join("v/stride/report.html"), "notes of one's own").unwrap();
+    let verified = stripewise(folder.path(), &["study", "verify", "stride", "--quick", "--results", "v"]);
+    assert_eq!(code(&verified), 2, "{}", stderr(&verified));
+}
+
+#[test]
 fn an_output_does_not_take_the_place_of_results() {
     let folder = folder_with_plan(SMALL);
     assert_eq!(code(&stripewise(folder.path(), &["study", "run", "plan.toml"])), 0);

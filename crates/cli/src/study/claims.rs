@@ -16,6 +16,7 @@ use stripewise_lab::store::Store;
 use stripewise_lab::study::{self, Study};
 use stripewise_sim::models::Model;
 
+use super::report_file::report_file;
 use super::{stored, tables};
 use crate::args::{SensitivityArgs, VerifyArgs};
 use crate::exit::{Exit, Impossible};
@@ -45,6 +46,9 @@ struct VerifiedStudy {
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit> {
     let plans = plans(&args.studies)?;
+    for plan in &plans {
+        report_file(&args.results.join(plan.name()), "choose other --results")?;
+    }
     let cancel = cancel_flag(CELLS_KEPT)?;
     let started = Instant::now();
     let mut studies = Vec::new();

@@ -2,6 +2,7 @@
 
 mod claims;
 mod figures;
+mod report_file;
 mod run;
 mod stored;
 mod tables;

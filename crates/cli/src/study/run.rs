@@ -16,6 +16,7 @@ use stripewise_lab::store::{Store, StoreError};
 use stripewise_lab::study::{self, Estimate, RunOutcome, Study, StudyOptions};
 use stripewise_lab::workload::parse_size;
 
+use super::report_file::report_file;
 use super::{check_weights, stored, tables, weights};
 use crate::args::RunArgs;
 use crate::exit::{Exit, Impossible};
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     let plan = Plan::open(&args.study)?;
     let name = plan.name().to_owned();
     let folder = args.results.clone().unwrap_or_else(|| stored::default_folder(&name));
+    let report = report_file(&folder, "choose other --results")?;
     let member_bytes = args
         .member_size
         .as_deref()
@@ -50,12 +52,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     }
     let cancel = cancel_flag(CELLS_KEPT)?;
     let mut store = Store::open(&folder)?;
-    if let Some(other) = store.runs()?.pop().map(|run| run.study).filter(|other| *other != name) {
-        say!(
-            "{}: also holds results of '{other}', which are kept; report.html is replaced",
-            folder.display()
-        );
-    }
+    let other = store.runs()?.pop().map(|run| run.study).filter(|other| *other != name);
     let estimate = study.estimate(Some(&store))?;
     say!("{}: {}", study.target().describe(study.cells()), announce(&estimate));
     let mut bar = Bar::new();
@@ -63,9 +60,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     let outcome = study.run(&mut store, &cancel, |progress| bar.show(progress));
     bar.finish();
     let outcome = outcome?;
+    if let Some(other) = other {
+        say!("{}: also holds results of '{other}', which are kept; its report is replaced", folder.display());
+    }
     let wall_seconds = started.elapsed().as_secs_f64();
     let results = study::results(&store, outcome.run, &weights)?;
-    let report = folder.join("report.html");
     // Neither waits for the other: a report that cannot be written costs no tables, a reader who leaves no report.
     let written = render(&results).map_err(Into::into).and_then(|html| write_file(&report, &html));
     let printed = if args.json {

@@ -12,6 +12,7 @@ use stripewise_lab::results::StudyResults;
 use stripewise_lab::store::Store;
 use stripewise_lab::study::results;
 
+use super::report_file::report_file;
 use super::{check_weights, tables, weights};
 use crate::args::{ExportArgs, ExportFormat, ReportArgs, StoredArgs, WeightArgs};
 use crate::exit::{Exit, Impossible};
@@ -81,7 +82,8 @@ struct Written {
 
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit> {
     let (folder, results) = load(&args.study, &args.weights)?;
-    let path = args.output.clone().unwrap_or_else(|| folder.join("report.html"));
+    let in_folder = || report_file(&folder, "name another file with --output");
+    let path = args.output.clone().map_or_else(in_folder, Ok)?;
     if args.json && is_stdout(&path) {
         return Err(Impossible(
             "--output -: --json prints to standard output, too; leave one of them out".to_owned(),
