@@ -502,7 +502,7 @@ fn every_document_names_its_schema_and_is_described() {
         &["study", "report", "small", "--json"],
         &["models", "list", "--json"],
         &["models", "show", "st31000333as", "--json"],
-        &["bench", "--json", "--runtime", "10ms"],
+        &["bench", "--json", "--runtime", "200ms"],
         &["sim", "swarm", "--json", "--seeds", "1"],
         &["sim", "replay", "1", "--json"],
     ] {
@@ -618,7 +618,7 @@ fn a_folder_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn a_dry_run_refuses_the_store_that_a_run_would() {
+fn a_dry_run_refuses_what_a_run_would() {
     let folder = folder_with_plan(SMALL);
     std::fs::create_dir(folder.path().join("r")).unwrap();
     std::fs::write(

@@ -181,6 +181,9 @@ fn dry_run(args: &RunArgs, study: &Study, folder: &Path) -> Result<Exit> {
     };
     let estimate = study.estimate(store.as_ref())?;
     let Estimate { missing, seconds, fill_bytes, .. } = estimate;
+    if missing > 0 {
+        study.target().check_place()?;
+    }
     if args.json {
         let cells = study.cells().iter();
         let cells =

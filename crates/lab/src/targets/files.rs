@@ -94,28 +94,6 @@ impl FilesTarget {
         Ok(())
     }
 
-    /// Sparse files, too, fill up as they are written, so all of their size must be free.
-    fn check_room(&self) -> Result<()> {
-        let needed = self.member_bytes.saturating_mul(self.members_max.into());
-        let system = rustix::fs::statvfs(&self.folder)
-            .with_context(|| format!("cannot tell the room in {}", self.folder.display()))?;
-        let free = system.f_bavail.saturating_mul(system.f_frsize);
-        // A file system in memory says how much it may have, not how much there is.
-        let memory = memory_available().filter(|_| mount::is_in_memory(&self.system));
-        let free = memory.map_or(free, |memory| free.min(memory / 4 * 3));
-        if needed > free {
-            bail!(NoRoom(format!(
-                "{} has no room: {} members of {} need {}, and {} are free; use a smaller member size",
-                self.folder.display(),
-                self.members_max,
-                print_size(self.member_bytes),
-                print_room(needed),
-                print_room(free)
-            )));
-        }
-        Ok(())
-    }
-
     /// Notes without the names of files that are of one run only, each once.
     fn notes(&self, cell: &Cell, of_members: Vec<String>) -> Vec<String> {
         let anywhere = format!("members in {}", self.folder.display());
@@ -252,6 +230,28 @@ impl Target for FilesTarget {
         real::check(cell, self.member_bytes)
     }
 
+    /// Sparse files, too, fill up as they are written, so all of their size must be free.
+    fn check_place(&self) -> Result<()> {
+        let needed = self.member_bytes.saturating_mul(self.members_max.into());
+        let system = rustix::fs::statvfs(&self.folder)
+            .with_context(|| format!("cannot tell the room in {}", self.folder.display()))?;
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        // A file system in memory says how much it may have, not how much there is.
+        let memory = memory_available().filter(|_| mount::is_in_memory(&self.system));
+        let free = memory.map_or(free, |memory| free.min(memory / 4 * 3));
+        if needed > free {
+            bail!(NoRoom(format!(
+                "{} has no room: {} members of {} need {}, and {} are free; use a smaller member size",
+                self.folder.display(),
+                self.members_max,
+                print_size(self.member_bytes),
+                print_room(needed),
+                print_room(free)
+            )));
+        }
+        Ok(())
+    }
+
     fn fill_bytes(&self) -> u64 {
         match self.fill {
             Fill::Sparse => 0,
@@ -260,7 +260,7 @@ impl Target for FilesTarget {
     }
 
     fn begin(&self, cancel: &AtomicBool, filled: &mut dyn FnMut(u64)) -> Result<()> {
-        self.check_room()?;
+        self.check_place()?;
         let mut members = (0..self.members_max).take_while(|_| !cancel.load(Ordering::Relaxed));
         members.try_for_each(|member| self.make(member, cancel, filled))
     }

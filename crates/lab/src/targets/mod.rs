@@ -42,6 +42,10 @@ pub trait Target: Sync {
     }
     /// Refuses, before anything runs, cells this target can never run.
     fn check(&self, cell: &Cell) -> std::result::Result<(), String>;
+    /// Refuses, before anything runs, a place that members cannot be made in.
+    fn check_place(&self) -> Result<()> {
+        Ok(())
+    }
     /// Bytes that [`begin`](Self::begin) writes before any cell can run.
     fn fill_bytes(&self) -> u64 {
         0

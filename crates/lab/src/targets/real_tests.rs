@@ -234,11 +234,12 @@ fn a_folder_without_room_says_how_much_is_needed_and_free() {
     let folder = tempfile::tempdir().unwrap();
     let on = format!("files:{}", folder.path().display());
     let options = StudyOptions { member_bytes: Some(1 << 50), ..StudyOptions::default() };
-    let error = format!(
-        "{:#}",
-        study(&on, options).unwrap().target().begin(&AtomicBool::default(), &mut |_| {}).unwrap_err()
-    );
-    assert!(error.contains("need 5120 TiB") && error.contains("are free"), "{error}");
+    let study = study(&on, options).unwrap();
+    let begun = study.target().begin(&AtomicBool::default(), &mut |_| {});
+    for refused in [begun, study.target().check_place()] {
+        let error = format!("{:#}", refused.unwrap_err());
+        assert!(error.contains("need 5120 TiB") && error.contains("are free"), "{error}");
+    }
     assert_eq!(files_in(folder.path()), 0);
 }
 
