@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::error::HostError;
 use crate::layers::Layers;
 use crate::mailbox::Mailbox;
+use crate::manage::ManageError;
 use crate::members::{self, MemberSpec};
 use crate::report::{MemberCounts, Note, RunReport};
 use crate::route::Router;
@@ -416,13 +417,14 @@ impl Array {
     /// no more writes, and what it has lost cannot be read.
     ///
     /// # Errors
-    /// No `io_uring`.
-    pub fn fail(&mut self, slot: Slot) -> Result<AdminReply, HostError> {
-        self.on_first_shard(|shard, context| {
+    /// There is no such slot, it is empty already, or no `io_uring`.
+    pub fn fail(&mut self, slot: Slot) -> Result<(), ManageError> {
+        let reply = self.on_first_shard(|shard, context| {
             let reply = shard.fail(slot, context.clock.now(), context);
             shard.send_messages(context);
             reply
-        })
+        })?;
+        if reply == AdminReply::Done { Ok(()) } else { Err(ManageError::Array(reply)) }
     }
 
     /// Refuses sectors that are not all there: parts of a request that were carried out cannot be taken back.

@@ -8,7 +8,7 @@ use stripewise_engine::level::{Layout, Level};
 use stripewise_engine::units::{Instant, MemberIndex, SectorRange, Slot};
 use stripewise_engine::volume::VolumeConfig;
 use stripewise_engine::workload::{Next, Workload};
-use stripewise_host::{Array, ArrayConfig, HostError, Manage};
+use stripewise_host::{Array, ArrayConfig, HostError, Manage, ManageError};
 
 const SECTORS: u64 = 4096;
 /// Sectors of the first, the second and the third of three shards.
@@ -151,8 +151,13 @@ fn members_of_an_array_just_opened_can_be_failed() {
         volume.sync.start = true;
         let members = files(folder.path(), 4 + usize::from(spares), SECTORS);
         let mut array = Array::open(ArrayConfig { shards, ..ArrayConfig::new(volume, members) }).unwrap();
-        assert_eq!(array.fail(Slot(2)).unwrap(), AdminReply::Done);
-        assert_eq!(array.fail(Slot(9)).unwrap(), AdminReply::NoSuchSlot);
+        array.fail(Slot(2)).unwrap();
+        if spares == 0 {
+            let refused = array.fail(Slot(2)).unwrap_err();
+            assert!(matches!(refused, ManageError::Array(AdminReply::AlreadyFailed)), "{refused}");
+        }
+        let refused = array.fail(Slot(9)).unwrap_err();
+        assert!(matches!(refused, ManageError::Array(AdminReply::NoSuchSlot)), "{refused}");
         let written = vec![7; array.geometry().array_sectors() as usize * SECTOR];
         array.write_at(0, &written).unwrap();
         array.sync(|_| {}).unwrap();
