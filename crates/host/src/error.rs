@@ -451,6 +451,7 @@ pub fn io_error_from_errno(errno: i32) -> IoError {
         | libc::ETIMEDOUT
         | libc::ESHUTDOWN
         | libc::EBADF
+        | libc::ESTALE
         | libc::ENOLINK
         | libc::ECONNRESET
         | libc::ENOTCONN

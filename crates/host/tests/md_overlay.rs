@@ -148,3 +148,31 @@ fn an_overlay_that_got_no_member_leaves_no_file() {
     let full = PathBuf::from("/dev/full");
     assert!(Overlay::open(&full).is_err() && full.exists());
 }
+
+/// Places of the file that one had may become another's.
+#[test]
+fn members_that_are_open_when_an_overlay_is_reset_are_shut_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (paths, original): (Vec<_>, Vec<_>) =
+        ["a", "b"].iter().map(|name| member(folder.path(), name)).unzip();
+    let overlay = Overlay::open(&folder.path().join("overlay")).unwrap();
+    let first = overlay.member(&paths[0]).unwrap();
+    first.write_at(0, &[1; 4096]).unwrap();
+    overlay.reset().unwrap();
+    let second = overlay.member(&paths[1]).unwrap();
+    second.write_at(0, &[2; 4096]).unwrap();
+    let mut bytes = [0; 4096];
+    for shut_out in [
+        first.read_at(0, &mut bytes),
+        first.write_at(0, &[3; 4096]),
+        first.flush(),
+        first.any_written(|_| true).map(drop),
+    ] {
+        assert_eq!(shut_out.unwrap_err().raw_os_error(), Some(libc::ESTALE));
+    }
+    second.read_at(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [2; 4096]);
+    let again = overlay.member(&paths[0]).unwrap();
+    again.read_at(0, &mut bytes).unwrap();
+    assert!(bytes[..] == original[0][..4096], "what was written is forgotten");
+}

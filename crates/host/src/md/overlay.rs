@@ -138,7 +138,8 @@ impl Overlay {
         lock_of(&self.0.rows).iter().map(|row| row.path.clone()).collect()
     }
 
-    /// Forgets every member and all that was written. Members that are open keep reading, and may not be written.
+    /// Forgets every member and all that was written. Members that are open can be neither read nor written any more (`ESTALE`): what
+    /// was written to them is gone, and its place may become another's.
     ///
     /// # Errors
     /// The overlay is only read, or the system's error.
@@ -147,7 +148,8 @@ impl Overlay {
         if !self.0.writable {
             return Err(problem(io::Error::from_raw_os_error(libc::EROFS)));
         }
-        lock_of(&self.0.rows).clear();
+        let mut rows = lock_of(&self.0.rows);
+        rows.drain(..).for_each(|row| lock_of(&row.region).forget());
         table::create(&self.0.file).map_err(problem)
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Region {
     size_bytes: u64,
     pages: BTreeMap<u64, Page>,
     has_unflushed: bool,
+    /// Its place in the file is nobody's, or another's.
+    is_gone: bool,
 }
 
 /// Bytes of the presence bits of a member, padded.
@@ -39,7 +41,17 @@ pub(super) fn length(size_bytes: u64) -> Option<u64> {
 
 impl Region {
     pub(super) fn new(start_bytes: u64, size_bytes: u64) -> Self {
-        Self { start_bytes, size_bytes, pages: BTreeMap::new(), has_unflushed: false }
+        Self { start_bytes, size_bytes, pages: BTreeMap::new(), has_unflushed: false, is_gone: false }
+    }
+
+    /// Gives up its place.
+    pub(super) fn forget(&mut self) {
+        self.pages.clear();
+        self.is_gone = true;
+    }
+
+    fn require_place(&self) -> io::Result<()> {
+        if self.is_gone { Err(io::Error::from_raw_os_error(libc::ESTALE)) } else { Ok(()) }
     }
 
     /// Where in the overlay's file a byte of the member lies.
@@ -75,6 +87,7 @@ impl Region {
     /// Whether a block is present that begins at a byte that is `wanted`. Pages that are not in use yet are read one
     /// after the other and not kept: there may be many.
     pub(super) fn any_present(&self, file: &File, wanted: impl Fn(u64) -> bool) -> io::Result<bool> {
+        self.require_place()?;
         let mut page = [0; BLOCK_BYTES as usize];
         for index in 0..bits_bytes(self.size_bytes) / BLOCK_BYTES {
             match self.pages.get(&index) {
@@ -106,6 +119,7 @@ impl Region {
     }
 
     pub(super) fn read(&mut self, file: &File, base: &File, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.require_place()?;
         let end = offset + bytes.len() as u64;
         let (mut at, mut rest) = (offset, bytes);
         while at < end {
@@ -122,6 +136,7 @@ impl Region {
     }
 
     pub(super) fn write(&mut self, file: &File, base: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.require_place()?;
         let end = offset + bytes.len() as u64;
         if offset == end {
             return Ok(());
@@ -150,6 +165,7 @@ impl Region {
     }
 
     pub(super) fn flush(&mut self, file: &OverlayFile) -> io::Result<()> {
+        self.require_place()?;
         if !self.has_unflushed {
             return Ok(());
         }
