@@ -8,7 +8,7 @@
 
 use crate::models::CpuModel;
 use stripewise_engine::io::{ActionQueue, Compute, Kernel, Op, Request, Role};
-use stripewise_engine::units::{PAGE_BYTES, SECTOR_BYTES};
+use stripewise_engine::units::{PAGE_BYTES, PAGE_SECTORS};
 
 /// A thread whose work is done one piece after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +59,10 @@ impl Cpu {
     }
 
     /// Prepares a request on the thread of its stream; returns when it is ready. One through the page cache builds no bio
-    /// and pins nothing: what it has to read or to write is told of as I/Os to members.
-    pub(crate) fn submit(&mut self, now_ns: u64, request: &Request) -> u64 {
-        let pages = (request.range.count * SECTOR_BYTES).div_ceil(PAGE_BYTES);
+    /// and pins nothing: what it has to read or to write is told of as I/Os to members. One that asks for more than there are
+    /// `array_sectors` is refused, and no longer than all of them until then.
+    pub(crate) fn submit(&mut self, now_ns: u64, request: &Request, array_sectors: u64) -> u64 {
+        let pages = request.range.count.min(array_sectors).div_ceil(PAGE_SECTORS);
         let m = &self.model;
         let cost = if request.flags.buffered && request.op != Op::Flush {
             m.cached_request_ns + pages * m.cached_page_ns

@@ -55,6 +55,11 @@ pub enum SimError {
     Crypt(CryptError),
     /// The rig does not fit the array.
     Rig(RigError),
+    /// The array has spares, replacements or a write journal. Only members with a slot are modelled.
+    MembersBehindSlots {
+        /// Slots, each of which has a modelled member.
+        slots: usize,
+    },
     /// The workload keeps more requests in flight than the simulator numbers.
     TooManyInFlight {
         /// What it asks for.
@@ -78,6 +83,10 @@ impl fmt::Display for SimError {
             Self::Cache(error) => write!(f, "{error}"),
             Self::Crypt(error) => write!(f, "{error}"),
             Self::Rig(error) => write!(f, "{error}"),
+            Self::MembersBehindSlots { slots } => write!(
+                f,
+                "the simulator models the members of an array's {slots} slots, no spares, replacements or write journal; leave those out"
+            ),
             Self::TooManyInFlight { found, max } => {
                 write!(f, "{found} requests in flight; the simulator takes at most {max}")
             }
@@ -100,6 +109,11 @@ impl From<StackError> for SimError {
             StackError::Crypt(error) => Self::Crypt(error),
         }
     }
+}
+
+fn has_members_behind_slots(volume: &VolumeConfig) -> bool {
+    let has_journal = volume.metadata.as_ref().is_some_and(|metadata| metadata.journal.is_some());
+    volume.spares > 0 || !volume.replacements.is_empty() || has_journal
 }
 
 /// Simulates a workload on phantom buffers until it has finished and all its requests have completed.
@@ -227,6 +241,10 @@ impl<D: Data> World<D> {
         cache: Option<&CacheConfig>,
         data: D,
     ) -> Result<Self, SimError> {
+        if has_members_behind_slots(&config.volume) {
+            let slots = config.volume.geometry.member_sectors.len();
+            return Err(SimError::MembersBehindSlots { slots });
+        }
         let rig = &config.rig;
         let mut stack = Stack::new(&config.volume, None)?;
         let has_stripes = matches!(stack.volume().geometry().shape(), Shape::Parity(_));
@@ -380,7 +398,7 @@ impl<D: Data> World<D> {
                 self.data.begin(&request);
                 self.handle(Input::Request(request));
                 self.cpu.enter(Some(Thread::Stream(request.flags.stream)));
-                self.awaited[id as usize] = request.range.count * SECTOR_BYTES;
+                self.awaited[id as usize] = request.range.count.saturating_mul(SECTOR_BYTES);
                 self.submitting = Some(id);
                 self.act();
                 self.submitting = None;
@@ -439,7 +457,7 @@ impl<D: Data> World<D> {
                     let RequestId(id) = request.id;
                     self.requests[id as usize] = request;
                     self.in_flight += 1;
-                    let ready_ns = self.cpu.submit(self.now_ns, &request);
+                    let ready_ns = self.cpu.submit(self.now_ns, &request, self.stack.sectors());
                     self.trace(8 | (request.op as u64) << 4, request.range.start);
                     self.schedule.at(ready_ns, Event::Submit(id));
                 }

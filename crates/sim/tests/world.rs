@@ -2,7 +2,10 @@
 
 mod support;
 
-use stripewise_engine::units::Slot;
+use stripewise_engine::io::{Flags, IoError, IoResult, Op, Request, RequestId};
+use stripewise_engine::units::{Instant, MemberIndex, SectorRange, Slot};
+use stripewise_engine::volume::VolumeConfig;
+use stripewise_engine::workload::{Next, Workload};
 use stripewise_sim::bytes::BytesStore;
 use stripewise_sim::{ControllerNames, Rig, RigError, RigNames, SimError, SimReport, World, run};
 use support::{ClosedLoop, DRIVE_SECTORS, Marked, raid5, rig, single, striped};
@@ -51,6 +54,52 @@ fn two_buses_move_twice_as_much() {
     run(&config, &mut workload).unwrap();
     let rate = workload.megabytes_per_second();
     assert!((185.0..=200.0).contains(&rate), "{rate} MB/s over two buses of 100");
+}
+
+#[test]
+fn members_without_a_slot_are_not_modelled_and_refused() {
+    let refused = |change: fn(&mut VolumeConfig)| {
+        let mut config = raid5(5, 64, 1);
+        change(&mut config.volume);
+        let mut workload = ClosedLoop::new(1, 4096, true, 100, DRIVE_SECTORS, 0.1);
+        run(&config, &mut workload).unwrap_err()
+    };
+    let right = SimError::MembersBehindSlots { slots: 5 };
+    assert_eq!(refused(|volume| volume.spares = 1), right);
+    assert_eq!(refused(|volume| volume.replacements = vec![(Slot(1), MemberIndex(5), 0)]), right);
+}
+
+/// One request of more sectors than there are.
+#[derive(Default)]
+struct TooLong {
+    is_issued: bool,
+    result: Option<IoResult>,
+}
+
+impl Workload for TooLong {
+    fn in_flight_max(&self) -> u32 {
+        1
+    }
+    fn request_bytes_max(&self) -> u64 {
+        4096
+    }
+    fn next(&mut self, _: Instant) -> Next {
+        if std::mem::replace(&mut self.is_issued, true) {
+            return Next::Finished;
+        }
+        let range = SectorRange::new(0, u64::MAX);
+        Next::Issue(Request { id: RequestId(0), op: Op::Read, range, flags: Flags::default() })
+    }
+    fn complete(&mut self, _: Instant, _: RequestId, result: IoResult) {
+        self.result = Some(result);
+    }
+}
+
+#[test]
+fn a_request_of_more_sectors_than_there_are_is_refused() {
+    let mut workload = TooLong::default();
+    run(&raid5(5, 64, 1), &mut workload).unwrap();
+    assert_eq!(workload.result, Some(Err(IoError::Range)));
 }
 
 #[test]
