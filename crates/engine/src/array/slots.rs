@@ -78,6 +78,9 @@ impl SlotSet {
     }
 
     /// Whether the slot is in the set.
+    ///
+    /// # Panics
+    /// If no array has as many slots.
     #[inline]
     pub const fn contains(&self, slot: Slot) -> bool {
         self.0[slot.0 as usize / 64] & (1 << (slot.0 % 64)) != 0

@@ -169,6 +169,9 @@ impl Geometry {
     }
 
     /// Sectors of a member that the array uses.
+    ///
+    /// # Panics
+    /// If the array has no such slot.
     pub fn used_sectors(&self, slot: Slot) -> u64 {
         self.used_sectors[slot.index()]
     }

@@ -382,12 +382,23 @@ impl Volume {
         self.core.members.standing(member)
     }
 
-    /// How many sectors of a slot's replacement are filled; none when there is none.
+    /// Whether the array has the slot.
+    fn has(&self, slot: Slot) -> bool {
+        slot.0 < self.core.geometry.raid_disks()
+    }
+
+    /// How many sectors of a slot's replacement are filled; none when there is none, or no such slot.
     pub fn replaced_sectors(&self, slot: Slot) -> Option<u64> {
+        if !self.has(slot) {
+            return None;
+        }
         self.core.members.replacement(slot).map(|replacement| replacement.filled)
     }
 
     /// Whether every byte could still be had without a slot's member.
+    ///
+    /// # Panics
+    /// If no array has as many slots.
     pub fn survives_without(&self, slot: Slot) -> bool {
         survives(&self.core.geometry, self.core.incomplete().union(SlotSet::one(slot)))
     }
@@ -397,15 +408,15 @@ impl Volume {
         !self.core.read_only
     }
 
-    /// The member in a slot, unless the slot is empty.
+    /// The member in a slot; none where the slot is empty, or there is no such slot.
     pub fn member_of(&self, slot: Slot) -> Option<MemberIndex> {
-        (!self.core.failed.contains(slot)).then(|| self.core.member_of[slot.index()])
+        (self.has(slot) && !self.core.failed.contains(slot)).then(|| self.core.member_of[slot.index()])
     }
 
     /// How many sectors of a slot's member hold their content while it is recovered; none when it holds all, or when
-    /// the slot is empty.
+    /// the slot is empty, or there is no such slot.
     pub fn recovered_sectors(&self, slot: Slot) -> Option<u64> {
-        let is_recovering = self.core.members.recovering.contains(slot);
+        let is_recovering = self.has(slot) && self.core.members.recovering.contains(slot);
         is_recovering.then(|| self.core.members.filled(slot))
     }
 

@@ -17,6 +17,21 @@ fn refusal(config: &VolumeConfig) -> Option<VolumeError> {
 }
 
 #[test]
+fn a_slot_that_the_array_has_not_has_no_member() {
+    let mut config = config();
+    config.recovering = vec![(Slot(3), 100)];
+    let volume = Volume::new(&config).unwrap();
+    assert_eq!(
+        (volume.member_of(Slot(3)), volume.recovered_sectors(Slot(3))),
+        (Some(MemberIndex(3)), Some(100))
+    );
+    for slot in [4, 999, u16::MAX].map(Slot) {
+        assert_eq!(volume.member_of(slot), None);
+        assert_eq!((volume.recovered_sectors(slot), volume.replaced_sectors(slot)), (None, None));
+    }
+}
+
+#[test]
 fn a_replacement_is_a_member_of_its_own_behind_the_slots() {
     let with = |replacements: &[(u16, u16)]| {
         let replacements = replacements.iter().map(|r| (Slot(r.0), MemberIndex(r.1), 0)).collect();

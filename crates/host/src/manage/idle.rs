@@ -25,7 +25,7 @@ impl Array {
     }
 
     /// How many sectors of a slot's member hold their content while it is recovered; none when it holds all, or when
-    /// the slot is empty.
+    /// the slot is empty, or there is no such slot.
     pub fn recovered_sectors(&self, slot: Slot) -> Option<u64> {
         self.first().volume().recovered_sectors(slot)
     }
