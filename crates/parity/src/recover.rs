@@ -117,6 +117,11 @@ impl<'a> Targets<'a> {
         {
             std::mem::swap(&mut targets.first, &mut targets.second);
         }
+        if targets.q.is_some() {
+            for (index, _) in [&targets.first, &targets.second].into_iter().flatten() {
+                assert!(*index <= INDEX_MAX, "data index {index} is above {INDEX_MAX}");
+            }
+        }
         targets
     }
 
@@ -141,8 +146,12 @@ impl Kernels {
     /// Any two of data, P and Q may be lost; lost P and Q are computed anew. `lost` names every data
     /// block that is lost, wanted or not. On an error no target is written.
     ///
-    /// Panics if a block is both lost and given, lost twice or outside the stripe, or of another
-    /// length.
+    /// # Errors
+    /// More data blocks are lost than parity blocks survive.
+    ///
+    /// # Panics
+    /// If a block is both lost and given, lost twice or outside the stripe, or of another length, or if Q is given or wanted and a
+    /// data index is above [`INDEX_MAX`].
     pub fn recover(&self, stripe: &Stripe<'_>, lost: &mut [Lost<'_>]) -> Result<(), RecoverError> {
         self.recover_by::<false>(stripe, lost)
     }

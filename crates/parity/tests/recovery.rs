@@ -213,6 +213,17 @@ fn nothing_lost_is_nothing_done() {
 }
 
 #[test]
+#[should_panic(expected = "is above 254")]
+fn a_lost_index_that_q_has_no_coefficient_for_panics() {
+    let (block, mut q) = ([1; 8], [0; 8]);
+    let mut data = vec![None; 301];
+    data[0] = Some(&block[..]);
+    let stripe = Stripe { data: &data, p: Some(&block), q: None };
+    let _ = Kernels::scalar()
+        .recover(&stripe, &mut [Lost::unwanted(Role::Data(300)), Lost::wanted(Role::Q, &mut q)]);
+}
+
+#[test]
 #[should_panic(expected = "both lost and given")]
 fn a_block_both_lost_and_given_panics() {
     let block = [0; 8];
