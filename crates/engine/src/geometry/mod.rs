@@ -11,13 +11,13 @@ mod raid10;
 
 pub use divisor::Divisor;
 pub use error::GeometryError;
+pub use linear::LinearShape;
 pub use parity::{ParityShape, StripeMap, StripeRole};
+pub use raid0::Raid0Shape;
 pub use raid10::Raid10Shape;
 
 use crate::level::{Layout, Level};
 use crate::units::{MEMBERS_MAX, PAGE_SECTORS, SECTOR_BYTES, Slot};
-use linear::LinearShape;
-use raid0::Raid0Shape;
 
 /// What an array is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
