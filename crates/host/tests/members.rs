@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{SECTOR, Verify, files, memory, volume};
+use stripewise_engine::array::members::Standing;
 use stripewise_engine::io::{ArrayEvent, Flags, IoResult, Op, Request, RequestId};
 use stripewise_engine::level::{Layout, Level, ParityLayout};
 use stripewise_engine::units::{Instant, MemberIndex, SectorRange, Slot};
@@ -118,6 +119,20 @@ fn a_member_without_room_is_refused_and_removed() {
     let error = create_member_file(&path, 1 << 43, Fill::Written).unwrap_err();
     assert!(matches!(error, HostError::Member { problem: MemberProblem::NoRoom { .. }, .. }), "{error}");
     assert!(!path.exists());
+}
+
+#[test]
+fn the_status_has_the_members_in_memory_too_and_no_empty_slots() {
+    let volume = volume(Level::Raid5, Layout::Parity(ParityLayout::LeftSymmetric), 4, 16, SECTORS);
+    let mut members = memory(4);
+    members[1] = MemberSpec::Missing;
+    let mut array = Array::open(ArrayConfig::new(volume, members)).unwrap();
+    array.fail(Slot(2)).unwrap();
+    let status = array.status();
+    let standings: Vec<_> = status.members.iter().map(|member| (&member.path, member.standing)).collect();
+    let slot = |slot| Standing::InSlot(Slot(slot));
+    assert_eq!(standings, [(&None, slot(0)), (&None, Standing::Failed), (&None, slot(3))]);
+    assert_eq!(status.failed, [Slot(1), Slot(2)]);
 }
 
 #[test]

@@ -9,13 +9,14 @@ use stripewise_engine::metadata::MemberMetadata;
 use stripewise_engine::units::{MemberIndex, Slot};
 
 use crate::layers::CacheStatus;
+use crate::members::Member;
 use crate::report::MemberError;
 use crate::shard::Shard;
 
 /// A member as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
-    /// Where it is; none for memory and empty slots.
+    /// Where it is; none for memory.
     pub path: Option<PathBuf>,
     /// What it is to the array.
     pub standing: Standing,
@@ -30,7 +31,8 @@ pub struct MemberStatus {
 /// An array as it stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArrayStatus {
-    /// By member index, without those let go of.
+    /// In the order of member indexes, without empty slots and those let go of: a place in this list is no index. What a member is
+    /// to the array, and in which slot, is its [standing](MemberStatus::standing).
     pub members: Vec<MemberStatus>,
     /// Slots without a member.
     pub failed: Vec<Slot>,
@@ -77,7 +79,7 @@ impl Shard {
             };
             let error = self.reason(index).filter(|_| is_out);
             let path = member.path().map(std::borrow::ToOwned::to_owned);
-            let is_there = path.is_some() && standing != Standing::Absent;
+            let is_there = !matches!(**member, Member::Missing) && standing != Standing::Absent;
             is_there.then_some(MemberStatus { path, standing, filled_sectors, metadata, error })
         });
         ArrayStatus {
