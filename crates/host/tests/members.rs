@@ -135,6 +135,18 @@ fn the_status_has_the_members_in_memory_too_and_no_empty_slots() {
     assert_eq!(status.failed, [Slot(1), Slot(2)]);
 }
 
+/// It would be written until the file system is full.
+#[test]
+fn a_member_longer_than_files_can_be_is_refused_at_once_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long");
+    for sectors in [u64::MAX, 1 << 54, (1 << 54) - 1] {
+        let refused = create_member_file(&path, sectors, Fill::Written).unwrap_err();
+        let problem = matches!(refused, HostError::Member { problem: MemberProblem::NoRoom { .. }, .. });
+        assert!(problem && !path.exists(), "{refused}");
+    }
+}
+
 #[test]
 fn memory_that_is_not_there_is_refused() {
     let volume = volume(Level::Raid0, Layout::default_of(Level::Raid0), 2, 16, 1 << 36);

@@ -419,6 +419,9 @@ pub enum Fill {
 
 /// Creates a member file of that many sectors. An existing file is refused, and a file that could not be
 /// completed is removed again.
+///
+/// # Errors
+/// The file cannot be made, or there is no room for it; a file that is longer than the file system's may be is no room, too.
 pub fn create_member_file(path: &Path, sectors: u64, fill: Fill) -> Result<(), HostError> {
     let bytes = sectors.saturating_mul(SECTOR_BYTES);
     let problem = |e: std::io::Error| MemberProblem::from_io(&e, bytes).at(path);
@@ -438,8 +441,12 @@ fn write_zeroes(file: &File, bytes: u64) -> std::io::Result<()> {
     // Room is reserved first: running out after minutes of writing is found out in the first moment.
     // SAFETY: the descriptor is open; no pointers are passed.
     let result = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
-    if result != 0 && result != libc::EOPNOTSUPP && result != libc::EINVAL {
-        return Err(std::io::Error::from_raw_os_error(result));
+    match result {
+        0 | libc::EOPNOTSUPP | libc::ENOSYS => {}
+        // A length past what the system counts to.
+        libc::EINVAL if bytes > 0 => return Err(std::io::Error::from_raw_os_error(libc::EFBIG)),
+        libc::EINVAL => {}
+        errno => return Err(std::io::Error::from_raw_os_error(errno)),
     }
     let zeroes = vec![0; PIECE_BYTES];
     let mut offset = 0;
