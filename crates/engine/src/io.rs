@@ -105,7 +105,7 @@ pub enum IoError {
     Gone,
     /// No room for the write (ENOSPC, EDQUOT).
     NoSpace,
-    /// The request lies outside the array or is not sector-shaped (EINVAL).
+    /// The request lies outside the array, or is no whole number of sectors, of an encrypted payload of the cipher's (EINVAL).
     Range,
     /// The array is read-only or stopped writing after too many failures (EROFS).
     ReadOnly,
@@ -119,7 +119,7 @@ impl std::fmt::Display for IoError {
             Self::Media => "the medium cannot return these sectors",
             Self::Gone => "the member does not answer",
             Self::NoSpace => "no space left on the member's storage",
-            Self::Range => "the range is outside the array",
+            Self::Range => "the range is outside the array, or no whole number of its blocks",
             Self::ReadOnly => "the array does not take writes",
             Self::Lost => "more members are lost than the level survives",
         })

@@ -115,8 +115,9 @@ impl Array {
         self.first().cache_status()
     }
 
-    /// Bytes of the smallest request: an encrypted sector, unless a page cache takes parts of one.
-    pub(crate) fn block_bytes(&self) -> u64 {
+    /// Bytes of the smallest request, of which each is a multiple and begins at one: 512, or an encrypted sector's, unless a page
+    /// cache takes parts of one.
+    pub fn block_bytes(&self) -> u64 {
         let stack = self.first().stack();
         let unit_sectors = stack.crypt().map_or(1, |crypt| crypt.config().unit_sectors);
         if stack.cache().is_some() { SECTOR_BYTES } else { unit_sectors * SECTOR_BYTES }

@@ -141,22 +141,34 @@ impl SectorCipher {
     }
 
     /// Encrypts whole sectors in place. `first_sector` counts 512-byte sectors from the start of the mapping.
+    ///
+    /// # Panics
+    /// If `data` is no whole number of encrypted sectors, or `first_sector` lies inside one.
     pub fn encrypt_in_place(&self, first_sector: u64, data: &mut [u8]) {
         self.run(Direction::Encrypt, first_sector, data.into());
     }
 
     /// Decrypts whole sectors in place.
+    ///
+    /// # Panics
+    /// If `data` is no whole number of encrypted sectors, or `first_sector` lies inside one.
     pub fn decrypt_in_place(&self, first_sector: u64, data: &mut [u8]) {
         self.run(Direction::Decrypt, first_sector, data.into());
     }
 
     /// Encrypts whole sectors from `source` to `target`, which is as long. The source is not changed.
+    ///
+    /// # Panics
+    /// If `source` and `target` differ in length or are no whole number of encrypted sectors, or `first_sector` lies inside one.
     pub fn encrypt(&self, first_sector: u64, source: &[u8], target: &mut [u8]) {
         let data = InOutBuf::new(source, target).expect("source and target are of one length");
         self.run(Direction::Encrypt, first_sector, data);
     }
 
     /// Decrypts whole sectors from `source` to `target`, which is as long.
+    ///
+    /// # Panics
+    /// If `source` and `target` differ in length or are no whole number of encrypted sectors, or `first_sector` lies inside one.
     pub fn decrypt(&self, first_sector: u64, source: &[u8], target: &mut [u8]) {
         let data = InOutBuf::new(source, target).expect("source and target are of one length");
         self.run(Direction::Decrypt, first_sector, data);
