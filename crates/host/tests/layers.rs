@@ -197,7 +197,7 @@ fn layers_that_cannot_be_had_leave_the_array_as_it_was_and_others_can_be_put_abo
         let too_much = CacheConfig { memory_bytes: 1 << 42, ..cache() };
         let crypt = Some(CryptLayer { start_sector: 1024, ..crypt(512) });
         array.raise(&Layers { crypt: crypt.clone(), cache: Some(too_much) }).unwrap_err();
-        assert_eq!((array.sectors(), array.cache_status()), (sectors, None));
+        assert_eq!((array.sectors(), array.cache_status(), array.block_bytes()), (sectors, None, 512));
         array.write_at(sectors - 8, &[7; 8 * SECTOR]).unwrap();
         array.raise(&Layers { crypt, cache: None }).unwrap();
         array.write_at(0, &[8; 8 * SECTOR]).unwrap();
