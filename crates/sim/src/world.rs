@@ -111,9 +111,13 @@ impl From<StackError> for SimError {
     }
 }
 
-fn has_members_behind_slots(volume: &VolumeConfig) -> bool {
+/// Only members with a slot have a drive on the rig.
+fn require_slots_only(volume: &VolumeConfig) -> Result<(), SimError> {
     let has_journal = volume.metadata.as_ref().is_some_and(|metadata| metadata.journal.is_some());
-    volume.spares > 0 || !volume.replacements.is_empty() || has_journal
+    if volume.spares > 0 || !volume.replacements.is_empty() || has_journal {
+        return Err(SimError::MembersBehindSlots { slots: volume.geometry.member_sectors.len() });
+    }
+    Ok(())
 }
 
 /// Simulates a workload on phantom buffers until it has finished and all its requests have completed.
@@ -241,10 +245,7 @@ impl<D: Data> World<D> {
         cache: Option<&CacheConfig>,
         data: D,
     ) -> Result<Self, SimError> {
-        if has_members_behind_slots(&config.volume) {
-            let slots = config.volume.geometry.member_sectors.len();
-            return Err(SimError::MembersBehindSlots { slots });
-        }
+        require_slots_only(&config.volume)?;
         let rig = &config.rig;
         let mut stack = Stack::new(&config.volume, None)?;
         let has_stripes = matches!(stack.volume().geometry().shape(), Shape::Parity(_));
