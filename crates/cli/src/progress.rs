@@ -9,6 +9,8 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use stripewise_lab::study::{Filling, Progress};
 
+use stripewise_lab::targets::remove_made_files;
+
 use crate::array::signals::flag;
 
 /// A bar on a terminal; a line every tenth of the way elsewhere, so that logs stay short.
@@ -118,7 +120,8 @@ pub(crate) fn clock(seconds: u64) -> String {
 /// What a study keeps when it is stopped.
 pub(crate) const CELLS_KEPT: &str = "the cells measured so far are kept";
 
-/// A flag that Ctrl-C or SIGTERM sets; it is then told what is kept. A second one ends the process at once.
+/// A flag that Ctrl-C or SIGTERM sets; it is then told what is kept. A second one ends the process at once, without the files that
+/// were made for it.
 pub(crate) fn cancel_flag(kept: &'static str) -> Result<Arc<AtomicBool>> {
-    flag(move || say!("\nstopping; {kept} (again to stop at once)"))
+    flag(move || say!("\nstopping; {kept} (again to stop at once)"), remove_made_files)
 }

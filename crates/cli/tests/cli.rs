@@ -188,6 +188,25 @@ fn a_study_in_which_nothing_completed_says_so_and_fails() {
     }
 }
 
+/// Both signals wait for a process that is stopped, and come at once.
+#[test]
+fn who_ends_a_bench_at_once_leaves_no_member_file() {
+    let folder = TempDir::new().unwrap();
+    let args = ["bench", "--on", "files:.", "--member-size", "16m", "--runtime", "60s"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stripewise"));
+    let mut child = command.current_dir(folder.path()).args(args).stdout(Stdio::null()).spawn().unwrap();
+    let files = || std::fs::read_dir(folder.path()).unwrap().count();
+    while files() < 5 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    for name in ["STOP", "INT", "TERM", "CONT"] {
+        let status = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(files(), 0);
+}
+
 #[test]
 fn impossible_plans_say_file_line_and_what_would_be_right() {
     let cases = [

@@ -10,16 +10,20 @@ use stripewise_host::IgnoredHangup;
 
 /// A flag that Ctrl-C, SIGHUP or SIGTERM sets. A second one ends the process at once.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
-    flag(|| {})
+    flag(|| {}, || {})
 }
 
-/// Such a flag; what is said when it is set. A SIGHUP that the parent had ignored (`nohup`) is ignored still.
-pub(crate) fn flag(say: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>> {
+/// Such a flag; what is said when it is set, and what is done before the process ends at once. A SIGHUP that the parent had ignored (`nohup`) is ignored still.
+pub(crate) fn flag(
+    say: impl Fn() + Send + 'static,
+    at_once: impl Fn() + Send + 'static,
+) -> Result<Arc<AtomicBool>> {
     let ignored = IgnoredHangup::look();
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
     ctrlc::set_handler(move || {
         if set.swap(true, Ordering::Relaxed) {
+            at_once();
             std::process::exit(130);
         }
         say();

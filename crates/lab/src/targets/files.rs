@@ -9,12 +9,13 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, bail};
 use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_host::{FileSpec, HostError, MemberProblem, MemberSpec, create_member_file};
 
+use super::made::Made;
 use super::mount;
 use super::real::{self, memory_available, print_room};
 use super::volume::data_offset_sectors;
@@ -40,8 +41,8 @@ struct FilesTarget {
     keep: bool,
     /// What the files' names begin with, once there are any.
     name: OnceLock<String>,
-    /// The files made so far.
-    made: Mutex<Vec<PathBuf>>,
+    /// The files made so far, unless they are to be kept.
+    made: Made,
     /// What is said of files that another run left.
     left: Option<String>,
 }
@@ -61,7 +62,7 @@ impl FilesTarget {
             bail!("member_size of {member_bytes} bytes: a member is a multiple of {SECTOR_BYTES} bytes");
         }
         let fill = fill.unwrap_or(storage.fill);
-        let (system, name, made) = (mount::identity(&folder), OnceLock::new(), Mutex::default());
+        let (system, name, made) = (mount::identity(&folder), OnceLock::new(), Made::default());
         let left = left_behind(&folder);
         Ok(Self { folder, system, member_bytes, fill, members_max, keep, name, made, left })
     }
@@ -89,9 +90,8 @@ impl FilesTarget {
 
     fn create(&self, path: &Path) -> Result<(), HostError> {
         let sectors = self.member_bytes / SECTOR_BYTES;
-        create_member_file(path, sectors, stripewise_host::Fill::Sparse)?;
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
-        Ok(())
+        let create = |path: &Path| create_member_file(path, sectors, stripewise_host::Fill::Sparse);
+        if self.keep { create(path) } else { self.made.make(path, create) }
     }
 
     /// Notes without the names of files that are of one run only, each once.
@@ -181,18 +181,6 @@ fn fill(
     file.sync_data()?;
     filled(bytes);
     Ok(())
-}
-
-impl Drop for FilesTarget {
-    fn drop(&mut self) {
-        if self.keep {
-            return;
-        }
-        for path in self.made.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // A file that someone else removed is what is wanted; there is no one to tell of another fault.
-            let _ = fs::remove_file(path);
-        }
-    }
 }
 
 impl Target for FilesTarget {

@@ -3,6 +3,7 @@
 #[cfg(test)]
 pub(crate) mod fake;
 mod files;
+mod made;
 mod memory;
 mod model;
 mod mount;
@@ -11,6 +12,7 @@ mod real;
 mod trace_tests;
 mod volume;
 
+pub use made::remove_made_files;
 pub use model::{Change, changed, model};
 
 use std::collections::BTreeMap;
