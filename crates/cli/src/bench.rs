@@ -139,7 +139,8 @@ fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
     }
     let measured = measured.map_err(|e| anyhow!("{}: {e}", target.name()))?;
     let mut notes = without_effect(args, &cell.parameters);
-    if measured.read.ios + measured.write.ios == 0 && cell.parameters.work == Work::Job {
+    let is_idle = measured.read.ios + measured.write.ios == 0 && cell.parameters.work == Work::Job;
+    if is_idle {
         notes.push("no I/O completed in this time; use a longer --runtime".to_owned());
     }
     notes.extend(measured.notes);
@@ -162,7 +163,7 @@ fn measure(args: &BenchArgs, cell: &Cell, target: &dyn Target) -> Result<Exit> {
     } else {
         print(&text(&measurement))?;
     }
-    Ok(Exit::Done)
+    Ok(if is_idle { Exit::CellsFailed } else { Exit::Done })
 }
 
 fn text(document: &Measurement<'_>) -> String {

@@ -6,7 +6,7 @@
 //! | 0 | done |
 //! | 1 | the storage, the store or the machine failed; the message says where |
 //! | 2 | the arguments, a plan, a model or a geometry are not possible; nothing was done |
-//! | 3 | done, but some cells have no result |
+//! | 3 | done, but some cells have no result: they failed, or no I/O completed |
 //! | 4 | done, but a check found redundancy that disagrees |
 //! | 130 | interrupted; what was measured is kept and the same command goes on from there |
 

@@ -347,8 +347,9 @@ fn bench_says_which_options_make_no_difference_and_that_nothing_completed() {
         assert_eq!(notes(args), format!("[\"{option} has no effect here\"]"), "{args:?}");
     }
     assert_eq!(notes(&["--level", "5", "--chunk", "64K", "--rw", "randrw", "--rwmixread", "3"]), "[]");
-    let nothing = notes(&["--bs", "1g"]);
-    assert!(nothing.contains("no I/O completed"), "{nothing}");
+    let nothing = stripewise(folder.path(), &["bench", "--json", "--runtime", "1s", "--bs", "1g"]);
+    assert_eq!(code(&nothing), 3, "{}", stderr(&nothing));
+    assert!(json(&nothing)["notes"].to_string().contains("no I/O completed"));
 }
 
 #[test]
