@@ -56,6 +56,10 @@ fn what_a_client_asks_is_recorded_shown_and_replayed() {
     }
     let recorded = refused(folder, "trace record -o a.trace --trace b.trace a.img b.img c.img --socket s");
     assert!(recorded.contains("--output names the trace"), "{recorded}");
+    for named in ["trace record -o -", "serve --trace -"] {
+        let stdout = refused(folder, &format!("{named} {MEMBERS} --socket s.sock"));
+        assert!(stdout.contains("-: a trace is not written to standard output; name a file"), "{stdout}");
+    }
     assert!(refused(folder, "trace replay t.trace --speed 9").contains("--speed: '9' is not a speed"));
 }
 

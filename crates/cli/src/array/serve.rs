@@ -33,7 +33,7 @@ use super::signals::stop_flag;
 use super::size::UNITS;
 use super::voice::Voice;
 use crate::exit::{Exit, cannot_open};
-use crate::output::print;
+use crate::output::{is_stdout, print};
 
 /// `stripewise serve`.
 #[derive(Debug, Args)]
@@ -128,6 +128,11 @@ pub(crate) fn run_traced(args: &ServeArgs, trace: Option<&Path>) -> Result<Exit>
 fn look_at_files(args: &ServeArgs, trace: Option<&Path>) -> Result<Fresh> {
     if let Some(program) = &args.program {
         program::check(program)?;
+    }
+    if trace.is_some_and(is_stdout) {
+        return Err(impossible(
+            "-: a trace is not written to standard output; name a file, or ./- for one of that name",
+        ));
     }
     let overlay = args.select.overlay.as_deref();
     let named = [
