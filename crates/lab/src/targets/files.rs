@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::StatVfsMountFlags;
 use stripewise_engine::units::SECTOR_BYTES;
 use stripewise_host::{FileSpec, HostError, MemberProblem, MemberSpec, create_member_file};
 
@@ -223,6 +224,12 @@ impl Target for FilesTarget {
         let needed = self.member_bytes.saturating_mul(self.members_max.into());
         let system = rustix::fs::statvfs(&self.folder)
             .with_context(|| format!("cannot tell the room in {}", self.folder.display()))?;
+        if system.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            let folder = self.folder.display();
+            bail!(NoRoom(format!(
+                "{folder} is on a read-only file system; choose a folder you may write to"
+            )));
+        }
         let free = system.f_bavail.saturating_mul(system.f_frsize);
         // A file system in memory says how much it may have, not how much there is.
         let memory = memory_available().filter(|_| mount::is_in_memory(&self.system));

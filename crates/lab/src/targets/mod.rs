@@ -134,7 +134,8 @@ fn named(error: IoError) -> String {
         IoError::Range => "EINVAL",
         IoError::ReadOnly => "EROFS",
     };
-    format!("{error} ({name})")
+    let cut = if error == IoError::Gone { ", or was cut short" } else { "" };
+    format!("{error}{cut} ({name})")
 }
 
 /// Why a cell has no figures.

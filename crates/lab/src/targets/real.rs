@@ -22,8 +22,10 @@ pub(super) fn check(cell: &Cell, member_bytes: u64) -> Result<(), String> {
     let parameters = &cell.parameters;
     let runs = parameters.work.runs_job() || parameters.work == Work::Trace;
     if !runs {
-        return Err("work other than a job is modelled only; use --on model, or work job, rebuild or trace"
-            .to_owned());
+        return Err(format!(
+            "work {} is modelled only; use --on model, or work job, rebuild or trace",
+            parameters.work.name()
+        ));
     }
     if let Some(fs) = parameters.stack.fs {
         // A job would run on the bare array, whatever the file system lays out.
@@ -181,6 +183,9 @@ mod tests {
         let full = MemberCounts { errors: 2, first_error: Some(IoError::NoSpace), ..MemberCounts::default() };
         let report = RunReport { members: vec![MemberCounts::default(), full, full], ..RunReport::default() };
         assert_eq!(of_members(&report), "; member 1: no space left on the member's storage (ENOSPC)");
+        let cut = MemberCounts { errors: 1, first_error: Some(IoError::Gone), ..MemberCounts::default() };
+        let report = RunReport { members: vec![cut], ..RunReport::default() };
+        assert_eq!(of_members(&report), "; member 0: the member does not answer, or was cut short (ENODEV)");
         assert_eq!(of_members(&RunReport::default()), "");
     }
 }

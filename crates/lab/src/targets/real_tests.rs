@@ -243,6 +243,23 @@ fn a_folder_without_room_says_how_much_is_needed_and_free() {
     assert_eq!(files_in(folder.path()), 0);
 }
 
+/// Only root mounts.
+#[test]
+fn a_read_only_file_system_is_told_of_without_what_only_arrays_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = |words: &[&str]| std::process::Command::new("mount").args(words).arg(folder.path()).status();
+    if !mount(&["-t", "tmpfs", "-o", "ro", "none"]).is_ok_and(|status| status.success()) {
+        return;
+    }
+    let on = format!("files:{}", folder.path().display());
+    let study = study(&on, StudyOptions::default()).unwrap();
+    let begun = study.target().begin(&AtomicBool::default(), &mut |_| {});
+    std::process::Command::new("umount").arg(folder.path()).status().unwrap();
+    let error = begun.unwrap_err();
+    assert!(error.is::<NoRoom>(), "{error:#}");
+    assert!(error.to_string().contains("read-only file system; choose a folder"), "{error:#}");
+}
+
 #[test]
 fn a_run_that_cannot_be_leaves_the_one_before_it_the_latest() {
     let [folder, results] = [(); 2].map(|()| tempfile::tempdir().unwrap());
@@ -288,6 +305,12 @@ fn what_cannot_be_used_is_refused_up_front() {
     assert!(study("memory:32m", options).is_ok());
     let modelled = study("model", options).err().unwrap().to_string();
     assert!(modelled.contains("a modelled drive has its own"), "{modelled}");
+    let plan = PLAN.replace("[factors]", "[job]\nwork = \"recover\"\n[array]\nfailed = 1\n[factors]");
+    let plan = plan.replace("rw = [\"randrw\"]\nbs = [\"4k\", \"64k\"]\n", "").replace(", \"drive\"", "");
+    let recover = Study::new(Plan::parse("tiny.toml", &plan).unwrap(), "memory:8m", StudyOptions::default());
+    let recover = recover.err().unwrap().to_string();
+    let words = "work recover is modelled only; use --on model, or work job, rebuild or trace";
+    assert!(recover.contains(words), "{recover}");
     let options = StudyOptions { member_bytes: Some(1000), ..StudyOptions::default() };
     assert!(study("files:/tmp", options).err().unwrap().to_string().contains("multiple of 512"));
 }
