@@ -6,7 +6,7 @@
 //! time; a rig too slow for the recorded times falls behind, and how far is measured.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -81,6 +81,8 @@ pub struct Replay {
     is_buffered: bool,
     next: usize,
     open: Vec<Option<Open>>,
+    /// When the requests under way had been answered in the recording, with their places.
+    ends: BTreeSet<(u64, u32)>,
     free: Vec<u32>,
     /// Requests of which another piece is due.
     due: VecDeque<u32>,
@@ -104,6 +106,7 @@ impl Replay {
             is_buffered: false,
             next: 0,
             open: vec![None; depth as usize],
+            ends: BTreeSet::new(),
             free: (0..depth).rev().collect(),
             due: VecDeque::new(),
             start: None,
@@ -169,8 +172,7 @@ impl Replay {
 
     /// Whether a request must wait for one that is under way.
     fn must_wait(&self, record: &Record) -> bool {
-        let open = self.open.iter().flatten();
-        open.map(|o| &self.trace.records[o.record]).any(|earlier| is_before(earlier, record))
+        self.ends.first().is_some_and(|(end, _)| *end <= record.time_ns)
     }
 
     /// When a record is due, by the speed.
@@ -194,11 +196,6 @@ impl Replay {
         let flags = Flags { fua, buffered, sync, stream: stream as u16, ..Flags::default() };
         Request { id: RequestId(id), op, range: piece, flags }
     }
-}
-
-/// Whether a record was answered when another came.
-const fn is_before(earlier: &Record, later: &Record) -> bool {
-    earlier.end_ns() <= later.time_ns
 }
 
 /// The most records, in the order in which they came, of which none is before another that is under way with it.
@@ -251,6 +248,7 @@ impl Workload for Replay {
         let id = self.free.pop().expect("no more are under way at once than in the recording");
         let range = SectorRange::new(record.offset / SECTOR_BYTES, record.bytes / SECTOR_BYTES);
         self.open[id as usize] = Some(Open { record: self.next, issued: now, rest: range });
+        self.ends.insert((record.end_ns(), id));
         self.next += 1;
         Next::Issue(self.request(id, record.op, record.fua, record.stream, range))
     }
@@ -265,6 +263,7 @@ impl Workload for Replay {
         self.free.push(id.0);
         self.end = now;
         let record = &self.trace.records[open.record];
+        self.ends.remove(&(record.end_ns(), id.0));
         let counters = match record.op {
             Op::Read => &mut self.read,
             Op::Write => &mut self.write,

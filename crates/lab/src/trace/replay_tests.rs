@@ -103,3 +103,18 @@ fn speeds_are_read_and_printed() {
         assert!(text.parse::<Speed>().unwrap_err().contains("1x for the recorded times"), "{text}");
     }
 }
+
+/// Whoever looks at each request under way for each that starts takes minutes.
+#[test]
+fn a_request_costs_no_more_with_many_under_way() {
+    let count = 100_000;
+    let rows: Vec<String> = (0..count).map(|n| format!("{n} R {} 512 - 0 1000000\n", n * 512)).collect();
+    let mut replay = Replay::new(trace(&rows.concat()), Speed::Asap);
+    let began = std::time::Instant::now();
+    let (requests, _) = started(&mut replay, 0);
+    for request in &requests {
+        end(&mut replay, 1, request);
+    }
+    assert_eq!((requests.len(), replay.next(Instant(2))), (count, Next::Finished));
+    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+}
