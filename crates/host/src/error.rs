@@ -332,6 +332,9 @@ impl fmt::Display for MemberProblem {
     }
 }
 
+const PANICKED: &str = "a workload, an observer or what else the array called has panicked in the middle of its work; drop the array, and open \
+it again";
+
 impl fmt::Display for HostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -399,9 +402,7 @@ impl fmt::Display for HostError {
                 write!(f, "no file descriptor for a shard: {}", io::Error::from_raw_os_error(*errno))
             }
             Self::Io(e) => e.fmt(f),
-            Self::Panicked => f.write_str(
-                "a workload, an observer or what else the array called has panicked in the middle of its work; drop the array, and open it again",
-            ),
+            Self::Panicked => f.write_str(PANICKED),
             Self::Overlay { path, problem } => write!(f, "{}: {problem}", path.display()),
             Self::Mount { at, problem } => write!(f, "{}: {problem}", at.display()),
             Self::Listen { at, problem } => write!(f, "{at}: {problem}"),
