@@ -92,7 +92,7 @@ fn levels_that_use_all_of_a_member_are_made_of_as_many_data_sectors_as_are_read_
                 match create(&request) {
                     Ok(array) => check_read(&array, device_sectors),
                     Err(CreateError::Member { error: PlacementError::DeviceTooSmall { .. }, .. }) => {
-                        refused += 1
+                        refused += 1;
                     }
                     Err(error) => panic!("{level} {minor:?} {device_sectors}: {error}"),
                 }
