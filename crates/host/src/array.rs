@@ -263,6 +263,10 @@ impl Array {
         })
     }
 
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
     pub(crate) fn router(&self) -> Router {
         self.router
     }

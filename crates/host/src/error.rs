@@ -34,7 +34,7 @@ pub enum HostError {
         /// Why, and what would be right.
         problem: MemberProblem,
     },
-    /// A served array could not be opened again after it was closed to be changed.
+    /// A served array was closed to be changed, and could not be flushed or opened again.
     Reopen {
         /// Why.
         why: String,
@@ -348,7 +348,7 @@ impl fmt::Display for HostError {
             }
             Self::Member { path, problem } => write!(f, "{}: {problem}", path.display()),
             Self::Reopen { why } => {
-                write!(f, "the array was closed to be changed, and cannot be opened again: {why}")
+                write!(f, "the array was closed to be changed, and cannot be served on: {why}")
             }
             Self::IoUring { errno } if matches!(*errno, libc::ENOSYS | libc::EPERM | libc::EACCES) => write!(
                 f,

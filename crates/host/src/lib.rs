@@ -53,7 +53,7 @@ pub use members::{
     member_file_sectors,
 };
 pub use nbd::{
-    Changed, Changer, Detail, DriveServer, NbdServer, Observed, Observer, ServeConfig, ServeEvent,
+    Changer, Detail, DriveServer, NbdServer, Observed, Observer, Reopened, ServeConfig, ServeEvent,
     ServeReport, ServeStatus, Teller,
 };
 pub use report::{MemberCounts, MemberError, Note, RunReport, TimedEvent};

@@ -253,13 +253,10 @@ impl Export {
             Err(error) => return (Err(error), Some(array)),
         };
         let (served, array) = match regrow {
-            Some(mut regrow) => server.serve_changing(array, &mut |array, change| {
-                let changed = regrow.change(array, change);
-                if let Ok(done) = &changed.said {
-                    said.say(done.clone());
-                }
-                changed
-            }),
+            Some(mut regrow) => {
+                regrow.say_at(said);
+                server.serve_changing(array, &mut regrow)
+            }
             None => (server.serve(&mut array), Some(array)),
         };
         let recorded = recorder.map(Recorder::finish).transpose();

@@ -158,14 +158,7 @@ pub fn grow(
     }
     let in_two = forgets_bitmap && may_lack_what_it_names(&assembled);
     let update = Update { events: assembled.assembly.events + if in_two { 2 } else { 1 }, utime };
-    let decision = match change {
-        Change::Bitmap(change) => bitmap::decide(&assembled, change, update)?,
-        Change::Size { asked_sectors, assume_clean } => {
-            size::decide(&assembled, asked_sectors, assume_clean, update)?
-        }
-        Change::Policy(policy) => policy::decide(&assembled, policy, update)?,
-        Change::RaidDevices { asked, force } => slots::decide(&assembled, asked, force, update)?,
-    };
+    let decision = decide(&assembled, change, update)?;
     if let (Decision::Already, true) = (&decision, left_behind.is_empty()) {
         return Err(already(change, &assembled));
     }
@@ -195,6 +188,40 @@ pub fn grow(
         }
     };
     Ok(Grown { members: members.len(), assembled, outcome })
+}
+
+/// Whether an array that is open, and of which nothing is due, may be changed so. What was found says that it is in use, and is taken
+/// as closed.
+///
+/// # Errors
+/// Why it would be left as it is.
+pub fn check(found: Found, options: Options, change: Change, utime: Timestamp) -> Result<(), GrowProblem> {
+    let forgets_bitmap = matches!(change, Change::Bitmap(BitmapChange::None));
+    let mut assembled = found.assemble(Options { forgets_bitmap, force: true, ..options })?;
+    let assembly = &mut assembled.assembly;
+    (assembly.is_clean, assembly.resync_offset_sectors) = (true, u64::MAX);
+    if assembly.consistency == Consistency::Journal {
+        return match change {
+            Change::Policy(Policy::Resync) => Ok(()),
+            _ => Err(has_journal()),
+        };
+    }
+    let update = Update { events: assembly.events + 1, utime };
+    match decide(&assembled, change, update)? {
+        Decision::Already => Err(already(change, &assembled)),
+        Decision::Change(_) => Ok(()),
+    }
+}
+
+fn decide(assembled: &Assembled, change: Change, update: Update) -> Result<Decision, GrowProblem> {
+    match change {
+        Change::Bitmap(change) => bitmap::decide(assembled, change, update),
+        Change::Size { asked_sectors, assume_clean } => {
+            size::decide(assembled, asked_sectors, assume_clean, update)
+        }
+        Change::Policy(policy) => policy::decide(assembled, policy, update),
+        Change::RaidDevices { asked, force } => slots::decide(assembled, asked, force, update),
+    }
 }
 
 /// Whether a member has not all that the bitmap names: it is recovered by it, or is not there and may have been. Linux takes one whose

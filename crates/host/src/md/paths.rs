@@ -9,12 +9,22 @@ use crate::error::{HostError, MemberProblem};
 
 /// What makes two paths the same storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Identity {
+pub(crate) enum Identity {
     File { device: u64, inode: u64 },
     Device { number: u64 },
 }
 
 impl Identity {
+    /// What a path leads to.
+    pub(crate) fn at(path: &Path) -> Option<Self> {
+        Some(Self::of(&std::fs::metadata(path).ok()?))
+    }
+
+    /// An open file or device.
+    pub(crate) fn of_file(file: &File) -> Option<Self> {
+        Some(Self::of(&file.metadata().ok()?))
+    }
+
     fn of(metadata: &Metadata) -> Self {
         if metadata.file_type().is_block_device() {
             Self::Device { number: metadata.rdev() }
@@ -25,7 +35,7 @@ impl Identity {
 }
 
 pub(super) fn identity(path: &Path) -> Option<Identity> {
-    Some(Identity::of(&std::fs::metadata(path).ok()?))
+    Identity::at(path)
 }
 
 /// Whether it can hold what an array or a container is made of: a regular file or a block device.

@@ -2,28 +2,79 @@
 //!
 //! # Contract
 //! *Ordering.* A change begins when nothing is under way with the members; what clients sent meanwhile, and sectors of long requests
-//! that are not yet zeroed or discarded, wait and are carried out by the changed array. *Failure.* What is refused leaves the array
-//! as it was. If it cannot be opened again, the server ends: its clients are let go of, and their requests have no answers.
-//! *Size.* Clients that have chosen the export before go on with the size that it had, though they are not refused what is beyond;
-//! who comes later, and who looks at a mounted file, sees the new one.
+//! that are not yet zeroed or discarded, wait and are carried out by the changed array. *Failure.* What is refused is refused while the
+//! array is open, and leaves it as it was. What was written is flushed first; if that fails, or the array cannot be opened again of
+//! the same files, the server ends: its clients are let go of, and their requests have no answers. A member that fails meanwhile is
+//! told of, and the array opened again unchanged. *Size.* Clients that have chosen the export before go on with the size that it
+//! had, though they are not refused what is beyond; who comes later, and who looks at a mounted file, sees the new one.
+
+use std::path::PathBuf;
 
 use serde_json::Value;
 use stripewise_engine::units::SECTOR_BYTES;
 
 use super::control::flag;
 use crate::array::Array;
+use crate::manage::ArrayStatus;
 use crate::md::grow::{BitmapChange, Change, Policy};
+use crate::md::paths::Identity;
 
-/// Changes an array that nobody uses at the time.
-pub type Changer<'a> = dyn FnMut(Array, Change) -> Changed + 'a;
+/// Who changes a server's array.
+pub trait Changer {
+    /// Why an open array is not to be changed so. Nothing is done then.
+    fn refusal(&mut self, array: &Array, change: Change) -> Option<String>;
 
-/// What came of a change.
+    /// Changes the closed array, if that is still asked for, and opens it again; `closed` is how it was closed.
+    fn reopen(&mut self, closed: &ArrayStatus, change: Option<Change>) -> Reopened;
+}
+
+/// An array that was closed to be changed.
 #[derive(Debug)]
-pub struct Changed {
-    /// The array, open; the same if nothing was changed. None if it cannot be opened again.
+pub struct Reopened {
+    /// It is open again. None if it cannot be.
     pub array: Option<Array>,
-    /// What is said to who asked: what was done, or why nothing was. If the array cannot be opened again, why.
+    /// What was done, or why nothing was. If the array cannot be opened again, why.
     pub said: Result<String, String>,
+}
+
+/// What who asked is told.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Done(String),
+    /// The array is served on as it was.
+    Refused(String),
+    /// The array is not served on.
+    Failed(String),
+}
+
+/// The files and devices that an array has open, to be found again where they were.
+#[derive(Debug)]
+pub(crate) struct Held(Vec<(PathBuf, Option<Identity>)>);
+
+impl Held {
+    pub(crate) fn by(array: &Array) -> Self {
+        let members = array.first().members().iter().filter_map(|member| member.file());
+        Self(members.map(|file| (file.path().to_owned(), Identity::of_file(file.buffered()))).collect())
+    }
+
+    /// The first that its path does not lead to.
+    pub(crate) fn misplaced(&self) -> Option<String> {
+        let is_elsewhere =
+            |(path, held): &&(PathBuf, Option<Identity>)| held.is_none() || *held != Identity::at(path);
+        self.0.iter().find(is_elsewhere).map(|(path, _)| told(path))
+    }
+
+    /// The first that another array has another one of.
+    pub(crate) fn other(&self, now: &Self) -> Option<String> {
+        let is_other = |(path, held): &&(PathBuf, Option<Identity>)| {
+            now.0.iter().any(|(now_path, now)| now_path == path && now != held)
+        };
+        self.0.iter().find(is_other).map(|(path, _)| told(path))
+    }
+}
+
+fn told(path: &std::path::Path) -> String {
+    format!("{}: the member is not there any more, or another file is; put it back first", path.display())
 }
 
 /// A change that a client of the control socket waits for.

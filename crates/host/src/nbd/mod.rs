@@ -53,7 +53,7 @@ pub(crate) use poller::News;
 pub(crate) use socket::{Listener, Moved, moved};
 pub(crate) use task::Task;
 
-pub use change::{Changed, Changer};
+pub use change::{Changer, Reopened};
 pub use control::ServeStatus;
 pub use drive::DriveServer;
 pub use news::{ServeEvent, Teller};

@@ -8,17 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use stripewise_engine::units::{Instant, SECTOR_BYTES};
 
-use super::change::{AskedChange, Changed, Changer};
+use super::change::{AskedChange, Changer, Held, Reopened, Said};
 use super::control::ServeStatus;
 use super::export::{Export, preferred_bytes};
 use super::news::Teller;
 use super::observer::Observer;
-use super::service::{Doors, Guests, Service, Shared};
+use super::service::{Doors, Guests, Service, Shared, Told};
 use super::socket::Listener;
 use crate::array::Array;
+use crate::clock::Clock;
 use crate::error::{HostError, ListenProblem};
 use crate::fuse::{FILE_NAME, check_mount, mount_at};
 use crate::manage::ArrayStatus;
+use crate::md::grow::Change;
 use crate::report::{RunReport, TimedEvent};
 use crate::run::Running;
 
@@ -153,11 +155,11 @@ impl NbdServer {
     /// the members counts from the last change on. Also answers the array, unless a change has lost it.
     ///
     /// # Errors
-    /// As [`serve`](Self::serve), or the changed array could not be opened again.
+    /// As [`serve`](Self::serve), or what was written before a change could not be flushed, or the array not be opened again.
     pub fn serve_changing(
         self,
         mut array: Array,
-        changer: &mut Changer<'_>,
+        changer: &mut dyn Changer,
     ) -> (Result<ServeReport, HostError>, Option<Array>) {
         let mut served = match Served::new(self, &array, true) {
             Ok(served) => served,
@@ -169,15 +171,15 @@ impl NbdServer {
                 Ok(Some(asked)) => asked,
                 Err(error) => return (Err(error), Some(array)),
             };
-            let Changed { array: changed, said } = changer(array, asked.change);
+            let (changed, said) = served.change(array, asked.change, changer);
+            for guests in &mut served.guests {
+                guests.answer(asked.control, &said);
+            }
             let Some(changed) = changed else {
-                let why = said.unwrap_or_else(|why| why);
-                served.answer(asked.control, &Err(why.clone()));
+                let (Said::Done(why) | Said::Refused(why) | Said::Failed(why)) = said;
                 return (Err(HostError::Reopen { why }), None);
             };
             array = changed;
-            served.renew(&array);
-            served.answer(asked.control, &said);
         }
     }
 }
@@ -186,6 +188,8 @@ impl NbdServer {
 struct Served {
     shared: Shared,
     guests: Vec<Guests>,
+    /// Of the first array.
+    clock: Clock,
     /// When the array was opened or changed.
     start: Instant,
     /// What happened to it before it was changed.
@@ -199,7 +203,7 @@ impl Served {
         let mut doors = Some(doors);
         let guests = (0..shards).map(|_| Guests::new(doors.take())).collect::<Result<_, _>>()?;
         let shared = Shared::new(export(&config, array), config, may_change, array.router(), shards);
-        Ok(Self { shared, guests, start: Instant::ZERO, events: Vec::new() })
+        Ok(Self { shared, guests, clock: array.clock(), start: Instant::ZERO, events: Vec::new() })
     }
 
     /// Serves until it is to end, or the array is to be changed.
@@ -212,34 +216,71 @@ impl Served {
             array.on_shards(&running, self.guests.iter_mut().collect(), |shard, guests, context| {
                 Service::new(shard, guests, shared, context)?.run(&running, context)
             })?;
-        let asked = asked.into_iter().flatten().next();
-        if asked.is_some() {
-            self.events.extend(array.report(self.start).events);
-        }
-        Ok(asked)
+        self.events.extend(array.report(self.start).events);
+        Ok(asked.into_iter().flatten().next())
     }
 
-    /// The array was changed, or opened again as it was.
-    fn renew(&mut self, array: &Array) {
-        self.shared.renew(export(&self.shared.config, array), array.router());
-        for guests in &mut self.guests {
+    /// Has the array changed if it may be; answers it as it is open then, unless it is lost.
+    fn change(
+        &mut self,
+        mut array: Array,
+        change: Change,
+        changer: &mut dyn Changer,
+    ) -> (Option<Array>, Said) {
+        let held = Held::by(&array);
+        if let Some(why) = changer.refusal(&array, change).or_else(|| held.misplaced()) {
+            return (Some(array), Said::Refused(why));
+        }
+        let before = array.failed_slots().len();
+        let closed = self.close(&mut array);
+        let status = array.status();
+        let has_lost_a_member = status.failed.len() > before;
+        drop(array);
+        if let Err(error) = closed {
+            return (None, Said::Failed(error.to_string()));
+        }
+        let Reopened { array, said } = changer.reopen(&status, Some(change).filter(|_| !has_lost_a_member));
+        let Some(array) = array else { return (None, Said::Failed(said.unwrap_or_else(|why| why))) };
+        if let Some(why) = held.other(&Held::by(&array)) {
+            return (None, Said::Failed(why));
+        }
+        let clock_ahead = self.clock.now().since(array.clock().now());
+        self.shared.renew(export(&self.shared.config, &array), array.router(), clock_ahead);
+        for guests in &self.guests {
             guests.look_again();
         }
+        let said = match said {
+            _ if has_lost_a_member => {
+                Said::Refused("a member failed while the array was closed, so nothing is changed".to_owned())
+            }
+            Ok(done) => Said::Done(done),
+            Err(why) => Said::Refused(why),
+        };
+        (Some(array), said)
     }
 
-    fn answer(&mut self, control: usize, said: &Result<String, String>) {
-        for guests in &mut self.guests {
-            guests.answer(control, said);
+    /// Flushes and closes the array, and tells what happens to it meanwhile.
+    fn close(&mut self, array: &mut Array) -> Result<(), HostError> {
+        let mut told = Told::default();
+        told.look(array.first());
+        let start = array.begin_counting();
+        let closed = array.close();
+        let events = array.report(start).events;
+        match &self.shared.config.tell {
+            Some(tell) => events.iter().for_each(|happened| tell(&told.event(array.first(), happened))),
+            None => self.events.extend(events),
         }
+        closed
     }
 
     fn finish(self, array: &mut Array) -> Result<ServeReport, HostError> {
-        let Self { shared, start, events, .. } = self;
+        let Self { shared, start, mut events, .. } = self;
         if !shared.export.read_only {
             array.flush()?;
         }
         let mut run = array.report(start);
-        run.events.splice(0..0, events);
+        events.append(&mut run.events);
+        run.events = events;
         run.stopped = shared.config.stop.load(Ordering::Relaxed);
         let status = shared.status(ArrayStatus { failed: array.failed_slots(), ..array.status() });
         Ok(ServeReport { status, run })

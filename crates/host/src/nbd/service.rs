@@ -29,7 +29,7 @@ use crate::shard::{Context, Shard};
 use client::{Client, Link};
 pub(crate) use doors::Doors;
 pub(crate) use guests::Guests;
-use news::Told;
+pub(crate) use news::Told;
 pub(crate) use shared::Shared;
 
 /// Bytes started for a client before the others have their turn.
@@ -116,8 +116,13 @@ impl<'a> Service<'a> {
             guests.poller.add(wake, token::new(token::WAKE, 0)).map_err(failed)?;
         }
         shard.prepare(context, None, Some(guests.poller.fd()))?;
-        for (place, _) in guests.clients.iter().enumerate().filter(|(_, client)| client.is_some()) {
-            shard.open_stream(stream_of(place));
+        let now = context.clock.now();
+        for (place, client) in guests.clients.iter_mut().enumerate() {
+            if let Some(client) = client {
+                shard.open_stream(stream_of(place));
+                // Another array has another clock.
+                (client.came_at, client.owes_since) = (now, None);
+            }
         }
         let mount = guests.doors.as_mut().and_then(|doors| doors.mount.take());
         let mut service = Self {
@@ -133,7 +138,7 @@ impl<'a> Service<'a> {
         service.told.look(service.shard);
         if let Some(session) = mount {
             let number = service.count_client();
-            service.admit(Link::Fuse(Box::new(session)), number, context.clock.now());
+            service.admit(Link::Fuse(Box::new(session)), number, now);
         }
         service.go_on_with_all();
         Ok(service)
@@ -250,7 +255,7 @@ impl<'a> Service<'a> {
             self.guests.wholes.len() as u32 - 1
         });
         let flush_due = fua && matches!(op, Op::Discard | Op::WriteZeroes);
-        let arrived = self.shared.config.observer.as_ref().map_or(Instant::ZERO, |_| clock.now());
+        let arrived = self.shared.config.observer.as_ref().map_or(Instant::ZERO, |_| self.shared.time(clock));
         let (parts_left, result) = (0, Ok(()));
         let whole = Whole {
             client: place,
@@ -359,7 +364,7 @@ impl<'a> Service<'a> {
         };
         observer.observe(&Observed {
             arrived: whole.arrived,
-            latency: clock.now().since(whole.arrived),
+            latency: self.shared.time(clock).since(whole.arrived),
             op,
             range,
             fua,

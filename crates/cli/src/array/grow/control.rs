@@ -47,9 +47,9 @@ pub(super) fn run(args: &GrowArgs, socket: &Path, change: Change) -> Result<Exit
         let members = detail["devices"].as_array().into_iter().flatten();
         let members = members.filter(|device| device["path"].is_string()).count();
         let array = Array::named(text("uuid"), text("name"), level, members);
-        print_json(&Document { array, said: done.split("; ").map(str::to_owned).collect(), reshape: None })?;
+        print_json(&Document { array, said: done.lines().map(str::to_owned).collect(), reshape: None })?;
     } else {
-        print(&format!("{}\n", done.replace("; ", "\n")))?;
+        print(&format!("{done}\n"))?;
     }
     Ok(Exit::Done)
 }

@@ -9,13 +9,14 @@ use stripewise_engine::assembly::{Options, Wanted};
 use stripewise_engine::cache::CacheConfig;
 use stripewise_format::uuid::Uuid;
 use stripewise_host::md::assemble::{Assembled, Selection, find};
-use stripewise_host::md::grow::{Change, grow};
-use stripewise_host::{Array, ArrayStatus, Changed, Layers};
+use stripewise_host::md::grow::{Change, check, grow};
+use stripewise_host::{Array, ArrayStatus, Changer, Layers, Reopened};
 
 use super::super::create::now;
 use super::super::manage::Checks;
 use super::super::select::{SelectArgs, Use};
 use super::super::serve::ServeArgs;
+use super::super::voice::Voice;
 use super::{problem, said};
 
 /// The array as it was assembled last, for all who ask.
@@ -42,6 +43,7 @@ pub(crate) struct Regrow {
     uuid: Uuid,
     described: Described,
     checks: Checks,
+    voice: Option<Voice>,
 }
 
 impl Regrow {
@@ -61,7 +63,13 @@ impl Regrow {
             uuid: assembled.assembly.uuid,
             described: Described(Arc::new(Mutex::new(assembled.clone()))),
             checks,
+            voice: None,
         }
+    }
+
+    /// Says what it did there.
+    pub(crate) fn say_at(&mut self, voice: Voice) {
+        self.voice = Some(voice);
     }
 
     /// The array as it was assembled last.
@@ -69,73 +77,50 @@ impl Regrow {
         self.described.clone()
     }
 
-    /// Changes the array, if it may be.
-    pub(crate) fn change(&mut self, mut array: Array, change: Change) -> Changed {
-        let status = array.status();
-        let members: Vec<PathBuf> = status.members.iter().filter_map(|member| member.path.clone()).collect();
-        if let Some(why) = self.refusal(&status, change).or_else(|| self.missing(&members)) {
-            return Changed { array: Some(array), said: Err(why) };
-        }
-        let closed = array.close();
-        drop(array);
-        let said = match closed {
-            Ok(()) => self.grow(&members, change).map_err(|error| format!("{error:#}")),
-            Err(error) => Err(error.to_string()),
-        };
-        match self.open(&members, &status) {
-            Ok(array) => Changed { array: Some(array), said },
-            Err(error) => {
-                let before = said.err().map_or_else(String::new, |why| format!("{why}; "));
-                Changed { array: None, said: Err(format!("{before}{error:#}")) }
-            }
-        }
-    }
-
     /// Why the array is not to be closed.
-    fn refusal(&self, status: &ArrayStatus, change: Change) -> Option<String> {
+    fn cannot(&self, status: &ArrayStatus, change: Change) -> Option<&'static str> {
         let is = |standing| status.members.iter().any(|member| member.standing == standing);
-        let why = if self.select.readonly {
-            "the array is only read (--readonly)"
+        if self.select.readonly {
+            Some("the array is only read (--readonly)")
         } else if self.select.overlay.is_some() {
-            "the array's members are only read, beneath an overlay (--overlay)"
+            Some("the array's members are only read, beneath an overlay (--overlay)")
         } else if self.decrypts {
-            "the server decrypts a LUKS container; stop it, and change the idle array with `stripewise grow`"
+            Some(
+                "the server decrypts a LUKS container; stop it, and change the idle array with `stripewise grow`",
+            )
         } else if self.traces && matches!(change, Change::Size { .. }) {
-            "the server records a trace, which has one size; stop it, and change the idle array with `stripewise grow`"
+            Some(
+                "the server records a trace, which has one size; stop it, and change the idle array with `stripewise grow`",
+            )
         } else if status.is_broken {
-            "the array takes no more writes"
+            Some("the array takes no more writes")
         } else if is(Standing::Failed) {
-            "a member has failed; remove it first (`stripewise remove failed`)"
+            Some("a member has failed; remove it first (`stripewise remove failed`)")
         } else {
-            return None;
-        };
-        Some(why.to_owned())
+            None
+        }
     }
 
-    /// Why the array would not be found again where its members were.
-    fn missing(&self, members: &[PathBuf]) -> Option<String> {
-        let found = match find(&self.selection(members)) {
-            Ok(found) => found,
-            Err(error) => return Some(error.to_string()),
-        };
-        let gone = members.iter().find(|member| !found.paths.contains(member));
-        gone.map(|member| format!("{}: another array's superblock is there now", member.display()))
+    /// Whether the idle array would be changed so.
+    fn check(&self, status: &ArrayStatus, change: Change) -> Result<()> {
+        let found = find(&self.selection(&paths(status)))?;
+        check(found, self.options(), change, now()?).map_err(problem)
     }
 
     /// Changes the closed array; answers what was done.
     fn grow(&self, members: &[PathBuf], change: Change) -> Result<String> {
         let found = find(&self.selection(members))?;
         let grown = grow(found, self.options(), change, now()?, members).map_err(problem)?;
-        Ok(said(&grown, true).trim_end().replace('\n', "; "))
+        Ok(said(&grown, true).trim_end().to_owned())
     }
 
     /// Opens the array as it was open: with its members, layers and speed.
-    fn open(&self, members: &[PathBuf], before: &ArrayStatus) -> Result<Array> {
+    fn open(&self, members: &[PathBuf], closed: &ArrayStatus) -> Result<Array> {
         let mut assembled = find(&self.selection(members))?.assemble(self.options())?;
         // It had them, so that they may be written to.
         let select = SelectArgs { destroy: members.to_vec(), ..self.select.clone() };
         let mut array = select.open(&mut assembled, Use::Write, |config| {
-            config.volume.sync.speed = before.speed.unwrap_or(config.volume.sync.speed);
+            config.volume.sync.speed = closed.speed.unwrap_or(config.volume.sync.speed);
         })?;
         array.raise(&Layers { crypt: None, cache: self.cache.clone() })?;
         self.described.set(assembled);
@@ -157,4 +142,34 @@ impl Regrow {
     fn options(&self) -> Options {
         Options { run: true, force: false, ..self.select.options(Use::Write) }
     }
+}
+
+impl Changer for Regrow {
+    fn refusal(&mut self, array: &Array, change: Change) -> Option<String> {
+        let status = array.status();
+        let why = self.cannot(&status, change).map(str::to_owned);
+        why.or_else(|| self.check(&status, change).err().map(|error| format!("{error:#}")))
+    }
+
+    fn reopen(&mut self, closed: &ArrayStatus, change: Option<Change>) -> Reopened {
+        let members = paths(closed);
+        let said = change.map_or(Ok(String::new()), |change| self.grow(&members, change));
+        let said = said.map_err(|error| format!("{error:#}"));
+        if let (Ok(done), Some(voice)) = (&said, &self.voice) {
+            done.lines().for_each(|line| voice.say(line.to_owned()));
+        }
+        match self.open(&members, closed) {
+            Ok(array) => Reopened { array: Some(array), said },
+            Err(error) => {
+                let before = said.err().map_or_else(String::new, |why| format!("{why}; "));
+                Reopened { array: None, said: Err(format!("{before}{error:#}")) }
+            }
+        }
+    }
+}
+
+/// Where the members are that have not failed.
+fn paths(status: &ArrayStatus) -> Vec<PathBuf> {
+    let members = status.members.iter().filter(|member| member.standing != Standing::Failed);
+    members.filter_map(|member| member.path.clone()).collect()
 }

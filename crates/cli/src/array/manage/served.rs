@@ -29,6 +29,9 @@ pub(crate) fn ask(socket: &Path, command: &Value) -> Result<Value> {
         );
     }
     let answer: Value = serde_json::from_str(&line).with_context(what)?;
+    if let Some(why) = answer.get("failed").and_then(Value::as_str) {
+        bail!("{}: the server has closed the array, and ends: {why}", socket.display());
+    }
     match answer.get("error").and_then(Value::as_str) {
         Some(error) => Err(impossible(error)),
         None => Ok(answer),

@@ -1,6 +1,7 @@
 //! The clients of a shard and where they come in: what stays while the array beneath is changed and opened anew.
 
 use super::super::buffers::Buffers;
+use super::super::change::Said;
 use super::super::control::ControlConnection;
 use super::super::poller::Poller;
 use super::commands::answer;
@@ -66,10 +67,11 @@ impl Guests {
     }
 
     /// Answers the client of the control socket at this place, if it is still there.
-    pub(crate) fn answer(&mut self, place: usize, said: &Result<String, String>) {
+    pub(crate) fn answer(&mut self, place: usize, said: &Said) {
         let (name, what) = match said {
-            Ok(what) => ("done", what),
-            Err(why) => ("error", why),
+            Said::Done(what) => ("done", what),
+            Said::Refused(why) => ("error", why),
+            Said::Failed(why) => ("failed", why),
         };
         if let Some(Some(control)) = self.controls.get_mut(place) {
             control.answer(&answer(name, what));

@@ -14,7 +14,7 @@ use crate::shard::Shard;
 
 /// How the array was when the owner was told of it last.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(crate) struct Told {
     /// The members' paths, by slot: one that failed has left its slot.
     paths: Vec<Option<PathBuf>>,
     /// The members, by slot.
@@ -23,9 +23,52 @@ pub(super) struct Told {
 
 impl Told {
     /// Takes note of who is in which slot.
-    pub(super) fn look(&mut self, shard: &Shard) {
+    pub(crate) fn look(&mut self, shard: &Shard) {
         self.paths = slots(shard).map(|slot| path_of(shard, slot)).collect();
         self.members = slots(shard).map(|slot| shard.volume().member_of(slot)).collect();
+    }
+
+    /// What is told of something that has happened since. What it says of the whole array is how that is after all that has.
+    pub(crate) fn event(&self, shard: &Shard, happened: &TimedEvent) -> ServeEvent {
+        let is_whole = |slot: &Slot| {
+            shard.volume().member_of(*slot).is_some() && shard.volume().recovered_sectors(*slot).is_none()
+        };
+        let event = happened.event;
+        let member = match event {
+            ArrayEvent::MemberFailed { slot } => self.paths[slot.index()].clone(),
+            ArrayEvent::LastCopyKept { slot }
+            | ArrayEvent::MemberInSync { slot }
+            | ArrayEvent::ReadErrorCorrected { slot, .. } => path_of(shard, slot),
+            _ => None,
+        };
+        let mismatch_sectors = match event {
+            ArrayEvent::SyncDone(SyncAction::Check | SyncAction::Repair | SyncAction::RepairLocated) => {
+                shard.volume().sync_status().map_or(0, |status| status.mismatch_sectors)
+            }
+            _ => 0,
+        };
+        ServeEvent::Array {
+            event,
+            cause: self.cause(shard, happened),
+            member,
+            working: slots(shard).filter(is_whole).count(),
+            slots: slots(shard).count(),
+            is_lost: shard.volume().has_failed(),
+            mismatch_sectors,
+        }
+    }
+
+    /// Why it happened to a member. One with too many errors that were corrected fails for none of them alone: it is the last.
+    fn cause(&self, shard: &Shard, happened: &TimedEvent) -> Option<MemberError> {
+        match happened.event {
+            ArrayEvent::MemberFailed { slot } => {
+                happened.cause.or_else(|| shard.last_error(self.members[slot.index()]?))
+            }
+            ArrayEvent::ReplacementFailed { .. }
+            | ArrayEvent::LastCopyKept { .. }
+            | ArrayEvent::JournalFailed => happened.cause,
+            _ => None,
+        }
     }
 }
 
@@ -43,47 +86,13 @@ impl Service<'_> {
             return;
         }
         let shard = &*self.shard;
-        let is_whole = |slot: &Slot| {
-            shard.volume().member_of(*slot).is_some() && shard.volume().recovered_sectors(*slot).is_none()
-        };
-        // Both after all that happened since: several may have failed at once.
-        let (working, slots) = (slots(shard).filter(is_whole).count(), slots(shard).count());
-        let is_lost = shard.volume().has_failed();
         for happened in &shard.events {
-            let event = happened.event;
-            let member = match event {
-                ArrayEvent::MemberFailed { slot } => self.told.paths[slot.index()].clone(),
-                ArrayEvent::LastCopyKept { slot }
-                | ArrayEvent::MemberInSync { slot }
-                | ArrayEvent::ReadErrorCorrected { slot, .. } => path_of(shard, slot),
-                _ => None,
-            };
-            let mismatch_sectors = match event {
-                ArrayEvent::SyncDone(SyncAction::Check | SyncAction::Repair | SyncAction::RepairLocated) => {
-                    shard.volume().sync_status().map_or(0, |status| status.mismatch_sectors)
-                }
-                _ => 0,
-            };
-            if self.shared.dealt.len() == 1 || self.is_first_to_say(event) {
-                let cause = self.cause(happened);
-                tell(&ServeEvent::Array { event, cause, member, working, slots, is_lost, mismatch_sectors });
+            if self.shared.dealt.len() == 1 || self.is_first_to_say(happened.event) {
+                tell(&self.told.event(shard, happened));
             }
         }
         self.told.look(shard);
         self.shard.events.clear();
-    }
-
-    /// Why it happened to a member. One with too many errors that were corrected fails for none of them alone: it is the last.
-    fn cause(&self, happened: &TimedEvent) -> Option<MemberError> {
-        match happened.event {
-            ArrayEvent::MemberFailed { slot } => {
-                happened.cause.or_else(|| self.shard.last_error(self.told.members[slot.index()]?))
-            }
-            ArrayEvent::ReplacementFailed { .. }
-            | ArrayEvent::LastCopyKept { .. }
-            | ArrayEvent::JournalFailed => happened.cause,
-            _ => None,
-        }
     }
 
     /// Whether no other shard has told of an error of this slot's member.

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use stripewise_engine::io::ArrayEvent;
-use stripewise_engine::units::Slot;
+use stripewise_engine::units::{Instant, Nanos, Slot};
 
 use super::super::control::ServeStatus;
 use super::super::export::Export;
 use super::super::server::ServeConfig;
+use crate::clock::Clock;
 use crate::manage::ArrayStatus;
 use crate::route::Router;
 
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) config: ServeConfig,
     /// Somebody is there who changes the array.
     pub(super) may_change: bool,
+    /// By how much the server's clock is ahead of the array's, which begins anew when the array is opened again.
+    clock_ahead: Nanos,
     pub(super) router: Router,
     /// Clients dealt to a shard that has not yet taken them.
     pub(super) dealt: Vec<Mutex<Vec<Dealt>>>,
@@ -49,6 +52,7 @@ impl Shared {
             export,
             config,
             may_change,
+            clock_ahead: Nanos(0),
             router,
             dealt: (0..shards).map(|_| Mutex::default()).collect(),
             said: Mutex::default(),
@@ -62,9 +66,14 @@ impl Shared {
     }
 
     /// The array was opened anew.
-    pub(crate) fn renew(&mut self, export: Export, router: Router) {
-        (self.export, self.router) = (export, router);
+    pub(crate) fn renew(&mut self, export: Export, router: Router, clock_ahead: Nanos) {
+        (self.export, self.router, self.clock_ahead) = (export, router, clock_ahead);
         self.had_errors.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The time since the server's first array was opened.
+    pub(super) fn time(&self, clock: Clock) -> Instant {
+        clock.now() + self.clock_ahead
     }
 
     pub(crate) fn status(&self, array: ArrayStatus) -> ServeStatus {
