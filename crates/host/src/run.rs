@@ -128,6 +128,8 @@ pub(crate) struct Driver<'a, W> {
     wholes: Vec<Option<Whole>>,
     in_flight: u32,
     mood: Mood,
+    /// The last round passed the ring over, so that freed places were taken first.
+    has_passed: bool,
     patience: Patience,
 }
 
@@ -140,7 +142,8 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
     ) -> Self {
         let wholes = vec![None; workload.as_ref().map_or(0, Workload::in_flight_max) as usize];
         let mood = if workload.is_some() { Mood::Ready } else { Mood::Over };
-        Self { shard, workload, pool, router, wholes, in_flight: 0, mood, patience: Patience::default() }
+        let patience = Patience::default();
+        Self { shard, workload, pool, router, wholes, in_flight: 0, mood, has_passed: false, patience }
     }
 
     /// Runs until all workloads of the run are finished and this shard is drained.
@@ -159,8 +162,13 @@ impl<'a, W: Workload + Payload> Driver<'a, W> {
             if running.is_over() && self.shard.comes_to_rest(now, context) {
                 return self.workload;
             }
+            // A request that ended makes place for one that the members could have already: a call of the kernel in between
+            // would be idle time of theirs, and in nobody's latency. Members that answer at once always make place.
+            self.has_passed = self.mood == Mood::Ready && is_settled && !self.has_passed;
             if self.mood == Mood::Ready || !is_settled {
-                self.shard.poll();
+                if !self.has_passed {
+                    self.shard.poll();
+                }
             } else {
                 self.sleep(running, context);
             }
