@@ -5,7 +5,7 @@ mod common;
 use std::io::{BufReader, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::load::{Control, Load, serve_under_load};
@@ -16,11 +16,13 @@ use stripewise_engine::assembly::Options;
 use stripewise_engine::cache::{CacheConfig, CachePolicy};
 use stripewise_engine::io::SyncAction;
 use stripewise_engine::level::Level;
+use stripewise_engine::units::{self as engine, Nanos};
 use stripewise_format::placement::Consistency;
 use stripewise_format::time::Timestamp;
 use stripewise_host::md::grow::{BitmapChange, Change, Policy, check, grow};
 use stripewise_host::{
-    Array, ArrayStatus, Changer, HostError, Layers, Manage, NbdServer, Reopened, ServeConfig, ServeEvent,
+    Array, ArrayStatus, Changer, HostError, Layers, Manage, NbdServer, Observed, Observer, Reopened,
+    ServeConfig, ServeEvent,
 };
 
 /// Changes the array of these members, as it is told to.
@@ -237,6 +239,46 @@ fn an_array_that_lost_a_member_while_it_was_closed_is_not_changed() {
     assert!(answer["error"].as_str().unwrap().contains("a member failed"), "{answer}");
     assert!(error.is_none(), "{error:?}");
     assert!(told.iter().any(|line| line.contains("m0")), "{told:?}");
+}
+
+/// When each request came.
+#[derive(Default)]
+struct Arrivals(Mutex<Vec<Nanos>>);
+
+impl Observer for Arrivals {
+    fn observe(&self, observed: &Observed) {
+        self.0.lock().unwrap().push(observed.arrived.since(engine::Instant::ZERO));
+        assert!(observed.latency < Nanos::from_millis(20_000));
+    }
+}
+
+#[test]
+fn times_go_on_over_a_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = create_array(folder.path(), Level::Raid1, 2, Consistency::Resync);
+    let array = open(&members, true);
+    let (socket, control) = (folder.path().join("nbd.sock"), folder.path().join("control.sock"));
+    let arrivals = Arc::new(Arrivals::default());
+    let config = ServeConfig {
+        socket: Some(socket.clone()),
+        control: Some(control.clone()),
+        observer: Some(Arc::clone(&arrivals) as Arc<dyn Observer>),
+        ..ServeConfig::default()
+    };
+    let server = NbdServer::bind(config).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    std::thread::scope(|scope| {
+        let mut ours = Ours { members: members.clone(), changes: Vec::new() };
+        scope.spawn(move || server.serve_changing(array, &mut ours).0.unwrap());
+        let mut client = Client::new(&socket);
+        client.write(0, 0, &[7; 4096]);
+        let mut control = connect(&control);
+        done(&mut control, &json!({"bitmap": "internal"}));
+        client.write(0, 4096, &[7; 4096]);
+        assert_eq!(control.ask(r#"{"command":"stop"}"#), json!({"stopping": true}));
+    });
+    let arrivals = arrivals.0.lock().unwrap();
+    assert!(matches!(arrivals[..], [first, second] if first < second), "{arrivals:?}");
 }
 
 #[test]
