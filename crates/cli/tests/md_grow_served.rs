@@ -105,7 +105,7 @@ fn what_is_refused_leaves_the_array_served_as_it_is() {
         ("--bitmap internal", "has a bitmap; take it away first"),
         ("--size 1G", "0.img"),
         ("--consistency-policy ppl", "bitmap"),
-        ("--raid-devices 4", "raid1"),
+        ("--raid-devices 4", "must be idle: stop its server"),
         ("--chunk 32K", "stop the server"),
         ("--level 6", "stop the server"),
         ("--bitmap none 0.img", "leave out MEMBER"),

@@ -43,10 +43,13 @@ pub enum SlotsError {
 impl fmt::Display for SlotsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Level(Level::Linear) => f.write_str(
+                "only raid1 takes another number of raid devices as it is; more of a linear array is Linux's work (`mdadm --grow --add`)",
+            ),
             Self::Level(level) => write!(
                 f,
-                "only raid1 takes another number of raid devices as it is; a {level} array is reshaped, which is Linux's work \
-                 (`mdadm --grow`)"
+                "only raid1 takes another number of raid devices as it is; a {level} array is reshaped, for which it must be idle: stop \
+                 its server first"
             ),
             Self::OneSlot => f.write_str("an array of 1 raid device is unusual; --force makes one"),
             Self::InUse { used, asked } => write!(
