@@ -119,14 +119,10 @@ fn an_array_is_changed_while_clients_write() {
     assert_eq!(array.status().sync.unwrap().mismatch_sectors, 0);
 }
 
-/// A server of an array, and its control socket.
-fn server(folder: &Path) -> (NbdServer, PathBuf, PathBuf) {
+/// A server, and where its clients and its control socket are.
+fn server(folder: &Path, config: ServeConfig) -> (NbdServer, PathBuf, PathBuf) {
     let (socket, control) = (folder.join("nbd.sock"), folder.join("control.sock"));
-    let config = ServeConfig {
-        socket: Some(socket.clone()),
-        control: Some(control.clone()),
-        ..ServeConfig::default()
-    };
+    let config = ServeConfig { socket: Some(socket.clone()), control: Some(control.clone()), ..config };
     (NbdServer::bind(config).unwrap(), socket, control)
 }
 
@@ -141,7 +137,7 @@ fn a_server_whose_array_cannot_be_opened_again_says_why_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let members = create_array(folder.path(), Level::Raid1, 2, Consistency::Resync);
     let array = open(&members, true);
-    let (server, socket, control) = server(folder.path());
+    let (server, socket, control) = server(folder.path(), ServeConfig::default());
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| {
             let gone = || Reopened { array: None, said: Err("it is gone".to_owned()) };
@@ -164,7 +160,7 @@ fn members_are_found_again_as_the_files_that_they_were() {
     let folder = tempfile::tempdir().unwrap();
     let members = create_array(folder.path(), Level::Raid1, 2, Consistency::Resync);
     let array = open(&members, true);
-    let (server, socket, control) = server(folder.path());
+    let (server, socket, control) = server(folder.path(), ServeConfig::default());
     std::thread::scope(|scope| {
         let mut ours = Ours { members: members.clone(), changes: Vec::new() };
         let serving = scope.spawn(move || server.serve_changing(array, &mut ours));
@@ -193,15 +189,10 @@ fn cut_before_a_change(level: Level) -> (Value, Option<HostError>, Vec<String>) 
     let mut array = open(&members, true);
     let cache = CacheConfig::new(CachePolicy::stripewise(), 4 << 20);
     array.raise(&Layers { crypt: None, cache: Some(cache) }).unwrap();
-    let (socket, control) = (folder.path().join("nbd.sock"), folder.path().join("control.sock"));
     let (heard, lines) = std::sync::mpsc::channel();
-    let config = ServeConfig {
-        socket: Some(socket.clone()),
-        control: Some(control.clone()),
-        tell: Some(Arc::new(move |event: &ServeEvent| heard.send(event.to_string()).unwrap_or_default())),
-        ..ServeConfig::default()
-    };
-    let server = NbdServer::bind(config).unwrap();
+    let tell = move |event: &ServeEvent| heard.send(event.to_string()).unwrap_or_default();
+    let config = ServeConfig { tell: Some(Arc::new(tell)), ..ServeConfig::default() };
+    let (server, socket, control) = server(folder.path(), config);
     let (answer, error) = std::thread::scope(|scope| {
         let left = members[1..].to_vec();
         let serving = scope.spawn(move || {
@@ -257,15 +248,9 @@ fn times_go_on_over_a_change() {
     let folder = tempfile::tempdir().unwrap();
     let members = create_array(folder.path(), Level::Raid1, 2, Consistency::Resync);
     let array = open(&members, true);
-    let (socket, control) = (folder.path().join("nbd.sock"), folder.path().join("control.sock"));
     let arrivals = Arc::new(Arrivals::default());
-    let config = ServeConfig {
-        socket: Some(socket.clone()),
-        control: Some(control.clone()),
-        observer: Some(Arc::clone(&arrivals) as Arc<dyn Observer>),
-        ..ServeConfig::default()
-    };
-    let server = NbdServer::bind(config).unwrap();
+    let observer = Some(Arc::clone(&arrivals) as Arc<dyn Observer>);
+    let (server, socket, control) = server(folder.path(), ServeConfig { observer, ..ServeConfig::default() });
     std::thread::sleep(Duration::from_millis(300));
     std::thread::scope(|scope| {
         let mut ours = Ours { members: members.clone(), changes: Vec::new() };
@@ -286,7 +271,7 @@ fn who_cannot_change_the_array_says_so_and_one_at_work_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let members = create_array(folder.path(), Level::Raid5, 3, Consistency::Resync);
     let mut array = open(&members, true);
-    let (first, _, control) = server(folder.path());
+    let (first, _, control) = server(folder.path(), ServeConfig::default());
     let error = |answer: &Value| answer["error"].as_str().unwrap_or_default().to_owned();
     std::thread::scope(|scope| {
         scope.spawn(|| first.serve(&mut array).unwrap());
@@ -298,7 +283,7 @@ fn who_cannot_change_the_array_says_so_and_one_at_work_is_left_alone() {
     array.close().unwrap();
     drop(array);
     let array = open(&members, true);
-    let (second, _, control) = server(folder.path());
+    let (second, _, control) = server(folder.path(), ServeConfig::default());
     std::thread::scope(|scope| {
         let mut never = Reopens(|| panic!("nothing is to be changed"));
         scope.spawn(move || second.serve_changing(array, &mut never).0.unwrap());
@@ -334,7 +319,7 @@ fn what_is_left_of_a_long_request_is_carried_out_by_the_changed_array() {
     let array = open(&members, true);
     let bytes = array.sectors() * 512;
     assert!(bytes > 2 * (16 << 20), "{bytes}");
-    let (server, socket, control) = server(path);
+    let (server, socket, control) = server(path, ServeConfig::default());
     let mut rounds = 0;
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| {

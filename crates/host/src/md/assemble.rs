@@ -10,7 +10,7 @@ use stripewise_engine::ppl::PplReport;
 use stripewise_format::superblock::SuperblockError;
 
 use super::overlay::{self, Overlay};
-use super::paths::{identity, refuse_twice};
+use super::paths::{Identity, refuse_twice};
 use super::probe::{self, Probe, Source};
 use super::signature;
 use crate::error::{HostError, MemberProblem};
@@ -242,7 +242,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, AssembleError> {
     }
     paths.sort();
     let mut seen = std::collections::BTreeSet::new();
-    paths.retain(|path| identity(path).is_some_and(|identity| seen.insert(identity)));
+    paths.retain(|path| Identity::at(path).is_some_and(|identity| seen.insert(identity)));
     Ok(paths)
 }
 

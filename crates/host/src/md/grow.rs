@@ -56,6 +56,13 @@ pub enum Change {
     Policy(Policy),
 }
 
+impl Change {
+    /// Whether what its bitmap says matters no more.
+    fn forgets_bitmap(self) -> bool {
+        matches!(self, Self::Bitmap(BitmapChange::None))
+    }
+}
+
 /// What makes a RAID-5 without a bitmap whole after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
@@ -148,13 +155,10 @@ pub fn grow(
 ) -> Result<Grown, GrowProblem> {
     let on_members = found.candidates.clone();
     let left_behind = cut_off::follow_all(&mut found.candidates);
-    let forgets_bitmap = matches!(change, Change::Bitmap(BitmapChange::None));
+    let forgets_bitmap = change.forgets_bitmap();
     let assembled = found.assemble(Options { forgets_bitmap, ..options })?;
-    if assembled.assembly.consistency == Consistency::Journal {
-        return match change {
-            Change::Policy(Policy::Resync) => journal::leave(assembled, destroy),
-            _ => Err(has_journal()),
-        };
+    if leaves_journal(&assembled, change)? {
+        return journal::leave(assembled, destroy);
     }
     let in_two = forgets_bitmap && may_lack_what_it_names(&assembled);
     let update = Update { events: assembled.assembly.events + if in_two { 2 } else { 1 }, utime };
@@ -196,16 +200,13 @@ pub fn grow(
 /// # Errors
 /// Why it would be left as it is.
 pub fn check(found: Found, options: Options, change: Change, utime: Timestamp) -> Result<(), GrowProblem> {
-    let forgets_bitmap = matches!(change, Change::Bitmap(BitmapChange::None));
+    let forgets_bitmap = change.forgets_bitmap();
     let mut assembled = found.assemble(Options { forgets_bitmap, force: true, ..options })?;
+    if leaves_journal(&assembled, change)? {
+        return Ok(());
+    }
     let assembly = &mut assembled.assembly;
     (assembly.is_clean, assembly.resync_offset_sectors) = (true, u64::MAX);
-    if assembly.consistency == Consistency::Journal {
-        return match change {
-            Change::Policy(Policy::Resync) => Ok(()),
-            _ => Err(has_journal()),
-        };
-    }
     let update = Update { events: assembly.events + 1, utime };
     match decide(&assembled, change, update)? {
         Decision::Already => Err(already(change, &assembled)),
@@ -284,6 +285,17 @@ fn require_same(
 ) -> Result<(), AssembleError> {
     let now = opened.probe.found.first().and_then(|found| found.superblock.as_ref().ok());
     if now == Some(offered) { Ok(()) } else { Err(AssembleError::Changed(opened.probe.path.clone())) }
+}
+
+/// Whether the array has a write journal, and the change takes that away. No other can be made beside one.
+fn leaves_journal(assembled: &Assembled, change: Change) -> Result<bool, GrowProblem> {
+    if assembled.assembly.consistency != Consistency::Journal {
+        return Ok(false);
+    }
+    if change == Change::Policy(Policy::Resync) {
+        return Ok(true);
+    }
+    Err(has_journal())
 }
 
 fn has_journal() -> GrowProblem {

@@ -34,10 +34,6 @@ impl Identity {
     }
 }
 
-pub(super) fn identity(path: &Path) -> Option<Identity> {
-    Identity::at(path)
-}
-
 /// Whether it can hold what an array or a container is made of: a regular file or a block device.
 pub fn is_storage(metadata: &Metadata) -> bool {
     metadata.is_file() || metadata.file_type().is_block_device()
@@ -45,19 +41,20 @@ pub fn is_storage(metadata: &Metadata) -> bool {
 
 /// Whether an open file or device is the one that a path leads to.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
-    file.metadata().is_ok_and(|own| identity(path) == Some(Identity::of(&own)))
+    Identity::of_file(file).is_some_and(|own| Identity::at(path) == Some(own))
 }
 
 /// Whether two paths lead to the same file or device, under whatever names.
 pub fn is_same(one: &Path, other: &Path) -> bool {
-    one == other || matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)
+    one == other
+        || matches!((Identity::at(one), Identity::at(other)), (Some(one), Some(other)) if one == other)
 }
 
 /// Refuses paths of one file, under whatever names: a second lock of a file waits for the first.
 pub(super) fn refuse_twice(paths: &[PathBuf]) -> Result<(), HostError> {
     let mut seen = BTreeMap::new();
     for path in paths {
-        let Some(identity) = identity(path) else { continue };
+        let Some(identity) = Identity::at(path) else { continue };
         if seen.insert(identity, path).is_some() {
             return Err(MemberProblem::Twice.at(path));
         }

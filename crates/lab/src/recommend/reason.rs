@@ -207,19 +207,24 @@ mod tests {
         }
     }
 
+    /// 16K, beside 1024K.
+    fn twice_as_fast() -> FamilyBest {
+        FamilyBest {
+            family: "random-write".to_owned(),
+            best: "16K".to_owned(),
+            score: 1.0,
+            tied_with: Vec::new(),
+            scores: vec![1.0, 0.5],
+        }
+    }
+
     #[test]
     fn a_write_that_reads_first_is_named_with_its_figures() {
         let values = ["16K".to_owned(), "1024K".to_owned()];
         let weights = Weights::default();
         let fixed = BTreeMap::new();
         let question = Question { subject: "chunk", values: &values, fixed: &fixed, weights: &weights };
-        let best = FamilyBest {
-            family: "random-write".to_owned(),
-            best: "16K".to_owned(),
-            score: 1.0,
-            tied_with: Vec::new(),
-            scores: vec![1.0, 0.5],
-        };
+        let best = twice_as_fast();
         let said = reasons(&[cell("16K", 0), cell("1024K", 20)], &question, std::slice::from_ref(&best));
         assert_eq!(
             said,
@@ -273,13 +278,7 @@ mod tests {
     fn only_mechanical_drives_position() {
         let values = ["16K".to_owned(), "1024K".to_owned()];
         let weights = Weights::default();
-        let best = FamilyBest {
-            family: "random-write".to_owned(),
-            best: "16K".to_owned(),
-            score: 1.0,
-            tied_with: Vec::new(),
-            scores: vec![1.0, 0.5],
-        };
+        let best = twice_as_fast();
         let more_ios = |mut cell: CellResult| {
             cell.member_ios = cell.member_ios.map(|ios| MemberIos { writes: 60, ..ios });
             cell

@@ -79,7 +79,6 @@ impl Regrow {
 
     /// Why the array is not to be closed.
     fn cannot(&self, status: &ArrayStatus, change: Change) -> Option<&'static str> {
-        let is = |standing| status.members.iter().any(|member| member.standing == standing);
         if self.select.readonly {
             Some("the array is only read (--readonly)")
         } else if self.select.overlay.is_some() {
@@ -94,7 +93,7 @@ impl Regrow {
             )
         } else if status.is_broken {
             Some("the array takes no more writes")
-        } else if is(Standing::Failed) {
+        } else if status.members.iter().any(|member| member.standing == Standing::Failed) {
             Some("a member has failed; remove it first (`stripewise remove failed`)")
         } else {
             None
